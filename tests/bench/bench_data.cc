@@ -71,7 +71,7 @@ absl::StatusOr<std::vector<std::string>> ReadImages(const std::string& folder) {
   return images;
 }
 
-// What libjpeg-turbo does by itself: all pixels as RGB, into memory that is used again.
+// Does what libjpeg-turbo does by itself: decodes all pixels as RGB, into memory that is reused.
 void DecodeWhole(const std::string& bytes, std::vector<uint8_t>& pixels) {
   jpeg_decompress_struct info{};
   jpeg_error_mgr errors{};

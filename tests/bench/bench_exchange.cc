@@ -116,7 +116,7 @@ class Rank {
   absl::StatusOr<std::unique_ptr<GradientExchange>> MakeExchange(Kind kind, bool is_sharded,
                                                                  const std::string& name) {
     const auto gradients = static_cast<int64_t>(executable_->parameters().size());
-    // As if every 4 MB were a layer.
+    // Ranges become ready as if every 4 MB were a layer.
     std::vector<int64_t> ready;
     for (int64_t end = 1 << 20; end < gradients; end += 1 << 20) ready.push_back(end);
     ready.push_back(gradients);

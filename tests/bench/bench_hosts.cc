@@ -76,7 +76,7 @@ UniqueFd Connect(int rank, int listener) {
   return result;
 }
 
-// Both send `out` and receive `in` at a time.
+// Both sides send `out` and receive `in` at the same time.
 void Exchange(int connection, const std::vector<float>& out, std::vector<float>& in) {
   const size_t bytes = out.size() * sizeof(float);
   std::thread sender([&] {

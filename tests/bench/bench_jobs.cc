@@ -43,14 +43,14 @@ int64_t NowMicros() {
   return absl::ToUnixMicros(Clock::Real()->Now());
 }
 
-// What a trainer wrote down of one job.
+// The times that a trainer recorded for one job.
 struct Stamp {
   int64_t supervisor_us = 0;  // by the clock of the file system, which moves by some milliseconds
   int64_t begin_us = 0;
   int64_t end_us = 0;
 };
 
-// A server and a worker in a folder of their own.
+// Runs a server and a worker in a folder of their own.
 class Pool {
  public:
   Pool(const std::string& trainer, int devices) {

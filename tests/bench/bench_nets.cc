@@ -22,7 +22,7 @@ std::map<std::string, Builder, std::less<>> Builders() {
     };
   };
   return {
-      // As small as nets get, to try a benchmark.
+      // These networks are as small as possible, for trying out a benchmark.
       {"smoke",
        [] {
          return BuildConvnet({.input = {3, 8, 8}, .channels = {8, 8}, .batch_norm = true});

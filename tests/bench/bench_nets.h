@@ -19,7 +19,7 @@ absl::StatusOr<Graph> BuildBenchNet(absl::string_view net);
 // How such a network is trained: AdamW for sequences, SGD with momentum for everything else.
 OptimizerSpec BenchOptimizer(const Graph& model);
 
-// A table by category, for people.
+// Returns a table by category, for people.
 std::string RenderMemoryPlan(const MemoryPlan& plan);
 
 // Inputs U(-1, 1) or tokens, and labels: [rows, ...] as Batch says. The same each time.

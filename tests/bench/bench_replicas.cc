@@ -92,8 +92,8 @@ class Bench {
   const std::vector<int64_t> groups_;
 };
 
-// Milliseconds of CPU time, of all threads: what else the machine does shows least. After an error
-// it runs nothing.
+// Returns milliseconds of CPU time, of all threads, which other load on the machine affects least.
+// After an error it runs nothing.
 double Time(absl::Status& status, Bench& bench, absl::Status (Bench::*step)()) {
   const std::clock_t start = std::clock();
   if (status.ok()) status = (bench.*step)();

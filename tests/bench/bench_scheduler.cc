@@ -34,7 +34,7 @@ struct Arguments {
   std::string history;
 };
 
-// The exit code where there is nothing left to do.
+// The exit code if there is nothing left to do.
 std::optional<int> Parse(int argc, char** argv, Arguments& arguments) {
   CLI::App app("Replays one workload in virtual time, once a policy, and compares them.");
   app.add_option("--trace", arguments.trace, "lab-day, hostile-mix, large, or a file");
@@ -82,7 +82,7 @@ absl::StatusOr<core::PolicyOptions> FindPolicy(const std::string& name) {
   return options;
 }
 
-// The name of a workload, else a file.
+// The name of a workload, or else a file.
 absl::StatusOr<Trace> LoadTrace(const Arguments& arguments) {
   absl::StatusOr<Trace> made = GenerateTrace(arguments.trace, arguments.generator);
   if (made.ok()) return made;

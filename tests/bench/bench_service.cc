@@ -68,7 +68,7 @@ double Milliseconds(Clock::time_point since) {
   return std::chrono::duration<double, std::milli>(Clock::now() - since).count();
 }
 
-// How long each call took. Thread-safe.
+// Records how long each call took. The class is thread-safe.
 class Times {
  public:
   void Add(double milliseconds) {

@@ -1,6 +1,7 @@
-// Stands for a trainer that has nothing to do: writes the files of a rank that finished, and, where
+// Replaces a trainer that has nothing to do: writes the files of a rank that has finished, and, if
 // $BENCH_STAMPS names a file, one line there: job, start of the supervisor, its own start and end,
-// all in microseconds since 1970. Links nothing, so that what is measured is not its own start.
+// all in microseconds since 1970. It links no library, so that its own start is not what is
+// measured.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <time.h>

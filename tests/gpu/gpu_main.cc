@@ -22,7 +22,7 @@ int Main(int argc, char** argv) {
   RegisterBackend("cuda", MakeTestedBackend);
   testing::SetTestedBackend("cuda");
   ::testing::InitGoogleTest(&argc, argv);
-  // ctest asks for the names of the tests on machines without a GPU, too.
+  // ctest also asks for the names of the tests on machines without a GPU.
   if (::testing::GTEST_FLAG(list_tests)) return RUN_ALL_TESTS();
   const auto backend = MakeTestedBackend();
   if (!backend.ok()) {

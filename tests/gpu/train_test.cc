@@ -225,7 +225,7 @@ void ConnectAsTheProgram(GangTrainer& gang, const std::string& transport) {
   });
 }
 
-// Gives each rank a GPU. Returns false where there are not enough.
+// Gives each rank a GPU. Returns false if there are not enough.
 bool GiveEachAGpu(GangTrainer& gang) {
   int devices = 0;
   const auto ranks = static_cast<int>(gang.assignment().ranks.size());

@@ -1,5 +1,5 @@
-// What users and machines get wrong: each gives a clear error, and nothing that was acknowledged is
-// lost.
+// Tests what users and machines get wrong: each mistake gives a clear error, and nothing that was
+// acknowledged is lost.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mount.h>

@@ -17,7 +17,7 @@ namespace {
 
 using ::trainyard::v1::Job;
 
-// By step; the newest value where two attempts have taken the same.
+// The values by step. If two attempts have made the same step, the newest value counts.
 using Curve = std::map<int64_t, double>;
 
 constexpr int kEpochs = 4;
@@ -88,7 +88,7 @@ TEST(Bitwise, OneToFourDevicesGiveTheSameWeightsAndLosses) {
     ExpectSame(OutcomeOf(yard, job), alone, absl::StrCat("on ", devices));
     EXPECT_EQ(yard.GetJob(job).placement_size(), devices);
   }
-  // Else the hashes above would say little.
+  // Otherwise the hashes above would prove little.
   const std::string other = yard.Submit(Spec("other", 3, kEpochs, "statistical"));
   EXPECT_NE(OutcomeOf(yard, other).weights, alone.weights);
 }

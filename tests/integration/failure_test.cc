@@ -1,5 +1,5 @@
-// Ranks that are stuck, and kills at random moments: what failed is named within half a minute, and
-// in the end nothing shows that anything was disturbed. TRAINYARD_SEED draws other kills.
+// Tests ranks that are stuck, and kills at random moments: a failure is named within half a minute,
+// and in the end the result shows no trace of any disturbance. TRAINYARD_SEED draws other kills.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -37,7 +37,7 @@ std::map<int64_t, double> Curve(Yard& yard, const std::string& job) {
   std::map<int64_t, double> curve;
   for (const v1::MetricPoint& point : yard.Metrics(job, "train.loss")) {
     const auto [known, is_new] = curve.insert({point.step(), point.value()});
-    // An attempt goes on from a checkpoint, and repeats the steps behind it.
+    // An attempt resumes from a checkpoint, and repeats the steps after it.
     EXPECT_EQ(known->second, point.value()) << job << ", step " << point.step();
   }
   return curve;
@@ -64,9 +64,9 @@ void ExpectNoTrace(Yard& yard, const std::string& job, const std::string& undist
 }
 
 TEST(Failure, AStoppedRankIsNamedWithItsStackAndTheJobGoesOnWithTheSameCurve) {
-  // Neither in an evaluation, nor at a checkpoint or the end: there ranks wait longer. Ranks tell
-  // of their steps once a second, in which a quiet machine makes a thousand: there are more behind
-  // that in which the rank can be stopped.
+  // The rank is stopped neither in an evaluation, nor at a checkpoint or the end, because ranks
+  // wait longer there. Ranks report their steps once a second, in which a quiet machine makes a
+  // thousand, so many more steps must follow in which the rank can be stopped.
   constexpr int kEpochs = 36;
   constexpr int kStep = 620;
   constexpr char kRarely[] = "checkpoint: {every: 600 steps}\nevaluate: {every: 1000 epochs}\n";
@@ -118,7 +118,7 @@ class Killer {
  public:
   Killer(Yard& yard, std::string job) : yard_(yard), job_(std::move(job)), draws_(Seed()) {}
 
-  // Between two numbers, both included.
+  // Returns a number between the two, both included.
   int64_t Draw(int64_t low, int64_t high) {
     return low + static_cast<int64_t>(draws_() % static_cast<uint64_t>(high - low + 1));
   }
@@ -145,7 +145,7 @@ class Killer {
       return seen.state() == v1::JOB_STATE_QUEUED || seen.attempt() > attempt;
     }));
     if (yard_.GetJob(job_).attempt() > attempt) return;
-    // As an operator does who does not want to wait for the pause before the next attempt.
+    // Acts like an operator who does not want to wait for the pause before the next attempt.
     EXPECT_EQ(yard_.Cli({"suspend", job_}).exit_code, 0);
     EXPECT_EQ(yard_.Cli({"resume", job_}).exit_code, 0);
   }

@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t kBatch = 64;
 constexpr int64_t kPixels = 28 * 28;
 
-// Normalised rows of `dataset`.
+// Returns normalised rows of `dataset`.
 struct Rows {
   std::vector<float> inputs;
   std::vector<int32_t> labels;
@@ -30,7 +30,7 @@ struct Rows {
   engine::Batch batch() const { return {.inputs = inputs, .labels = labels}; }
 };
 
-// Test accuracy after one epoch over the whole training split.
+// Returns the test accuracy after one epoch over the whole training split.
 double AccuracyAfterOneEpoch(const absl::StatusOr<engine::Graph>& model, double lr) {
   EXPECT_TRUE(model.ok()) << model.status();
   const auto train = data::OpenDataset("glyphs", data::Split::kTrain, {}).value();

@@ -14,7 +14,7 @@ namespace {
 using ::nlohmann::json;
 using ::trainyard::v1::Job;
 
-// A rank that says where it stands and goes on until $S/go is there. It stops when asked to.
+// A rank that reports its progress and continues until $S/go exists. It stops when it is told to.
 constexpr char kTrainer[] = R"(
 D=$TRAINYARD_RUN_DIR/ranks/$TRAINYARD_RANK
 trap 'exit 15' TERM
@@ -62,7 +62,7 @@ class GpuHealth : public ::testing::Test {
     }
     return json::object();
   }
-  // Until `predicate` holds for the device as `trainyard devices ls` shows it.
+  // Waits until `predicate` is true for the device as `trainyard devices ls` shows it.
   bool WaitForDevice(const std::string& name, const std::function<bool(const json&)>& predicate) {
     return WaitUntil([&] { return predicate(Device(name)); }, kPatience);
   }
@@ -133,7 +133,7 @@ TEST_F(GpuHealth, MetricsOfTheDeviceStandBesideThoseOfTheTraining) {
   ASSERT_TRUE(yard_->WaitForStep(job, 5));
   Set({{"GPU-aa00", "used=2000 utilization=80 temperature=66 power=512500"},
        {"GPU-bb00", "used=3000 utilization=90"}});
-  // Which of the two is rank 0 is the scheduler's affair.
+  // The scheduler decides which of the two is rank 0.
   ASSERT_TRUE(WaitUntil(
       [&] {
         double sum = 0;

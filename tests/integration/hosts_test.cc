@@ -1,6 +1,6 @@
-// Gangs over several hosts: each worker lives in a network namespace of its own, and its ranks talk
-// to the others over Ethernet alone. Lines that are slow, that break in the middle of a training,
-// and that never work.
+// Tests gangs over several hosts: each worker lives in a network namespace of its own, and its
+// ranks reach the others only over Ethernet. Some lines are slow, some break in the middle of a
+// training, and some never work.
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ using ::trainyard::v1::Job;
 
 const char* const kNames[] = {"alpha", "beta", "gamma"};
 
-// With short steps, ranks give up a collective that takes so long.
+// With short steps, ranks give up a collective after this time.
 constexpr absl::Duration kCollectiveTimeout = absl::Seconds(30);
 
 // A server, and a worker on each of several hosts.
@@ -41,7 +41,7 @@ class HostsTest : public ::testing::Test {
     return options;
   }
 
-  // Skips the test where there can be no hosts. Workers get the flags of their place in `flags`.
+  // Skips the test if there can be no hosts. Workers get the flags of their position in `flags`.
   void StartHosts(int hosts, absl::Duration delay = {},
                   const std::vector<std::vector<std::string>>& flags = {}) {
     auto networks = Networks::Make(hosts, delay);
@@ -58,7 +58,8 @@ class HostsTest : public ::testing::Test {
           {.network_namespace = networks_->Namespace(host),
            .flags = place < flags.size() ? flags[place] : std::vector<std::string>()});
     }
-    // Who submits earlier is placed on those that have come by then.
+    // A job that is submitted earlier would be placed on those workers that have registered by
+    // then.
     ASSERT_TRUE(WaitUntil([&] {
       return yard_.CliJson({"workers", "ls"}).size() == static_cast<size_t>(hosts);
     }));
@@ -80,7 +81,7 @@ class HostsTest : public ::testing::Test {
     EXPECT_EQ(workers.size(), static_cast<size_t>(hosts));
   }
 
-  // By step; the newest attempt's where two have taken the same.
+  // Returns values by step. If two attempts have made the same step, the newest attempt counts.
   std::map<int64_t, double> Losses(const std::string& job) {
     std::map<int64_t, double> losses;
     for (const auto& point : yard_.Metrics(job, "train.loss")) losses[point.step()] = point.value();
@@ -98,7 +99,7 @@ class HostsTest : public ::testing::Test {
     return {response.attempts().begin(), response.attempts().end()};
   }
 
-  // The host of a rank of the job's attempt.
+  // Returns the host of a rank of the job's attempt.
   int HostOf(const std::string& job, int rank) {
     const Job seen = yard_.GetJob(job);
     for (const auto& placed : seen.placement()) {
@@ -111,13 +112,13 @@ class HostsTest : public ::testing::Test {
     return 0;
   }
 
-  // Before the yard, so that it goes after the processes in it.
+  // This is declared before the yard, so that it is destroyed after the processes in it.
   std::unique_ptr<Networks> networks_;
   // Four ranks on one host are what those over several are held against.
   Yard yard_{FourDevices()};
 };
 
-// So that the test itself, and not only StartHosts, is left.
+// The macro leaves the test itself, and not only StartHosts.
 #define START_HOSTS(...)   \
   StartHosts(__VA_ARGS__); \
   if (HasFatalFailure() || IsSkipped()) return

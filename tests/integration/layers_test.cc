@@ -50,7 +50,7 @@ TEST(Layers, AnInlineNetworkTrainsAndIsClonedWithAnotherLayer) {
     EXPECT_TRUE(absl::StrContains(diff.out, path)) << path << "\n" << diff.out;
   }
 
-  // The server says no where the client does not look.
+  // The server refuses what the client does not check.
   v1::CloneJobRequest request;
   request.set_name("jobs/1");
   v1::SpecChange& change = *request.add_changes();

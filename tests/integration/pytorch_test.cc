@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kRows = 16;
 
-// What is trained and what goes into it to compare.
+// The network that is trained, and the input with which it is compared.
 struct Case {
   std::string spec;
   engine::Graph graph;

@@ -69,7 +69,7 @@ TEST(Scaling, TimelinesAndHostingComeFromTheRanksToTheUser) {
 TEST(Scaling, TheReportRunsASpecOnEachNumberOfDevicesAndComparesTheResults) {
   Yard yard;
   yard.Start();
-  // A pool without workers holds nothing, and says so.
+  // A pool without workers cannot hold any job, and says so.
   ASSERT_TRUE(WaitUntil([&yard] { return yard.CliJson({"workers", "ls"}).size() == 1; }));
   const TempDir dir;
   const std::string spec = dir.File("spec.yaml");

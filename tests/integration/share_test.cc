@@ -103,8 +103,8 @@ TEST_F(Share, AnElasticJobShrinksForAnUrgentOne) {
   ExpectEveryStepOnce(yard, elastic);
 }
 
-// How long training stood still before each later attempt: from the last step before it to its
-// first one.
+// Returns how long training stood still before each later attempt, from the last step before it to
+// its first one.
 std::map<int, double> PausesBeforeAttempts(const std::vector<v1::MetricPoint>& losses) {
   const auto seconds = [](const v1::MetricPoint& point) {
     return static_cast<double>(point.time().seconds()) + point.time().nanos() * 1e-9;

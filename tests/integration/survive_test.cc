@@ -1,4 +1,4 @@
-// Every process is killed at some stage, and the job goes on: no step, metric or acknowledged
+// Kills every process at some stage. The job continues, and no step, metric or acknowledged
 // submission is lost.
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -22,7 +22,7 @@ std::string LongSpec(const std::string& name, int devices) {
   return SmallSpec(name, devices, 6, 4000, "checkpoint: {every: 20 steps}\n");
 }
 
-// The whole curve came through: each step once, and the end is the end.
+// Checks that the whole curve arrived: each step once, up to the end.
 void ExpectUndisturbed(Yard& yard, const std::string& job, int attempts) {
   const Job ended = yard.WaitForEnd(job);
   ASSERT_EQ(ended.state(), v1::JOB_STATE_SUCCEEDED) << ended.failure().message();
@@ -73,7 +73,7 @@ TEST(Survive, AFinishIsNotMissedByADaemonThatWasAway) {
   const std::string job = yard.Submit(SmallSpec("short", 1, 2, 2000));
   ASSERT_TRUE(yard.WaitForStep(job, 5));
   yard.KillWorker();
-  // The supervisor finishes the attempt alone: its last act is exit.json.
+  // The supervisor finishes the attempt by itself. Its last act is to write exit.json.
   const std::string exit_file = JoinPath(yard.RunDir(job, 1), "exit.json");
   ASSERT_TRUE(WaitUntil([&exit_file] { return FileExists(exit_file); }, kPatience));
   yard.StartWorker();
@@ -82,7 +82,8 @@ TEST(Survive, AFinishIsNotMissedByADaemonThatWasAway) {
   EXPECT_EQ(yard.Metrics(job, "train.loss").size(), 80u);
 }
 
-// Where the attempts overlap, the newest one's points; the steps must then be whole.
+// Where the attempts overlap, the points of the newest one are kept. The steps must then be
+// complete.
 void ExpectWholeSeries(Yard& yard, const std::string& job) {
   std::set<int64_t> steps;
   for (const v1::MetricPoint& point : yard.Metrics(job, "train.loss")) steps.insert(point.step());

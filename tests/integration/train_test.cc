@@ -1,4 +1,4 @@
-// The main line of the product: submit, follow, look, download, clone.
+// Tests the main use of the product: submit, follow, look, download, clone.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -53,7 +53,7 @@ TEST(Train, AJobGoesFromSubmitToADownloadedCheckpoint) {
   EXPECT_TRUE(absl::StrContains(plot.out, "train.loss")) << plot.out;
 
   const auto checkpoints = yard.CliJson({"checkpoints", "ls", "last"});
-  // keep.last is 2, and the best stays: that of the first of the highest accuracies.
+  // keep.last is 2, and the best one also stays, which is the first one with the highest accuracy.
   int64_t best_step = 0;
   double best = -1;
   for (const v1::MetricPoint& point : yard.Metrics("jobs/1", "test.accuracy")) {
@@ -110,7 +110,7 @@ TEST(Train, ACloneShowsItsDifferenceAndAnEqualCloneGivesTheSameCurve) {
 TEST(Train, TwoRanksGiveTheCurveOfOne) {
   Yard yard;
   yard.Start();
-  // The same replicas, so the same numbers, up to the order of sums.
+  // The replicas are the same, and so are the numbers, up to the order of sums.
   const std::string one = yard.Submit(absl::StrCat(SmallSpec("one", 1, 1, 1500)));
   const std::string two = yard.Submit(absl::StrCat(SmallSpec("two", 2, 1, 1500)));
   ASSERT_EQ(yard.WaitForEnd(one).state(), v1::JOB_STATE_SUCCEEDED);

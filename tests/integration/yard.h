@@ -20,17 +20,17 @@
 
 namespace trainyard::testing {
 
-// Longest wait for anything; generous, since machines are shared and sanitizers slow.
+// The longest wait for anything. It is generous, since machines are shared and sanitizers are slow.
 inline constexpr absl::Duration kPatience = absl::Seconds(90);
 
 class Yard {
  public:
   struct Options {
     int cpu_devices = 2;
-    // In the place of `cpu_devices`: unequal ones, as the worker's flag has them.
+    // Used instead of `cpu_devices` for unequal devices, in the form of the worker's flag.
     std::string cpu_layout;
     std::string dataset_dir;
-    // The server's state directory; below the yard's own folder where empty.
+    // The server's state directory. If it is empty, it is below the yard's own folder.
     std::string server_state_dir;
     std::vector<std::string> server_flags;
     std::vector<std::string> worker_flags;
@@ -40,7 +40,7 @@ class Yard {
 
   // The options that one worker has beside those of all.
   struct WorkerOptions {
-    // In which it and all that it starts run; the test's own where negative.
+    // The namespace in which it and all that it starts run, or the test's own if negative.
     int network_namespace = -1;
     std::vector<std::string> flags;
   };
@@ -50,7 +50,7 @@ class Yard {
   // Ends the daemons and every supervisor and rank that they left running.
   ~Yard();
 
-  // All fail the test where they do not succeed in time.
+  // All of these fail the test if they do not succeed in time.
   void Start();
   void StartServer();
   void StartWorker(const std::string& name = "alpha") { StartWorker(name, WorkerOptions{}); }
@@ -60,18 +60,18 @@ class Yard {
 
   // `trainyard ARGS` against this server.
   ProcessResult Cli(const std::vector<std::string>& args, absl::Duration timeout = kPatience);
-  // The same, must exit with 0, with `-o json`, parsed.
+  // Does so with `-o json`, expects exit code 0, and returns the parsed output.
   nlohmann::json CliJson(std::vector<std::string> args);
 
   // Writes `yaml` to a file and submits it; the job's name, "jobs/1".
   std::string Submit(const std::string& yaml);
-  // Blocks until the job has reported this step; false where it ends before.
+  // Blocks until the job has reported this step. Returns false if it ends before.
   bool WaitForStep(const std::string& job, int64_t step);
   // Blocks until the predicate holds for the job as the server shows it.
   bool WaitForJob(const std::string& job, const std::function<bool(const v1::Job&)>& predicate);
   v1::Job WaitForEnd(const std::string& job);
   v1::Job GetJob(const std::string& job);
-  // Every metric point of the job in order of arrival.
+  // Returns every metric point of the job in order of arrival.
   std::vector<v1::MetricPoint> Metrics(const std::string& job, const std::string& name);
 
   v1::JobService::Stub& jobs() { return *jobs_; }
@@ -79,7 +79,7 @@ class Yard {
   std::string File(const std::string& name) const { return dir_.File(name); }
   const std::string& server_state_dir() const { return server_state_dir_; }
   std::string WorkerStateDir(const std::string& name = "alpha") const;
-  // The run directory of an attempt on a worker.
+  // Returns the run directory of an attempt on a worker.
   std::string RunDir(const std::string& job, int attempt,
                      const std::string& worker = "alpha") const;
   // The pids in supervisor.json: the supervisor's and those of the ranks.

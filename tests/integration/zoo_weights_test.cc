@@ -23,7 +23,7 @@ namespace {
 
 constexpr int64_t kRows = 2;
 constexpr int64_t kClasses = 10;
-// What check_zoo.py ends with where its library is missing.
+// check_zoo.py exits with this code if its library is missing.
 constexpr int kNotInstalled = 77;
 
 struct ZooModel {
@@ -33,7 +33,7 @@ struct ZooModel {
   const char* fields;
   int64_t side;  // of the images
 
-  // What GoogleTest shows.
+  // GoogleTest shows this.
   friend void PrintTo(const ZooModel& model, std::ostream* out) {
     *out << model.library << " " << model.name;
   }
@@ -144,7 +144,8 @@ TEST_P(ZooWeightsTest, GoBothWays) {
   ASSERT_TRUE(answer.ok()) << answer.status();
   const auto expected = checkpoint::FloatValues(answer->tensors.at("logits"));
   ASSERT_EQ(got->size(), expected->size());
-  // What two samples differ by is what the layers make of them, and not the last bias.
+  // The difference between two samples shows the effect of the layers, and not that of the last
+  // bias.
   float size = 0;
   for (size_t i = 0; i < kClasses; ++i) {
     size = std::max(size, std::abs((*expected)[i] - (*expected)[i + kClasses]));

@@ -14,16 +14,16 @@ using core::kHour;
 using core::kMinute;
 using core::kSecond;
 
-// SplitMix64: small, and the same everywhere.
+// SplitMix64 is small, and the same everywhere.
 class Dice {
  public:
   explicit Dice(uint64_t seed) : state_(seed) {}
 
-  // From `least` up to and with `most`.
+  // Returns a number from `least` up to and including `most`.
   int64_t Between(int64_t least, int64_t most) {
     return least + static_cast<int64_t>(Next() % static_cast<uint64_t>(most - least + 1));
   }
-  // Whole seconds.
+  // Returns whole seconds.
   int64_t Time(int64_t least_us, int64_t most_us) {
     return Between(least_us / kSecond, most_us / kSecond) * kSecond;
   }
@@ -100,7 +100,7 @@ Trace LabDay(uint64_t seed) {
     job.checkpoint_write_us = 20 * kSecond;
     trace.jobs.push_back(job);
   }
-  // A sweep, no more than four at a time.
+  // A sweep, of which at most four jobs run at a time.
   TraceJob sweep = Job(2 * kHour, users[9], 1, 20 * kMinute);
   sweep.project = "language";
   sweep.array_size = 24;

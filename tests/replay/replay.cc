@@ -17,7 +17,7 @@
 namespace trainyard::replay {
 namespace {
 
-// Far more than any trace takes: what goes on for longer does not come to an end.
+// This is far more than any trace takes, so a replay that exceeds it does not end.
 constexpr int64_t kLongestReplay = 400 * 24 * core::kHour;
 constexpr int kTurnsAtOnceMax = 1000;
 
@@ -102,7 +102,7 @@ class Replayer {
     };
     if (next_job_ < trace_.jobs.size()) take(trace_.jobs[next_job_].submit_us);
     if (!begins_.empty()) take(begins_.begin()->first);
-    // The lease alone is no news.
+    // A renewed lease alone is no news.
     if (const auto deadline = yard_.NextDeadline(); deadline && *deadline < kLongestReplay) {
       take(*deadline);
     }
@@ -170,7 +170,7 @@ class Replayer {
     return absl::OkStatus();
   }
 
-  // On an array: on all of its jobs.
+  // A verb on an array applies to all of its jobs.
   void AddDependency(size_t index, int64_t place, bool ok, core::Submission& submission) {
     const auto other = static_cast<size_t>(place - 1);
     for (int32_t i = 0; i < trace_.jobs[other].size(); ++i) {

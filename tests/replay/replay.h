@@ -24,11 +24,11 @@ struct ReplayOptions {
   core::Config config;  // its lease is not used: workers without news do not sync
   // Everything happens on multiples of this. The yard decides at each at which something is due.
   int64_t tick_us = core::kSecond;
-  // Told of the whole history, as it is written; null: nobody is.
+  // Called with the whole history, as it is written. It may be null.
   std::function<void(const core::EventRecord&)> on_event;
 };
 
-// One job of the trace; those of an array each for itself. Times since the start of the trace.
+// One job of the trace; the jobs of an array are separate. Times are since the start of the trace.
 struct JobResult {
   int64_t trace_job = 0;  // index
   std::string state;
@@ -62,7 +62,8 @@ struct ReplayResult {
   bool SameHistory(const ReplayResult& other) const;
 };
 
-// INTERNAL where the replay does not come to an end: nothing runs, or goes on, and jobs still wait.
+// Replays a trace. Returns INTERNAL if the replay does not come to an end: nothing runs, or it
+// takes too long, and jobs still wait.
 absl::StatusOr<ReplayResult> Replay(const Trace& trace, const ReplayOptions& options);
 
 }  // namespace trainyard::replay

@@ -138,8 +138,8 @@ TEST(Replay, TwoReplaysGiveTheSameHistory) {
   }
 }
 
-// What the full policy promises, each against the policies that lack it, on several days: one day
-// alone proves little.
+// Tests what the full policy promises, against the policies that lack each promise, on several
+// days, because one day proves little.
 class Claims : public ::testing::TestWithParam<int> {
  protected:
   Score Play(const Trace& trace, const core::PolicyOptions& policy) {
@@ -153,13 +153,14 @@ TEST_P(Claims, SmallJobsDoNotStarveGangsAndOneUserDoesNotStarveTheOthers) {
   const Score fifo = Play(trace, kFifo);
   const Score full = Play(trace, kFull);
   EXPECT_EQ(full.ended_well, fifo.ended_well);
-  // In less than half of the time, though first in, first out makes everybody wait for gangs.
+  // This takes less than half of the time, though first in, first out makes everybody wait for
+  // gangs.
   EXPECT_LE(WaitOf(full, "8 devices").p50 * 2, WaitOf(fifo, "8 devices").p50);
   EXPECT_LE(WaitOf(full, "all").p50 * 5, WaitOf(fifo, "all").p50);
   EXPECT_GE(full.fairness, 980);
   EXPECT_LE(fifo.fairness, 900);
   EXPECT_GE(full.least_served, fifo.least_served * 3 / 2);
-  // For that hardly any device idles more: checkpoints and restarts cost a little.
+  // The price is small: checkpoints and restarts make hardly any more devices idle.
   EXPECT_GE(full.use_until_last_submit, fifo.use_until_last_submit - 10);
 }
 

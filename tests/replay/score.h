@@ -13,7 +13,7 @@
 
 namespace trainyard::replay {
 
-// Nearest rank; 0 without samples. Microseconds.
+// Percentiles by nearest rank, in microseconds; 0 without samples.
 struct Spread {
   int64_t count = 0;
   int64_t p50 = 0;
@@ -31,8 +31,8 @@ struct WaitClass {
 
 // Shares in thousandths.
 struct Score {
-  // Work that stood at the last submission, of the device time of the whole pool until then; and
-  // all work, until the end of the last job.
+  // The work that was done up to the last submission, as a share of the device time of the whole
+  // pool until then; and all work, until the end of the last job.
   int64_t use_until_last_submit = 0;
   int64_t use_until_end = 0;
   int64_t makespan_us = 0;

@@ -48,7 +48,7 @@ void ShareMeter::Holds(AttemptId attempt, int64_t trace_job, int64_t devices) {
   if (devices == 0) held_.erase(attempt);
 }
 
-// Who wants least is served first; what is left is shared by the others.
+// The one with the smallest demand is served first, and the rest is divided among the others.
 void ShareMeter::ShareOut() {
   std::vector<size_t> order;
   for (size_t i = 0; i < users_.size(); ++i) order.push_back(i);

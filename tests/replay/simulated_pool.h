@@ -1,7 +1,7 @@
 // Workers and trainers for a yard, in virtual time: they start what they are told to, train, write
 // checkpoints, and stop, each after the time that the trace gives it. Nothing ever fails.
 //
-// A trainer works at the sum of its devices' speed, goes on while a checkpoint is being written,
+// A trainer works at the sum of its devices' speed, continues while a checkpoint is being written,
 // and writes a last one when it is told to stop, if the grace suffices. What it resumes from is
 // what the yard tells it; all work since is done again.
 #pragma once

@@ -220,7 +220,7 @@ absl::Status ReadLine(absl::string_view line, Trace& trace) {
       "'", kind, R"(': expected "trace" with a string, or "workers", "quota" or "job")"));
 }
 
-// A number without a fraction where there is none.
+// Writes a number without a fraction if it has none.
 JsonValue Seconds(int64_t us) {
   const int64_t ms = us / core::kMillisecond;
   if (ms % 1000 == 0) return ms / 1000;

@@ -1,5 +1,5 @@
-// A workload: the pool, and the jobs that come to it with their true run times. As text it is JSON
-// lines; docs/scheduling.md describes them.
+// Defines a workload: the pool, and the jobs that are submitted to it with their true run times. As
+// text it is JSON lines; docs/scheduling.md describes them.
 #pragma once
 
 #include <cstdint>

@@ -55,7 +55,7 @@ void Checkers::ProcessStarts(const RankProcess& process) {
                                   " runs on host ", other.start.host));
     }
   }
-  // After a loss of power nothing of its first start may be left.
+  // After a power loss, nothing of its first start may be left.
   const int64_t boot = hosts_[static_cast<size_t>(start.host)]->boots();
   if (!started_.insert({start.attempt, start.rank, boot}).second) {
     world_.Violate("a rank of an attempt starts once", who);
@@ -125,7 +125,8 @@ void Checkers::LookAtGangs() {
   }
 }
 
-// The longest way to the end of an attempt: the worker is away, everything runs out in turn.
+// The longest way to the end of an attempt: the worker is away, and every deadline runs out in
+// turn.
 Time Checkers::StopBound(const core::Submission& submission) const {
   const core::Config& config = options_.config;
   return config.lease_us + submission.disconnect_keep_us + config.lease_grace_us +
@@ -168,7 +169,7 @@ void Checkers::LookAtStops() {
   }
 }
 
-// Whoever others were stopped for starts, unless the world has changed since.
+// A job for which others were stopped must start, unless the world has changed since.
 void Checkers::LookAtPreemptions() {
   if (!server_.is_up()) return;
   for (const auto& [id, since] : preempting_since_) {
@@ -183,7 +184,7 @@ void Checkers::LookAtPreemptions() {
   }
 }
 
-// Whatever the wall clocks say.
+// This holds whatever the wall clocks say.
 void Checkers::LookAtBackoffs() {
   if (!server_.is_up()) return;
   const Time bound = options_.config.backoff_max_us + kMinute;

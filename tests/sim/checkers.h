@@ -31,11 +31,11 @@ class Checkers {
   // A turn is on the disk.
   void Committed(const core::Snapshot& before, const core::Delta& delta);
   void Acknowledged(const Order& order);
-  // Now and then.
+  // Makes the checks that are made only now and then.
   void Look();
   // The server has started: what it knows is what it has promised.
   void Started();
-  // True where the pool is at rest: every job has ended, nothing runs, nothing is held.
+  // Returns true if the pool is at rest: every job has ended, nothing runs, nothing is held.
   bool IsQuiet(std::string* why) const;
 
  private:

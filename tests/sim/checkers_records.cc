@@ -54,7 +54,7 @@ JobId Claimant(const std::string& detail) {
   return job;
 }
 
-// The quota of a user: his own, else the one for all others.
+// Returns the quota of a user: his own, or else the one for all others.
 const core::QuotaRecord* QuotaOf(const core::Snapshot& state, const std::string& user) {
   auto found = state.quotas.find(absl::StrCat("user:", user));
   if (found == state.quotas.end()) found = state.quotas.find("user:*");
@@ -217,7 +217,7 @@ void Checkers::CheckStop(const Change& change, const core::JobRecord& job) {
   if (stopping->reason == StopReason::kPreempt) {
     if (const JobId claimant = Claimant(stopping->detail); claimant != JobId{}) {
       const core::JobRecord* other = change.Job(claimant);
-      // A guest goes for whoever kept the devices that it was lent.
+      // A guest must leave for the job that kept the devices which it was lent.
       const bool is_guest = absl::StrContains(stopping->detail, "which kept them");
       const int32_t most = other->submission->priority - (is_guest ? 0 : 1);
       if (job.submission->priority > most) {
@@ -233,7 +233,7 @@ void Checkers::CheckStop(const Change& change, const core::JobRecord& job) {
       }
     }
   }
-  // Without a detail it is a suspension that was taken back before it had happened.
+  // Without a detail it is a suspension that was taken back before it took effect.
   if (!std::holds_alternative<job_fsm::Running>(before) || stopping->detail.empty()) return;
   const auto asked = asked_.find(job.id);
   const Time least = std::min(20 * kSecond, options_.config.checkpoint_wait_us) - kCommitSlack;
@@ -286,7 +286,7 @@ void Checkers::CheckPlacement(const Change& change, const core::AttemptRecord& a
   CheckDeviceQuota(change, job);
 }
 
-// It goes on from the newest committed checkpoint, and nothing that was saved is lost.
+// It resumes from the newest committed checkpoint, and nothing that was saved is lost.
 void Checkers::CheckResume(const Change& change, const core::AttemptRecord& attempt) {
   const JobId job = attempt.id.job;
   int64_t newest = -1;
@@ -316,7 +316,7 @@ void Checkers::CheckResume(const Change& change, const core::AttemptRecord& atte
   }
 }
 
-// If two jobs differ in nothing, the older one goes first.
+// If two jobs do not differ in anything, the older one goes first.
 void Checkers::CheckTurn(const Change& change, const core::AttemptRecord& attempt) {
   const core::Submission& one = *change.Job(attempt.id.job)->submission;
   if (one.array_size > 0 || !one.dependencies.empty() || !one.reservation.empty()) return;

@@ -11,8 +11,8 @@ namespace {
 
 using agent::Phase;
 
-// The daemon of a host looks more often than this. Here nothing happens by itself between two
-// events, except deadlines.
+// The daemon of a real host looks more often than this. Here nothing changes between two events,
+// except deadlines.
 constexpr Time kLook = 2 * kSecond;
 constexpr Time kLookIdle = 20 * kSecond;
 
@@ -96,7 +96,7 @@ void Daemon::After(Time delay, std::function<void()> step) {
   world_.After(delay, Guard(std::move(step)));
 }
 
-// A fault that was meant for the middle of a turn strikes now; true where the daemon has died.
+// Applies a fault that was meant for the middle of a turn. Returns true if the daemon has died.
 bool Daemon::Breaks() {
   if (std::exchange(dies_in_turn_, false)) {
     Kill();
@@ -134,7 +134,7 @@ void Daemon::Turn() {
   DoSteps();
 }
 
-// A daemon that is stopped among its steps goes on with what it had decided before.
+// A daemon that is stopped among its steps continues with what it had decided before.
 void Daemon::DoSteps() {
   bool is_over = false;
   while (!is_over) {

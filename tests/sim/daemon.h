@@ -32,7 +32,8 @@ class Daemon {
 
   void Start();  // fine where it runs
   void Kill();
-  // SIGSTOP; SIGCONT comes after `how_long`. With `in_turn`: between two steps of its next turn.
+  // Sends SIGSTOP, and SIGCONT after `how_long`. With `in_turn`, it does so between two steps of
+  // the next turn.
   void Stop(Time how_long, bool in_turn);
   // It dies between two steps of its next turn.
   void KillInTurn() { dies_in_turn_ = true; }
@@ -44,7 +45,7 @@ class Daemon {
   void Wake();
 
  private:
-  // The memory of one life of the daemon.
+  // The memory of one run of the daemon.
   struct Process {
     Process(SimRunDirs& dirs, std::vector<agent::Device> devices, Clock& clock, Rng& rng,
             absl::Duration report_interval)
@@ -100,7 +101,7 @@ class Daemon {
   void PumpCheckpoints();
   void SendCheckpoint(const agent::CheckpointQueue::Upload& upload);
   void PumpLogs();
-  // Returns true where there was something to send.
+  // Returns true if there was something to send.
   bool SendLog(const agent::UploadTarget& target);
   void LogAnswered(AttemptId id, const std::string& session, const absl::StatusOr<int64_t>& next);
   void Removed(const RunDirectory& dir);

@@ -185,7 +185,7 @@ void Daemon::LogAnswered(AttemptId id, const std::string& session,
   agent::StreamCursor& cursor = process_->logs[id];
   if (ErrorReason(next.status()) == "UNKNOWN_SESSION") process_->session.Forget(session);
   const auto advance = next.ok() ? cursor.Acknowledged(*next) : cursor.Failed(next.status());
-  // What is at its end once the attempt has exited will stay so.
+  // Once the attempt has exited, the state of a stream that is at its end is final.
   for (const agent::UploadTarget& target : process_->targets) {
     if (target.id != id || !target.exited || advance != agent::StreamCursor::Next::kAtEnd) continue;
     process_->logs_done.insert(id);

@@ -1,6 +1,6 @@
 // The server's disk: the store of the simulator. What is written is safe against the death of the
 // process; only what is synced is safe against the loss of power. A commit may meet a full disk, or
-// the end of the world in its midst.
+// a crash in its middle.
 #pragma once
 
 #include <cstdint>

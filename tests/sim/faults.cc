@@ -161,7 +161,7 @@ void Faults::Partition() {
                ways == 1   ? " to the server"
                : ways == 2 ? " from the server"
                            : "");
-    // A connection of which one direction is dead is soon given up by both ends.
+    // If one direction of a connection is dead, both ends soon give it up.
     if (length > kHalfOpenMax) {
       world_.After(kHalfOpenMax, [&link] {
         const bool is_cut = link.cut_to_server || link.cut_from_server;

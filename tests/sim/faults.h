@@ -24,7 +24,7 @@ class Faults {
   void Begin();
   // Ends all of it.
   void Repair();
-  // Until when something outside of the server's power is wrong.
+  // Returns the time until which something outside of the server's control is wrong.
   Time last() const { return last_; }
   void Note(Time length = 0) { last_ = std::max(last_, world_.now() + length); }
 

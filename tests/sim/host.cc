@@ -1,4 +1,4 @@
-// What survives the end of a daemon, of a supervisor, and of the power.
+// Implements what survives the end of a daemon, of a supervisor, and of the power.
 #include "tests/sim/host.h"
 
 #include <utility>

@@ -1,5 +1,6 @@
-// A host of the pool: its disk, its devices, its supervisors, and the daemon on it. Run directories
-// and supervisors outlive the daemon; run directories alone outlive the host's power.
+// Simulates a host of the pool: its disk, its devices, its supervisors, and the daemon on it. Run
+// directories and supervisors outlive the daemon. Only run directories outlive a power loss of the
+// host.
 #pragma once
 
 #include <map>

@@ -10,7 +10,7 @@
 
 namespace trainyard::sim {
 
-// Mean time between two of a kind; 0: never.
+// The mean time between two faults of a kind. 0 means never.
 struct FaultRates {
   Time server_crash = 0;
   Time server_power_loss = 0;

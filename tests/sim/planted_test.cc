@@ -42,7 +42,7 @@ TEST(KeptSeeds, StillMeetTheBugThatTheyWereKeptFor) {
   }
 }
 
-// The patched copy differs from what ships by its bugs alone.
+// The patched copy differs from the shipped code only by its bugs.
 TEST(KeptSeeds, HoldWhereNoBugIsAtWork) {
   for (const KeptSeed& kept : KeptSeeds()) {
     if (kept.bug.empty()) continue;

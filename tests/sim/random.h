@@ -1,4 +1,4 @@
-// The one source of chance: a seed gives one sequence, on every machine.
+// Is the only source of chance: a seed gives one sequence, on every machine.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +16,15 @@ class Random {
     z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
     return z ^ (z >> 31);
   }
-  // In [0, n).
+  // Returns a number in [0, n).
   int64_t Below(int64_t n) {
     return n <= 1 ? 0 : static_cast<int64_t>(Next() % static_cast<uint64_t>(n));
   }
-  // In [low, high].
+  // Returns a number in [low, high].
   int64_t Between(int64_t low, int64_t high) { return low + Below(high - low + 1); }
-  // So many times in a thousand.
+  // Returns true this many times in a thousand.
   bool Chance(int64_t permille) { return Below(1000) < permille; }
-  // With this mean, never 0.
+  // Returns numbers with this mean, but never 0.
   int64_t Around(int64_t mean) { return Between(1, 2 * mean); }
 
  private:

@@ -1,5 +1,5 @@
-// The scheduler around the turn loop: when a turn begins, how long its commit takes, and where the
-// process dies in it.
+// Simulates the scheduler around the turn loop: when a turn begins, how long its commit takes, and
+// where the process dies in it.
 #include "tests/sim/server.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace trainyard::sim {
 namespace {
 
-// As Runtime::Options::retry_after_full_disk.
+// This is the value of Runtime::Options::retry_after_full_disk.
 constexpr absl::Duration kFullDiskRest = absl::Seconds(1);
 
 }  // namespace
@@ -45,7 +45,7 @@ void Server::Start() {
 void Server::Crash(bool power) {
   if (is_up()) {
     world_.Say("server", power ? "loses power" : "is killed");
-    // What was on its way to the disk may have got there.
+    // Data that was on its way to the disk may have arrived there.
     if (turn_ != nullptr && !turn_->delta.empty() && world_.random().Chance(500)) {
       (void)disk_.Commit(turn_->delta);
     }
@@ -234,7 +234,7 @@ std::vector<runtime::TurnLoop::Answer> Server::Commit() {
     TY_CHECK_OK(snapshot.status());
     return loop_->OutOfSpace(committed, *std::move(snapshot));
   }
-  // What is on the disk is unknown: only a new start reads it.
+  // The content of the disk is unknown, so only a new start reads it.
   world_.Say("server", "gives up: ", committed.message());
   Crash(/*power=*/false);
   world_.After(kSecond, [this] { Start(); });

@@ -26,7 +26,7 @@ struct DesiredState {
   std::map<AttemptId, std::shared_ptr<const core::Submission>> submissions;  // of what is to run
 };
 
-// Where in a turn the process dies.
+// Says where in a turn the process dies.
 enum class CrashPoint { kNone, kBeforeCommit, kInCommit, kBeforeAnswers, kAmongAnswers };
 
 class Server {
@@ -47,7 +47,7 @@ class Server {
   // The moment since which it has been able to do its work.
   Time up_since() const { return up_since_; }
   HostClock& clock() { return clock_; }
-  // As of the last start; null while it is down.
+  // Returns the yard as of the last start, or null while the server is down.
   const core::Yard* yard() const { return loop_ == nullptr ? nullptr : &loop_->yard(); }
 
   // The calls, as server/rpc serves them.
@@ -65,10 +65,10 @@ class Server {
     int64_t offset = 0;
     int64_t lines = 0;
   };
-  // Answers where the next chunk is to begin.
+  // Answers with the offset of the next chunk.
   void AppendLog(const LogChunk& chunk, Answer<int64_t> answer);
-  // The lines that it must have of that log: all where it has refused the log, or lost a part of it
-  // with its power. For the checkers.
+  // Returns the lines that it must have of that log, which are all if it has refused the log, or
+  // lost a part of it in a power loss. This is for the checkers.
   int64_t LogLines(AttemptId attempt, int host) const;
 
  private:

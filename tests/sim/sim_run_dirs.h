@@ -47,7 +47,7 @@ class SimRunDirs : public agent::RunDirs {
   absl::Status Remove(AttemptId id) override;
 
  private:
-  // The directory to write to; DISK_FULL where the disk takes nothing.
+  // Returns the directory to write to, or DISK_FULL if the disk is full.
   absl::StatusOr<RunDirectory*> Writable(AttemptId id);
 
   World& world_;

@@ -28,7 +28,7 @@ constexpr Time kLookEvery = 2 * kSecond;
 // After the faults have stopped, all jobs end within this: sixty jobs of up to half an hour, one
 // after the other, on a pool of one device.
 constexpr Time kQuietBound = 24 * kHour;
-// And the pool is at rest so long after its last job.
+// The pool must be at rest this long after its last job.
 constexpr int64_t kEventsMax = 20'000'000;
 
 class Pool {

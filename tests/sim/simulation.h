@@ -19,10 +19,10 @@ struct Result {
   int64_t attempts = 0;
 };
 
-// `bug`: one of Bugs(), or empty. `tell`: print the story.
+// Simulates a seed. `bug` is one of Bugs(), or empty. `tell` means that the story is printed.
 Result Simulate(uint64_t seed, absl::string_view bug = "", bool tell = false);
 
-// Twice; a difference is a broken promise too. Virtual time counts once.
+// Simulates a seed twice. A difference is a broken promise, too. Virtual time counts only once.
 Result SimulateTwice(uint64_t seed);
 
 }  // namespace trainyard::sim

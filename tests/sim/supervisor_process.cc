@@ -1,4 +1,4 @@
-// The order of worker/supervisor/supervisor.cc around the same core.
+// Runs the real core in the order of worker/supervisor/supervisor.cc.
 #include "tests/sim/supervisor_process.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ SupervisorProcess::SupervisorProcess(World& world, Trainers& trainers, Host& hos
       dir_(host.directories.at(attempt)) {}
 
 bool SupervisorProcess::Begin() {
-  // Supervise(): an attempt runs once.
+  // As in Supervise(), an attempt runs only once.
   if (dir_->is_locked || dir_->exit.has_value() || dir_->has_supervisor_record ||
       !dir_->is_assigned) {
     return false;

@@ -20,12 +20,12 @@ class SupervisorProcess {
  public:
   SupervisorProcess(World& world, Trainers& trainers, Host& host, AttemptId attempt);
 
-  // Holds the lock until it ends. False where there is nothing for it to do.
+  // Takes the lock, and holds it until it ends. Returns false if there is nothing to do.
   bool Begin();
   void RankExited(const supervisor::RankEnd& end);
   // Something may have happened.
   void Wake();
-  // Since when somebody wanted the ranks gone; 0: nobody does. For the checkers.
+  // Returns since when somebody has wanted the ranks to end, or 0. This is for the checkers.
   Time stop_asked() const { return stop_asked_; }
   Time stop_grace() const { return stop_grace_; }
 

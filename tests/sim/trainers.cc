@@ -13,7 +13,7 @@ namespace {
 using run_dir::Outcome;
 using supervisor::RankEnd;
 
-// worker/trainer gives a gang so long to gather, and a collective so long to end.
+// worker/trainer gives a gang this long to connect, and a collective this long to end.
 constexpr Time kGatherTimeout = 5 * kMinute;
 constexpr Time kCollectiveTimeout = 30 * kSecond;
 
@@ -220,7 +220,7 @@ void Trainers::Fail(Gang& gang) {
   }
 }
 
-// Checkpoints: rank 0 writes them while the training goes on.
+// Checkpoints. Rank 0 writes them while the training continues.
 
 void Trainers::BeginWrite(Gang& gang, bool last) {
   if (gang.pids.count(0) == 0) return;

@@ -80,7 +80,7 @@ class Trainers {
  public:
   explicit Trainers(World& world) : world_(world) {}
 
-  // Set by the simulation.
+  // The simulation sets it.
   std::function<RunDirectory*(int host, AttemptId attempt)> directory_of;
   std::function<void(int host, AttemptId attempt)> on_change;  // files have changed
   std::function<void(const RankProcess& process, const supervisor::RankEnd& end)> on_exit;
@@ -94,7 +94,7 @@ class Trainers {
   void Start(const RankStart& start);
   enum class Signal { kTerm, kKill };
   void Send(int64_t pid, Signal signal);
-  // control/checkpoint has a new number.
+  // Called when control/checkpoint has a new number.
   void CheckpointAsked(GangKey key);
   // Keys have come to a run directory.
   void TryGather(GangKey key);
@@ -110,7 +110,7 @@ class Trainers {
   const std::map<GangKey, Gang>& gangs() const { return gangs_; }
   std::vector<int64_t> PidsOf(int host, AttemptId attempt) const;
   int64_t StepOf(const Gang& gang) const;
-  // As progress.json has it.
+  // Returns the content of progress.json.
   run_dir::Progress ProgressOf(const RankProcess& process) const;
 
  private:

@@ -1,4 +1,4 @@
-// The network between the server and those who call it. A call may be lost on the way there or
+// Simulates the network between the server and its callers. A call may be lost on the way there or
 // back, come late, or come twice; a link may be cut in either direction.
 #pragma once
 
@@ -34,21 +34,22 @@ class Transport {
  public:
   template <typename T>
   using Answer = std::function<void(absl::StatusOr<T>)>;
-  // The server's part of a call; it answers by the function, once, now or later.
+  // The server's part of a call. It answers through the function, once, now or later.
   template <typename T>
   using Serve = std::function<void(Answer<T>)>;
 
   Transport(World& world, const Options& options) : world_(world), options_(options) {}
 
-  // `done` is called once at most: with the answer, UNAVAILABLE where the connection breaks,
-  // DEADLINE_EXCEEDED after `timeout`.
+  // Makes a call. `done` is called at most once: with the answer, with UNAVAILABLE if the
+  // connection breaks, or with DEADLINE_EXCEEDED after `timeout`.
   template <typename T>
   std::shared_ptr<PendingCall> Call(int link, Time timeout, Serve<T> serve, Answer<T> done) {
     auto call = std::make_shared<PendingCall>();
     auto end = [call, end_of = MakeEnd<T>(done)](absl::StatusOr<T> answer) {
       end_of(*call, std::move(answer));
     };
-    // Weakly: it belongs to the call, which `end` keeps alive until the timeout.
+    // The reference is weak: the object belongs to the call, which `end` keeps alive until the
+    // timeout.
     call->broken_ = [weak = std::weak_ptr(call), end_of = MakeEnd<T>(done)] {
       if (const auto alive = weak.lock()) {
         end_of(*alive, absl::UnavailableError("the connection is gone"));
@@ -75,8 +76,9 @@ class Transport {
   struct Link {
     bool cut_to_server = false;
     bool cut_from_server = false;
-    // Since when the host has been heard by the server and hears nothing; 0: it hears. This lasts
-    // where half a connection is dead and neither end notices, as behind some firewalls.
+    // The time since when the server has heard the host but the host hears nothing, or 0 if it
+    // hears. This lasts while half a connection is dead and neither end notices, as behind some
+    // firewalls.
     Time deaf_since = 0;
   };
   Link& link(int number) { return links_[number]; }

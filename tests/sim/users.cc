@@ -38,7 +38,7 @@ void Users::Begin() {
 
 JobId Users::AnyJob() {
   if (known_.empty()) return {};
-  // Mostly one of the newest: the others have ended.
+  // Users mostly choose one of the newest jobs, because the others have ended.
   const auto size = static_cast<int64_t>(known_.size());
   const int64_t back = world_.random().Below(std::min<int64_t>(size, 12));
   return known_[static_cast<size_t>(size - 1 - back)];
@@ -243,7 +243,7 @@ void Users::SetQuota() {
   Post(core::SetQuota{quota, "user:op"});
 }
 
-// On the pool when nothing of it is broken.
+// Checks that the job fits on the pool when nothing of it is broken.
 bool Users::IsFeasible(const core::Demand& demand) const {
   std::map<std::string, int32_t> devices;
   int32_t all = 0;
@@ -264,8 +264,8 @@ void Users::BeCalm() {
   Tidy();
 }
 
-// Until all is well: gives back what was set aside, resumes what is held and cancels what nobody
-// will ever be able to run.
+// Works until all is well: gives back what was set aside, resumes what is held and cancels jobs
+// that can never run.
 void Users::Tidy() {
   const core::Yard* yard = server_.yard();
   if (yard != nullptr) {
@@ -292,7 +292,7 @@ void Users::Tidy() {
       } else if (yard->FindJob(id) != nullptr &&
                  std::holds_alternative<core::job_fsm::Queued>(job.state)) {
         if (!IsFeasible(job.submission->demand)) Post(core::CancelJob{id, "user:x", ""});
-        // Whatever waits for a job that did not succeed waits for ever.
+        // A job that waits for the success of one that failed waits forever.
         for (const core::Dependency& dependency : job.submission->dependencies) {
           const core::JobRecord* other = yard->FindJob(dependency.job);
           const bool never = dependency.ok && other != nullptr &&

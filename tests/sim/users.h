@@ -1,5 +1,5 @@
-// Those who use the pool: people who submit and change their minds, and an operator. They know what
-// they were told, and nothing else.
+// Simulates those who use the pool: people who submit and change their minds, and an operator. They
+// know only what they were told.
 #pragma once
 
 #include <functional>
@@ -29,11 +29,11 @@ class Users {
         Trainers& trainers, std::vector<std::unique_ptr<Host>>& hosts);
 
   void Begin();
-  // Nobody submits any more; what was set aside is taken back, what is held goes on.
+  // From now on nobody submits; what was set aside is taken back, and what is held is resumed.
   void BeCalm();
 
   const std::vector<std::shared_ptr<Order>>& orders() const { return orders_; }
-  // By acknowledged jobs: the first of an array stands for all.
+  // Called for acknowledged jobs. The first job of an array stands for all.
   std::function<void(const Order&)> on_acknowledged;
   std::function<void()> on_capacity_change;  // an operator has changed what the pool offers
 

@@ -24,7 +24,7 @@ using core::kSecond;
 
 class World {
  public:
-  // `tell`: print the story as it goes.
+  // `tell` means that the story is printed as it happens.
   World(uint64_t seed, bool tell) : random_(seed), tell_(tell) {}
 
   Time now() const { return now_; }
@@ -32,10 +32,11 @@ class World {
 
   void At(Time when, std::function<void()> event);
   void After(Time delay, std::function<void()> event) { At(now_ + delay, std::move(event)); }
-  // Goes to the next event and lets it happen; false where there is none before `limit`.
+  // Goes to the next event and lets it happen. Returns false if there is none before `limit`.
   bool Step(Time limit);
 
-  // A line of the story. All lines together are hashed: two runs of a seed tell the same.
+  // Adds a line to the story. All lines together are hashed, so that two runs of a seed can be
+  // compared.
   template <typename... Parts>
   void Say(absl::string_view who, const Parts&... parts) {
     SayLine(who, absl::StrCat(parts...));

@@ -1,6 +1,6 @@
 // Hosts of a test's own on one machine: network namespaces without names, each with one interface
 // `eth0`, joined by a switch in a namespace of its own. The kernel removes all of it with the last
-// process in it, so that nothing is left even of a test that was killed.
+// process in it, so that nothing is left even if a test is killed.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ namespace trainyard::testing {
 
 class SlowSwitch;
 
-// Not thread-safe.
+// The networks. The class is not thread-safe.
 class Networks {
  public:
   // Hosts 0 to count - 1 with the addresses 10.71.0.2 on. With a delay, every frame stays for so
@@ -29,7 +29,7 @@ class Networks {
   Networks& operator=(const Networks&) = delete;
 
   static std::string Address(int host);
-  // For Process::Options. Lives as long as this.
+  // Returns a namespace for Process::Options, which lives as long as this object.
   int Namespace(int host) const { return hosts_[static_cast<size_t>(host)].get(); }
 
   // Pulls the host's cable at the switch, or plugs it in. Peers get no answer, not even a refusal.
@@ -38,7 +38,7 @@ class Networks {
  private:
   Networks() = default;
 
-  // `ip ARGS` within a namespace.
+  // Runs `ip ARGS` within a namespace.
   absl::Status Ip(const UniqueFd& network_namespace, const std::string& args);
   absl::Status AddHost(int host, bool has_bridge);
 

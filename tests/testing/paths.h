@@ -1,4 +1,4 @@
-// Where tests find what is not part of the source tree, and what is.
+// Finds files of the source tree, and files that tests need but that are not part of it.
 #pragma once
 
 #include <optional>
@@ -8,13 +8,14 @@
 
 namespace trainyard::testing {
 
-// A data set's file or folder below TRAINYARD_DATA, else below <source dir>/../shared/data. Nothing
-// where it is absent: skip the test then, with MissingData as the reason.
+// Returns a data set's file or folder below TRAINYARD_DATA, or else below <source
+// dir>/../shared/data. Returns nothing if it is absent; skip the test then, with MissingData as the
+// reason.
 std::optional<std::string> DataPath(absl::string_view relative);
-// What to say in GTEST_SKIP: the place that was looked at.
+// Returns the text for GTEST_SKIP: the place that was looked at.
 std::string MissingData(absl::string_view relative);
 
-// A path inside the source tree; always there.
+// Returns a path inside the source tree, which always exists.
 std::string SourcePath(absl::string_view relative);
 // A file of reference numbers, which are in tests/data/reference.
 std::string ReferencePath(absl::string_view relative);

@@ -14,7 +14,7 @@
 
 namespace trainyard::testing {
 
-// What a finished child left.
+// The exit and the output of a finished child.
 struct ProcessResult {
   int exit_code = -1;  // -1 where a signal ended it
   int signal = 0;
@@ -27,12 +27,12 @@ class Process {
  public:
   struct Options {
     std::vector<std::string> args;  // args[0] is the program's path
-    // Added to the test's own environment.
+    // Variables that are added to the test's own environment.
     std::map<std::string, std::string> environment;
     // Files that take the output; removed by their owner, usually a TempDir.
     std::string stdout_path;
     std::string stderr_path;
-    // What the child reads; nothing where empty.
+    // The file that the child reads as stdin. If it is empty, the child reads nothing.
     std::string stdin_path;
     // Runs as this user where not negative; the test must be root then.
     int uid = -1;
@@ -50,9 +50,10 @@ class Process {
   pid_t pid() const { return pid_; }
   bool running();
   void Signal(int signal);
-  // Waits for the end. DEADLINE_EXCEEDED (and the child lives on) where it does not end in time.
+  // Waits for the end. Returns DEADLINE_EXCEEDED, and the child lives on, if it does not end in
+  // time.
   absl::StatusOr<ProcessResult> Wait(absl::Duration timeout);
-  // What it has written so far.
+  // Returns what it has written so far.
   std::string Err() const;
 
  private:
@@ -70,8 +71,8 @@ class Process {
 absl::StatusOr<ProcessResult> RunProcess(Process::Options options, const std::string& scratch_dir,
                                          absl::Duration timeout);
 
-// True while the process of that pid and start runs, whoever started it; one that has ended and was
-// not reaped does not.
+// Returns true while the process with that pid and start runs, whoever started it. A process that
+// has ended and was not reaped does not run.
 bool IsProcessAlive(int64_t pid, int64_t start_ticks);
 
 }  // namespace trainyard::testing

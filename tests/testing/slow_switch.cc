@@ -22,8 +22,8 @@
 namespace trainyard::testing {
 namespace {
 
-// Frames between namespaces are as long as what TCP has to send, up to 64 KiB, and have their
-// checksums filled in by nobody: the header that goes before each says so.
+// Frames between namespaces are as long as what TCP has to send, up to 64 KiB, and their checksums
+// are not filled in; the header before each frame says so.
 constexpr size_t kFrameMax = (64 << 10) + 256;
 constexpr int kBuffer = 32 << 20;
 
@@ -107,7 +107,7 @@ void SlowSwitch::SendDue() {
     const Frame& frame = frames_.front();
     for (size_t port = 0; port < sockets_.size(); ++port) {
       if (port == frame.from) continue;
-      // What a full port does not take is lost, as anywhere.
+      // What a full port does not accept is lost, as on any switch.
       (void)send(sockets_[port].get(), frame.bytes.data(), frame.bytes.size(), 0);
     }
   }

@@ -1,4 +1,4 @@
-// A folder for one test.
+// Makes a folder for one test.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace trainyard::testing {
 
-// Made empty below TMPDIR (else /tmp); removed with all that is in it at the end of the object's
-// life.
+// The folder is made empty below TMPDIR (else /tmp), and removed with all that is in it when the
+// object is destroyed.
 class TempDir {
  public:
   TempDir();
@@ -17,7 +17,7 @@ class TempDir {
   TempDir& operator=(const TempDir&) = delete;
 
   const std::string& path() const { return path_; }
-  // The path of `name` in it; nothing is created.
+  // Returns the path of `name` in it. No file is created.
   std::string File(absl::string_view name) const;
   // Writes a file of that name, whose folder exists, and returns its path.
   std::string Write(absl::string_view name, absl::string_view content) const;

@@ -1,4 +1,4 @@
-// Waiting for what happens in another process and announces itself to nobody.
+// Waits for what happens in another process without any notification.
 #pragma once
 
 #include <functional>
@@ -7,8 +7,8 @@
 
 namespace trainyard::testing {
 
-// Looks every few milliseconds until `condition` holds; false after `timeout`. Prefer an event
-// where there is one: a stream, a future, the end of a process.
+// Looks every few milliseconds until `condition` is true. Returns false after `timeout`. Prefer an
+// event if there is one: a stream, a future, the end of a process.
 bool WaitUntil(const std::function<bool()>& condition, absl::Duration timeout = absl::Seconds(30));
 
 }  // namespace trainyard::testing

@@ -19,7 +19,7 @@ struct Floor {
 
 // The longest matching folder counts.
 const std::vector<Floor>& Floors();
-// nullptr where no folder of the table holds `path`.
+// Returns nullptr if no folder of the table contains `path`.
 const Floor* FloorOf(absl::string_view path);
 bool MayInclude(const Floor& floor, absl::string_view header);
 

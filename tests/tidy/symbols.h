@@ -9,8 +9,8 @@
 namespace trainyard::tidy {
 
 // Returns a finding for each function and constant that a header outside of tests/ declares, that
-// no production code names besides its declaration and definition, and that tests name. It goes by
-// names alone, so it overlooks a name that several things share, and it never blames an override.
+// no production code names besides its declaration and definition, and that tests name. It looks
+// only at names, so it overlooks a name that several things share, and it never blames an override.
 std::vector<std::string> SymbolsForTestsAlone(const std::vector<SourceFile>& tree);
 
 }  // namespace trainyard::tidy

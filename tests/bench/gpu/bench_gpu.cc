@@ -53,7 +53,7 @@ constexpr Goal kGoals[] = {
     {"googlenet", 43, Precision::kBf16, 0, 2.8},    {"convnet", 64, Precision::kBf16, 0, 0.060},
     {"gpt2", 16, Precision::kBf16, 500000, 0}};
 
-// The seconds that a step should take; 0 where there is no goal.
+// The seconds that a step should take, or 0 if there is no goal.
 double GoalSeconds(const TimerOptions& options, int64_t units) {
   for (const Goal& goal : kGoals) {
     if (goal.net != options.net || goal.rows != options.rows ||

@@ -81,7 +81,8 @@ TEST_F(GpuBench, TellsWhereTheTimeOfAStepGoes) {
   // Profile times the calls that the graph contains, and also the update's kernels.
   EXPECT_GE(step["graph_nodes"], step["calls"]);
   EXPECT_EQ(step["work"]["total"]["calls"], step["calls"].get<int>() + 1);
-  // Forward once, and backward twice except for the input: 2 flops a multiplication, for 4 rows.
+  // There is one forward, and two backward products except for the input, with 2 flops for each
+  // multiplication and 4 rows.
   const double conv1 = 2.0 * 4 * 8 * 8 * 8 * 27, conv2 = 2.0 * 4 * 4 * 4 * 8 * 72;
   const double products = 2 * conv1 + 3 * conv2;
   double counted = 0, roofline = 0;

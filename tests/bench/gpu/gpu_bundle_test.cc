@@ -1,5 +1,5 @@
-// The bundle that is carried to a GPU machine starts from its own folder, finds its libraries, and
-// says what it lacks where there is no GPU.
+// Tests that the bundle for a GPU machine starts from its own folder, finds its libraries, and says
+// what it lacks if there is no GPU.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -79,8 +79,8 @@ absl::Status MeasureCopies(const RateSizes& sizes, Rates& rates) {
   return absl::OkStatus();
 }
 
-// n x n numbers U(-1, 1). Zeros would be faster than training's numbers, since they take less
-// power.
+// Draws n x n numbers from U(-1, 1). Zeros would be faster than the numbers of a training, since
+// they take less power.
 absl::StatusOr<DeviceBuffer> RandomMatrix(int64_t n) {
   std::vector<float> values(static_cast<size_t>(n * n));
   uint32_t state = 1;

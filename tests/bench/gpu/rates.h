@@ -18,7 +18,8 @@ struct Rates {
   double kernel_bytes_per_second = 0;
   // The rate of a square matrix product of random numbers by cuBLASLt, by Precision.
   std::array<double, 4> flops_per_second = {};
-  // The time of one node in a graph of kernels that do next to nothing, each behind the one before.
+  // The time of one node in a graph of kernels that do almost nothing, each of which depends on the
+  // one before.
   double seconds_per_node = 0;
 
   // The larger of the two rates.
@@ -41,7 +42,7 @@ absl::StatusOr<Rates> MeasureRates(const RateSizes& sizes);
 nlohmann::json ToJson(const Rates& rates);
 // Reads a file that bench_gpu --roofline --json wrote. INVALID_ARGUMENT for any other file.
 absl::StatusOr<Rates> ReadRates(const std::string& path);
-// A table, for people.
+// Returns a table, for people.
 std::string RenderRates(const Rates& rates);
 
 }  // namespace trainyard::engine::bench

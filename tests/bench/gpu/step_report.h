@@ -1,4 +1,4 @@
-// Reports where the time of a step goes, beside what the card could do at best.
+// Reports where the time of a step goes, compared with the best that the card could do.
 #pragma once
 
 #include <cstdint>

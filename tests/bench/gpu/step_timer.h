@@ -23,20 +23,20 @@ struct TimerOptions {
   std::string plan_cache_path = {};  // empty: there is none
 };
 
-// Where the inputs of timed steps come from.
+// Says where the inputs of timed steps come from.
 enum class Source {
   kHost,      // through pinned memory, like a trainer's
   kResident,  // they stay on the device
 };
 
-// Not thread-safe.
+// Times steps. The class is not thread-safe.
 class StepTimer {
  public:
   // Compiles the network and gives it its first parameters.
   static absl::StatusOr<std::unique_ptr<StepTimer>> Create(const TimerOptions& options);
 
   // Runs this many steps, of which at most two wait. Returns the seconds of one step by the wall
-  // clock, from an idle device to an idle device. INTERNAL where the loss is NaN.
+  // clock, from an idle device to an idle device, or INTERNAL if the loss is NaN.
   absl::StatusOr<double> Time(int64_t steps, Source source);
   // Runs enough steps for everything to be loaded, recorded and measured. Returns the number of
   // steps that take about `seconds`.

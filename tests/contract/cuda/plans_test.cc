@@ -262,7 +262,7 @@ TEST(PlannerTest, TakesFromItsFileWhatAnotherOneChose) {
   const auto planner = *Planner::ForDescription(Description("h200"), options);
   EXPECT_TRUE((*planner->Find(Usual()))->facts().from_cache);
   EXPECT_EQ((*planner->Find(Usual()))->facts().engine, engine);
-  // Not for another device, nor for other options.
+  // The plan is not used for another device, nor for other options.
   const auto other = *Planner::ForDescription(Description("a100"), options);
   EXPECT_FALSE((*other->Find(Usual()))->facts().from_cache);
   options.deterministic = true;

@@ -1,4 +1,4 @@
-// What every metrics store promises: the same cases against memory and SQLite.
+// Tests what every metrics store promises, with the same cases for memory and SQLite.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -39,14 +39,14 @@ class MetricsStoreContract : public ::testing::TestWithParam<Kind> {
     store_ = *std::move(store);
   }
 
-  // Memory forgets, so only files are opened anew.
+  // A store in memory forgets, so only files are opened again.
   void Reopen() {
     if (GetParam() == Kind::kMemory) return;
     store_ = nullptr;
     Open();
   }
 
-  // Appends at the place where the store stands.
+  // Appends at the store's present offset.
   void Append(int32_t attempt, const std::vector<MetricPoint>& points, int32_t rank = 0) {
     const auto offset = store_->ReadOffset({JobId{1}, attempt}, rank);
     TY_CHECK_OK(offset.status());

@@ -1,4 +1,4 @@
-// What every store promises: the same cases against memory and SQLite.
+// Tests what every store promises, with the same cases for memory and SQLite.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -46,14 +46,14 @@ class StoreContract : public ::testing::TestWithParam<Kind> {
     store_ = *std::move(store);
   }
 
-  // Memory forgets, so only files are opened anew.
+  // A store in memory forgets, so only files are opened again.
   void Reopen() {
     if (GetParam() == Kind::kMemory) return;
     store_ = nullptr;
     Open();
   }
 
-  // The next revision, with nothing in it.
+  // Returns the next revision, without changes.
   Delta Next() {
     const Snapshot snapshot = Load();
     Delta delta;
@@ -63,7 +63,7 @@ class StoreContract : public ::testing::TestWithParam<Kind> {
     return delta;
   }
 
-  // Commits these jobs, all of them new, and opens the store anew.
+  // Commits these jobs, all of which are new, and opens the store again.
   void CommitNew(std::vector<JobRecord> jobs) {
     Delta delta = Next();
     delta.next_job = jobs.back().id.value + 1;
@@ -332,7 +332,7 @@ TEST_P(StoreContract, CheckpointsComeAndGo) {
   ASSERT_TRUE(store_->Commit(removal).ok());
   EXPECT_TRUE(Load().checkpoints.empty());
 
-  // The same step comes again, with other files, and evaluated.
+  // The same step is committed again, with other files and an evaluation.
   checkpoint.files.pop_back();
   checkpoint.evaluation = {0.1 + 0.2, 0.91};
   Delta again = Next();

@@ -29,8 +29,8 @@ struct Capture {
 
 cudaError_t AppendToCapture(CUstream_st* stream, Operation operation);
 
-// Returns an error where the legacy default stream waits for a stream that is being captured. It
-// may do nothing then.
+// Returns an error if the legacy default stream waits for a stream that is being captured. The
+// caller may not do anything then.
 cudaError_t CheckLegacyUse(Machine& machine, Device& device);
 
 // Calls that may wait for the device, or allocate, invalidate captures that forbid them: those of

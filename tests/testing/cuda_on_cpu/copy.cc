@@ -32,7 +32,8 @@ void Copy(const Rows& copy) {
   }
 }
 
-// Returns true if memory of this kind may be used where the direction says device, or host.
+// Returns true if memory of this kind may be used as the direction says, on the device or on the
+// host.
 bool Fits(MemoryKind kind, bool is_device) {
   return is_device ? kind != MemoryKind::kPageable : kind != MemoryKind::kDevice;
 }

@@ -34,7 +34,7 @@ int DynamicSharedLimit(const Machine& machine, const void* kernel) {
   return found == machine.dynamic_shared_limits.end() ? kSharedBytes : found->second;
 }
 
-// Ends the process where a kernel would get memory that a GPU cannot reach.
+// Ends the process if a kernel would get memory that a GPU cannot reach.
 void CheckReachable(const Machine& machine, const StreamAt& stream,
                     const std::vector<const void*>& pointers) {
   for (const void* pointer : pointers) {
@@ -116,7 +116,7 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute
         machine.dynamic_shared_limits[kernel] = value;
         return cudaSuccess;
       case cudaFuncAttributePreferredSharedMemoryCarveout:
-        // It is only a hint, so nothing is done.
+        // This is only a hint, so nothing is done.
         return value >= -1 && value <= 100 ? cudaSuccess : cudaErrorInvalidValue;
       default:
         return cudaErrorInvalidValue;

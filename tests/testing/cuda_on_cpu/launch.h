@@ -22,10 +22,10 @@ struct StreamAt {
 };
 
 // Enqueues `thread` to be called once for each thread of the grid. `kernel` identifies the kernel
-// for cudaFuncSetAttribute. Leaves an error for cudaGetLastError where hardware of compute
-// capability 9.0 would refuse: cudaErrorInvalidConfiguration for empty or too large grids and
-// blocks, cudaErrorInvalidValue for more dynamic shared memory than the kernel may use. Ends the
-// process where one of the pointers for the kernel leads to pageable memory of the host.
+// for cudaFuncSetAttribute. Leaves an error for cudaGetLastError if hardware of compute capability
+// 9.0 would refuse: cudaErrorInvalidConfiguration for empty or too large grids and blocks,
+// cudaErrorInvalidValue for more dynamic shared memory than the kernel may use. Ends the process if
+// one of the pointers for the kernel leads to pageable memory of the host.
 void LaunchKernel(const void* kernel, dim3 grid, dim3 block, size_t dynamic_shared,
                   const StreamAt& stream, const std::vector<const void*>& pointers,
                   std::function<void()> thread);

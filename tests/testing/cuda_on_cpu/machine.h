@@ -35,13 +35,13 @@ struct Completion {
 
   Device* device;
   bool done = false;
-  // By the device's clock, which each operation advances by a microsecond.
+  // The time of the device's clock, which each operation advances by a microsecond.
   int64_t time_us = 0;
 };
 
 struct Operation {
   cudaGraphNodeType type = cudaGraphNodeTypeEmpty;
-  // May be empty.
+  // It may be empty.
   std::function<void()> work;
   // The work may wait for other devices, so it runs only when the host waits.
   bool may_block = false;
@@ -77,7 +77,7 @@ class Machine {
  public:
   static Machine& Get();
 
-  // cudaSuccess where there is a device.
+  // Returns cudaSuccess if there is a device.
   cudaError_t DriverError() const;
   Device& CurrentDevice();
   // The stream that a handle names, or null. Handles 0 and 1 are the legacy default stream.
@@ -93,8 +93,8 @@ class Machine {
   // Waits for everything that the stream, or the device, has been given so far.
   void Drain(CUstream_st* stream, Lock& lock);
   void Drain(Device& device, Lock& lock);
-  // Runs one operation if it can; may_block says whether it may be one that waits for others.
-  // Returns false where there is none.
+  // Runs one operation if it can; may_block says that it may be one that waits for others. Returns
+  // false if there is none.
   bool RunOne(Device& device, Lock& lock, bool may_block);
 
   std::mutex mutex;
@@ -106,9 +106,9 @@ class Machine {
   std::set<CUstream_st*> streams;
   std::set<CUevent_st*> events;
   std::vector<std::shared_ptr<Capture>> captures;
-  // By address. All other addresses are pageable memory of the host.
+  // The allocations by address. All other addresses are pageable memory of the host.
   std::map<uintptr_t, Allocation> allocations;
-  // The dynamic shared memory that kernels may use, where it is not 48 KiB.
+  // The dynamic shared memory that kernels may use, if it is not 48 KiB.
   std::map<const void*, int> dynamic_shared_limits;
 
  private:

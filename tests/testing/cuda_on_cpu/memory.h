@@ -11,7 +11,7 @@ namespace trainyard::cuda_on_cpu {
 const std::pair<const uintptr_t, Allocation>* FindAllocation(const Machine& machine,
                                                              const void* address);
 
-// Returns the kind of memory of all these bytes, or false where they leave what was allocated.
+// Returns the kind of memory of all these bytes, or false if they leave what was allocated.
 bool KindOfRange(const Machine& machine, const void* address, size_t bytes, MemoryKind* kind);
 
 }  // namespace trainyard::cuda_on_cpu

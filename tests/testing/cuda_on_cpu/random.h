@@ -7,7 +7,7 @@
 
 namespace trainyard::cuda_on_cpu {
 
-// Not for use by several threads at once.
+// A generator for one thread.
 class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}
@@ -19,7 +19,7 @@ class Random {
     mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EB;
     return mixed ^ (mixed >> 31);
   }
-  // A number in [0, end), where 0 < end.
+  // Returns a number in [0, end), where 0 < end.
   uint64_t Below(uint64_t end) { return Next() % end; }
   bool Coin() { return (Next() & 1) != 0; }
 

@@ -1,4 +1,4 @@
-// Runs one block: chooses the next thread, and detects threads that wait for ever.
+// Runs one block: chooses the next thread, and detects threads that wait forever.
 #include "tests/testing/cuda_on_cpu/runner.h"
 
 #include <bit>

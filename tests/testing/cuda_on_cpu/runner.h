@@ -1,4 +1,4 @@
-// The state of a running block: its threads, and what they wait for.
+// Defines the state of a running block: its threads, and what they wait for.
 #pragma once
 
 #include <array>

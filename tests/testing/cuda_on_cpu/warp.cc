@@ -11,8 +11,8 @@ bool Same(const WarpCall& a, const WarpCall& b) {
          a.width == b.width;
 }
 
-// The lane that `lane` reads: itself where the call leads out of its group. With kShuffleXor, later
-// groups may read earlier ones (PTX ISA, shfl.sync).
+// Returns the lane that `lane` reads, which is itself if the call leads out of its group. With
+// kShuffleXor, later groups may read earlier ones (PTX ISA, shfl.sync).
 unsigned Source(unsigned lane, const WarpCall& call) {
   const unsigned first = lane / call.width * call.width;
   const unsigned last = first + call.width - 1;
@@ -69,7 +69,7 @@ Runner::WarpGroup& Runner::Join(const WarpCall& call) {
       return group;
     }
   }
-  // Two lanes that wait for each other in different calls would wait for ever.
+  // Two lanes that wait for each other in different calls would wait forever.
   const unsigned self = 1U << (running_ - first);
   for (const WarpGroup& group : groups) {
     if ((group.arrived & call.mask) != 0 && (group.call.mask & self) != 0) {

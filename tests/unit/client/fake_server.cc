@@ -1,4 +1,4 @@
-// The fake server: it answers from maps in memory, under one lock.
+// Implements the fake server: it answers from maps in memory, under one lock.
 #include "tests/unit/client/fake_server.h"
 
 #include <algorithm>
@@ -182,7 +182,7 @@ int64_t FakeServer::last_download_offset() {
 }
 
 bool FakeServer::WaitForChange(std::unique_lock<std::mutex>& lock, grpc::ServerContext& context) {
-  // A client that goes away notifies nobody, so the wait is short.
+  // Nothing notifies the server of a client that goes away, so the wait is short.
   changed_.wait_for(lock, std::chrono::milliseconds(20));
   return !stopping_ && !context.IsCancelled();
 }

@@ -1,5 +1,5 @@
-// A server of the API in memory, on a Unix socket: what the client's tests talk to. It stores jobs
-// as they are given, and a test moves them along.
+// Fakes a server of the API in memory, on a Unix socket, for the client's tests. It stores jobs as
+// they are given, and a test moves them along.
 #pragma once
 
 #include <condition_variable>
@@ -35,14 +35,14 @@ class FakeServer : public v1::JobService::Service,
   void Stop();
   void Start();
 
-  // What tests do to jobs; watchers see it.
+  // Tests change jobs by these calls, and watchers see the changes.
   std::string AddJob(const std::string& name, v1::JobState state);
   void ChangeJob(const std::string& job, const std::function<void(v1::Job&)>& change);
-  // `time_us`: since 1970.
+  // `time_us` is since 1970.
   void AddPoint(const std::string& job, int64_t step, const std::string& metric, double value,
                 int64_t time_us = 0);
   void AddLog(const std::string& job, int rank, const std::string& text);
-  // To the timeline of a rank of the attempt: "jobs/1/attempts/1".
+  // Adds to the timeline of a rank of the attempt: "jobs/1/attempts/1".
   void AddTrace(const std::string& attempt, int rank, const std::string& text);
   // A checkpoint whose record holds the right hashes, unless the test changes its bytes later.
   void AddCheckpoint(const std::string& job, int64_t step,
@@ -139,9 +139,9 @@ class FakeServer : public v1::JobService::Service,
  private:
   grpc::Status SetAside(const std::string& worker, const std::string& device,
                         const std::string& reason, v1::Worker* response);
-  // Waits for the next change; false where the server stops or the client has gone.
+  // Waits for the next change. Returns false if the server stops or the client has gone.
   bool WaitForChange(std::unique_lock<std::mutex>& lock, grpc::ServerContext& context);
-  // Under the lock. NOT_FOUND as the real server says it.
+  // Finds a job, under the lock. Returns NOT_FOUND with the text of the real server.
   grpc::Status Find(const std::string& name, v1::Job*& job);
 
   TempDir dir_;

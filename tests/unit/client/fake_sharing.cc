@@ -1,4 +1,5 @@
-// The fake server's part of sharing: the queue, many jobs at once, devices, quotas, reservations.
+// Implements the fake server's part of sharing: the queue, many jobs at once, devices, quotas,
+// reservations.
 #include "common/base/check.h"
 #include "common/base/errors.h"
 #include "common/rpc/status.h"

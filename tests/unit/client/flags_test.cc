@@ -1,4 +1,4 @@
-// The facade over CLI11: what a verb may count on, whatever library stands behind it.
+// Tests the facade over CLI11: what a verb may rely on, whatever library implements it.
 #include "client/flags.h"
 
 #include <gmock/gmock.h>

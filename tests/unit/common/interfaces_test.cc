@@ -1,4 +1,4 @@
-// Which address a host is reached at, and what is said where there is none such.
+// Tests at which address a host is reached, and the message if there is none.
 #include "common/base/interfaces.h"
 
 #include <gtest/gtest.h>

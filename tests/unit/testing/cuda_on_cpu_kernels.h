@@ -11,7 +11,7 @@ namespace trainyard::engine::cuda {
 void Sum(const float* x, int64_t count, unsigned blocks, unsigned threads, float* sum,
          cudaStream_t stream);
 
-// counts[x[i] % bins] += 1. Many threads of a block add at once.
+// Computes counts[x[i] % bins] += 1. Many threads of a block add at once.
 void Histogram(const unsigned* x, int count, int bins, unsigned* counts, cudaStream_t stream);
 
 // Reverses x, one block of `threads` ints, through dynamic shared memory.
@@ -32,7 +32,7 @@ void Lanes(int* out, cudaStream_t stream);
 // Gives the same double to all lanes, from lane 31.
 void SpreadDouble(double* out, cudaStream_t stream);
 
-// x[i] = x[i] * factor + term, for `count` elements, whatever size the array has.
+// Computes x[i] = x[i] * factor + term, for `count` elements, whatever the size of the array.
 void Scale(float* x, int count, float factor, float term, cudaStream_t stream);
 
 // Each thread of the grid adds 1 to seen[2 * block], and its own number to seen[2 * block + 1].

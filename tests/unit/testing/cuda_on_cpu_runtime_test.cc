@@ -102,7 +102,7 @@ TEST_F(CudaOnCpuRuntime, AnEventOrdersStreams) {
 }
 
 TEST_F(CudaOnCpuRuntime, AWaitIsForTheEventAsItWasRecordedThen) {
-  // Recorded again after the wait: the second stream need not see the 3.
+  // The event is recorded again after the wait, so the second stream need not see the 3.
   EXPECT_THAT(ValuesUnderSeeds([&] {
                 Clear();
                 cudaEventRecord(event_, first_);
@@ -263,7 +263,7 @@ TEST_F(CudaOnCpuRuntime, DevicesWaitForEachOthersEvents) {
   float value = 1;
   EXPECT_EQ(cudaMemcpy(&value, y, sizeof(value), cudaMemcpyDeviceToHost), cudaSuccess);
   EXPECT_EQ(value, 0);
-  // A kernel runs on the current device alone.
+  // A kernel runs only on the current device.
   Scale(x_, kCount, 1, 1, first_);
   EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidResourceHandle);
   cudaFree(y);

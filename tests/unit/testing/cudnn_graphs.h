@@ -21,7 +21,7 @@ struct Attribute {
 Attribute Ints(cudnnBackendAttributeName_t name, const std::vector<int64_t>& values);
 Attribute Int(cudnnBackendAttributeName_t name, int64_t value);
 Attribute Flag(cudnnBackendAttributeName_t name, bool value);
-// The value of an enumeration.
+// Returns the value of an enumeration.
 Attribute Choice(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int value);
 Attribute Real(cudnnBackendAttributeName_t name, double value);
 Attribute Refer(cudnnBackendAttributeName_t name,
@@ -37,7 +37,7 @@ struct TensorOptions {
   int64_t alignment = 4;
 };
 
-// A handle on a stream, with descriptors that live as long as it does. The test fails where a call
+// A handle on a stream, with descriptors that live as long as it does. The test fails if a call
 // that should succeed does not.
 class Cudnn {
  public:
@@ -59,7 +59,7 @@ class Cudnn {
   // An operation that has no attributes but descriptors.
   Descriptor Operation(cudnnBackendDescriptorType_t type,
                        const std::map<cudnnBackendAttributeName_t, Descriptor>& parts);
-  // y = mode(x, b, t); operands may be null.
+  // Adds y = mode(x, b, t). Operands may be null.
   Descriptor Pointwise(cudnnPointwiseMode_t mode, Descriptor y, Descriptor x,
                        Descriptor b = nullptr, Descriptor t = nullptr, int64_t axis = 0);
 
@@ -84,7 +84,7 @@ class Cudnn {
   std::vector<Descriptor> descriptors_;
 };
 
-// The message of the last failure.
+// Returns the message of the last failure.
 std::string LastError();
 
 // Deterministic numbers between -1 and 1, multiples of 1/64: exact in all types.

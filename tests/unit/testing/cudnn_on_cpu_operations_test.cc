@@ -18,7 +18,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 class OperationsOnCpu : public testing::Test {
  protected:
-  // mode(x, b, t) of vectors; operands may be empty.
+  // Computes mode(x, b, t) of vectors. Operands may be empty.
   std::vector<float> Apply(cudnnPointwiseMode_t mode, std::vector<float> x,
                            std::vector<float> b = {}, std::vector<float> t = {}) {
     const auto tensor = [&](int64_t id, const std::vector<float>& values) {
@@ -97,7 +97,7 @@ TEST_F(OperationsOnCpu, GradientsOfActivationsAreTheirSlopes) {
 }
 
 TEST_F(OperationsOnCpu, TensorsOfAnyLayoutAndTypeBroadcast) {
-  // x [2, 3] lies transposed, in bf16; b [1, 3] is added to each row; y is f16.
+  // x [2, 3] is transposed, in bf16. b [1, 3] is added to each row. y is f16.
   const uint16_t x[6] = {0x3f80, 0x4080, 0x4000, 0x40a0, 0x4040, 0x40c0};  // 1 4 2 5 3 6
   float b[3] = {10, 20, 30};
   uint16_t y[6];
@@ -265,7 +265,7 @@ TEST_F(OperationsOnCpu, PoolingTakesTheLargestAndSendsItsGradientBack) {
 
 TEST_F(OperationsOnCpu, AReshapeToSwappedStridesTransposesAProduct) {
   float a[6] = {1, 2, 3, 4, 5, 6}, b[4] = {1, 10, 100, 1000}, c[6];
-  // a^T b with a [2, 3] and b [2, 2].
+  // Computes a^T b with a [2, 3] and b [2, 2].
   const auto turned = cudnn_.Tensor(4, {1, 3, 2}, {.strides = {6, 1, 3}, .is_virtual = true});
   cudnn_.Run({Matmul(turned, cudnn_.Tensor(2, {1, 2, 2}), cudnn_.Tensor(3, {1, 3, 2})),
               cudnn_.Operation(CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR,

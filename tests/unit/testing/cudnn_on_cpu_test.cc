@@ -17,7 +17,7 @@ using testing::HasSubstr;
 
 constexpr int64_t kMebibyte = 1 << 20;
 
-// y = x + b over 64 elements: ids 1, 2 and 3.
+// Builds y = x + b over 64 elements, with the ids 1, 2 and 3.
 class CudnnOnCpu : public testing::Test {
  protected:
   Cudnn::Descriptor SumGraph(const TensorOptions& options = {}) {

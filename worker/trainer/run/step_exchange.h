@@ -18,10 +18,10 @@ struct StepExchange {
 };
 
 // Connects the ranks that sum gradients with each other: those of the same stage. They begin with
-// `hosting`. A collective, after strategy.Join().
+// `hosting`. This is a collective, after strategy.Join().
 //
-// Where gradients lie in the host's memory and the optimizer's rule updates each element by itself,
-// every rank updates its own blocks alone. As many bytes travel as if each rank updated everything,
+// If gradients lie in the host's memory and the optimizer's rule updates each element by itself,
+// every rank updates only its own blocks. As many bytes travel as if each rank updated everything,
 // and each makes only a part of the update.
 absl::StatusOr<StepExchange> ConnectExchange(const RunSetup& setup,
                                              const parallel::Hosting& hosting,

@@ -1,4 +1,4 @@
-// cuBLASLt's descriptors: made, filled and read.
+// Makes, fills and reads cuBLASLt's descriptors.
 #include "tests/testing/cuda_on_cpu/cublaslt/descriptors.h"
 
 #include <cstring>

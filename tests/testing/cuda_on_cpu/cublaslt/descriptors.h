@@ -50,7 +50,7 @@ static_assert(sizeof(Layout) <= sizeof(cublasLtMatrixLayoutOpaque_t));
 static_assert(sizeof(Description) <= sizeof(cublasLtMatmulDescOpaque_t));
 static_assert(sizeof(Preference) <= sizeof(cublasLtMatmulPreferenceOpaque_t));
 
-// Null where the handle is null or holds something else.
+// Returns null if the handle is null or belongs to something else.
 const Layout* Find(cublasLtMatrixLayout_t handle);
 const Description* Find(cublasLtMatmulDesc_t handle);
 const Preference* Find(cublasLtMatmulPreference_t handle);

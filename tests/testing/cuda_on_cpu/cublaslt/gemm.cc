@@ -74,7 +74,7 @@ std::vector<float> Unpack(const Matrix& matrix, int64_t rows, int64_t columns, i
   return copy;
 }
 
-// sums[r] += sum over k of a[k * rows + r] * b[k], four k at a time.
+// Computes sums[r] += sum over k of a[k * rows + r] * b[k], four k at a time.
 void AddColumn(const float* a, const float* b, int64_t rows, int64_t depth, float* sums) {
   int64_t k = 0;
   for (; k + 4 <= depth; k += 4) {
@@ -129,7 +129,7 @@ void Run(const Gemm& gemm) {
         value += gemm.beta * Load(gemm.c.data, gemm.c.type, column * gemm.c.leading + row);
       }
       if (gemm.bias != nullptr) value += Load(gemm.bias, gemm.bias_type, row);
-      // As cuBLASLt does, this makes 0 of a NaN.
+      // Like cuBLASLt, this turns a NaN into 0.
       if (gemm.relu) value = value > 0 ? value : 0;
       Store(gemm.d, gemm.d_type, column * gemm.d_leading + row, value);
     }

@@ -1,4 +1,4 @@
-// The product itself, on the CPU.
+// Computes the product itself, on the CPU.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,8 @@ struct Gemm {
   bool relu = false;
 };
 
-// d [rows, columns] = epilogue(alpha a b + beta c), with sums in f32. c is not read where beta is
-// 0.
+// Computes d [rows, columns] = epilogue(alpha a b + beta c), with sums in f32. c is not read if
+// beta is 0.
 void Run(const Gemm& gemm);
 
 }  // namespace trainyard::cuda_on_cpu::cublaslt

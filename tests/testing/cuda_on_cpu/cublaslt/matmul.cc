@@ -1,8 +1,8 @@
 // cublasLtMatmul and its heuristic, emulated.
 //
 // The heuristic proposes, as far as the preference allows them: a split of the sums whose parts are
-// rounded to the output's type, one whose parts stay f32, and no split. Whoever asks for a
-// workspace gets it filled with NaNs.
+// rounded to the output's type, one whose parts stay f32, and no split. A workspace is filled with
+// NaNs.
 #include <cublasLt.h>
 
 #include <algorithm>
@@ -94,7 +94,7 @@ bool MemoryIsSane(const Product& product, const Algorithm& algorithm, const Poin
     if (!IsAligned(pointers[i], algorithm.alignments[i])) return false;
   }
   if (reads_c && pointers[2] == nullptr) return false;
-  // Two matrices may share memory only where they are the same.
+  // Two matrices may share memory only if they are the same.
   return pointers[2] != pointers[3] || product.c->leading == product.d->leading;
 }
 

@@ -30,7 +30,7 @@ struct Product {
 // and epilogues that the tables do not have.
 cublasStatus_t Check(const Product& product);
 
-// How an algorithm of the emulation works. It is stored in cublasLtMatmulAlgo_t.
+// Describes how an algorithm of the emulation works. It is stored in cublasLtMatmulAlgo_t.
 struct Algorithm {
   static constexpr uint64_t kMagic = 0x416c676f;
   uint64_t magic;

@@ -15,7 +15,7 @@ struct AttributeRule {
   cudnnBackendAttributeType_t type;
   Use use;
   int64_t count_max;  // it takes 1 to so many elements
-  // Another type with which it may be set; equal to `type` where there is none.
+  // Another type with which it may be set. It equals `type` if there is none.
   cudnnBackendAttributeType_t other_type;
 };
 
@@ -24,11 +24,11 @@ struct DescriptorRule {
   const char* label;
   std::vector<AttributeRule> attributes;
 
-  // Null where the descriptor has no such attribute.
+  // Returns null if the descriptor has no such attribute.
   const AttributeRule* Find(cudnnBackendAttributeName_t name) const;
 };
 
-// Null for kinds that the emulation does not have.
+// Returns null for kinds that the emulation does not have.
 const DescriptorRule* RuleOf(cudnnBackendDescriptorType_t type);
 
 }  // namespace trainyard::cuda_on_cpu::cudnn

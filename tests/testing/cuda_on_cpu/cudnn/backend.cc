@@ -16,7 +16,7 @@
 namespace trainyard::cuda_on_cpu::cudnn {
 namespace {
 
-// What a caller's descriptor points to. Reading an attribute replaces its body.
+// The object behind a caller's descriptor. Reading an attribute replaces its body.
 struct Holder {
   std::shared_ptr<Descriptor> body;
 };
@@ -34,7 +34,7 @@ class Holders {
     living_.insert(holder);
     return holder;
   }
-  // Null for anything but a living descriptor.
+  // Returns null for anything but a living descriptor.
   Holder* Find(void* handle) {
     std::lock_guard lock(mutex_);
     return living_.count(handle) == 0 ? nullptr : static_cast<Holder*>(handle);

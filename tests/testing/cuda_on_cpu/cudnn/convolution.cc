@@ -57,7 +57,7 @@ void ForEachTap(const Convolution& conv, int64_t row, const Visit& visit) {
   }
 }
 
-// sums[i] += factor * values[i]
+// Computes sums[i] += factor * values[i].
 void AddScaled(float factor, const float* __restrict values, int64_t count,
                float* __restrict sums) {
   for (int64_t i = 0; i < count; ++i) {

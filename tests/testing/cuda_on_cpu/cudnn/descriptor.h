@@ -37,19 +37,19 @@ struct Descriptor {
   std::map<cudnnBackendAttributeName_t, Value> values;
   // The results of finalizing it.
   std::shared_ptr<const Operation> operation;  // for an operation
-  // For an operation graph, and everything made from one.
+  // Set for an operation graph, and for everything made from one.
   std::shared_ptr<const Program> program;
   const Engine* engine = nullptr;  // for an engine, and everything made from one
 
   bool Has(cudnnBackendAttributeName_t name) const { return values.count(name) != 0; }
-  // These read integers and enumerations: the first element, or `fallback` where it was not set.
+  // These read integers and enumerations: the first element, or `fallback` if it was not set.
   int64_t Int(cudnnBackendAttributeName_t name, int64_t fallback) const;
   std::vector<int64_t> Ints(cudnnBackendAttributeName_t name) const;
   // Reads a float or double.
   double Number(cudnnBackendAttributeName_t name, double fallback) const;
   std::vector<void*> Pointers(cudnnBackendAttributeName_t name) const;
   std::string Text(cudnnBackendAttributeName_t name) const;
-  // Null where the attribute was not set.
+  // Returns null if the attribute was not set.
   const Descriptor* Child(cudnnBackendAttributeName_t name) const;
   std::shared_ptr<const Descriptor> SharedChild(cudnnBackendAttributeName_t name) const;
 
@@ -67,7 +67,7 @@ int64_t ElementBytes(cudnnBackendAttributeType_t type);
 // descriptor.
 cudnnStatus_t Finalize(Descriptor* descriptor);
 
-// The descriptor behind a caller's handle; null where it is not one.
+// Returns the descriptor behind a caller's handle, or null if it is not one.
 Descriptor* BodyOf(cudnnBackendDescriptor_t handle);
 std::shared_ptr<const Descriptor> SharedBodyOf(cudnnBackendDescriptor_t handle);
 

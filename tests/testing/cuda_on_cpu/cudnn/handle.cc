@@ -12,7 +12,7 @@
 #include "tests/testing/cuda_on_cpu/cudnn/cudnn_on_cpu.h"
 #include "tests/testing/cuda_on_cpu/cudnn/status.h"
 
-// What a caller's handle points to.
+// The object behind a caller's handle.
 struct cudnnContext {
   cudaStream_t stream = nullptr;
 };

@@ -7,7 +7,7 @@
 
 namespace trainyard::cuda_on_cpu::cudnn {
 
-// BAD_PARAM for anything but a living handle.
+// Returns BAD_PARAM for anything but a living handle.
 cudnnStatus_t CheckHandle(cudnnHandle_t handle);
 cudaStream_t StreamOf(cudnnHandle_t handle);
 

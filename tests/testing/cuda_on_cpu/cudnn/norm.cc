@@ -1,5 +1,5 @@
-// Batch normalization: statistics finalized from sums, forward and backward (Ioffe and Szegedy,
-// "Batch Normalization" (2015), section 3).
+// Computes batch normalization: statistics finalized from sums, forward and backward (Ioffe and
+// Szegedy, "Batch Normalization" (2015), section 3).
 #include <cmath>
 #include <memory>
 #include <optional>

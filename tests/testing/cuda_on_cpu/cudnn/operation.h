@@ -21,8 +21,8 @@ struct Operation {
 };
 
 // Each of these checks the tensors against each other and fills `operation`, except for its type.
-// BAD_PARAM where the tensors cannot belong together, NOT_SUPPORTED for what the emulation does not
-// have.
+// It returns BAD_PARAM if the tensors cannot belong together, and NOT_SUPPORTED for what the
+// emulation does not have.
 cudnnStatus_t CompileConvolution(const Descriptor& descriptor, Operation* operation);
 cudnnStatus_t CompilePointwise(const Descriptor& descriptor, Operation* operation);
 cudnnStatus_t CompileReduction(const Descriptor& descriptor, Operation* operation);
@@ -36,7 +36,7 @@ cudnnStatus_t CompileResample(const Descriptor& descriptor, Operation* operation
 cudnnStatus_t CompileAttentionForward(const Descriptor& descriptor, Operation* operation);
 cudnnStatus_t CompileAttentionBackward(const Descriptor& descriptor, Operation* operation);
 
-// The tensor behind an attribute; nothing where it was not set.
+// Returns the tensor behind an attribute, or nothing if it was not set.
 std::optional<TensorSpec> FindTensor(const Descriptor& descriptor,
                                      cudnnBackendAttributeName_t name);
 

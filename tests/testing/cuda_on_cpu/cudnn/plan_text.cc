@@ -21,7 +21,7 @@ Json ToJson(const Descriptor& descriptor) {
   Json attributes = Json::array();
   for (const AttributeRule& rule : RuleOf(descriptor.type)->attributes) {
     const auto found = descriptor.values.find(rule.name);
-    // A handle means nothing outside of its process.
+    // A handle has no meaning outside of its process.
     if (found == descriptor.values.end() || rule.use == AttributeRule::Use::kComputed ||
         rule.type == CUDNN_TYPE_HANDLE) {
       continue;
@@ -48,7 +48,7 @@ cudnnStatus_t Malformed(const std::string& what) {
   return Fail(CUDNN_STATUS_BAD_PARAM, absl::StrCat("the text of a plan: ", what));
 }
 
-// Returns false where there is no such integer.
+// Returns false if there is no such integer.
 bool ReadInt(const Json& object, const char* key, int64_t* value) {
   if (!object.is_object() || !object.contains(key) || !object[key].is_number_integer()) {
     return false;

@@ -8,7 +8,7 @@
 
 namespace trainyard::cuda_on_cpu::cudnn {
 
-// JSON with the version of cuDNN, the engine, and the operation graph in full.
+// Returns JSON with the version of cuDNN, the engine, and the operation graph in full.
 std::string PlanText(const Descriptor& graph, int64_t engine);
 
 // Fills the finalized operation graph and the engine's index. BAD_PARAM for other texts,

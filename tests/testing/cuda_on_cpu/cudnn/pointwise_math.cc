@@ -14,7 +14,7 @@ float Sigmoid(float x) {
   return 1.0f / (1.0f + std::exp(-x));
 }
 
-// max and min that keep a NaN, as cuDNN's do by default.
+// These max and min keep a NaN, as cuDNN's do by default.
 float Larger(float x, float b) {
   return std::isnan(x) || x > b ? x : b;
 }

@@ -31,7 +31,7 @@ struct Engine {
   bool can_be_built;
 };
 
-// Null for an index that no engine has.
+// Returns null for an index that no engine has.
 const Engine* FindEngine(int64_t index);
 int64_t EngineCount();
 // The engines that a heuristic mode offers, best first. Empty for graphs that tests refuse.

@@ -53,7 +53,7 @@ void Accumulate(cudnnReduceTensorOp_t mode, double value, double* result) {
   }
 }
 
-// For each element of x in natural order, the element of the result that it belongs to.
+// Returns for each element of x in natural order the element of the result to which it belongs.
 std::vector<size_t> TargetsOf(const std::vector<int64_t>& dims, const std::vector<int64_t>& kept) {
   std::vector<size_t> targets = {0};
   for (size_t dim = 0; dim < dims.size(); ++dim) {

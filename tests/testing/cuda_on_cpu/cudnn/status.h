@@ -12,7 +12,7 @@ cudnnStatus_t Fail(cudnnStatus_t status, std::string message);
 
 }  // namespace trainyard::cuda_on_cpu::cudnn
 
-// Returns the status of `expression` from the function where it is a failure.
+// Returns the status of `expression` from the function if it is a failure.
 #define TY_CUDNN_TRY(expression)                        \
   do {                                                  \
     const cudnnStatus_t ty_cudnn_status = (expression); \

@@ -147,7 +147,7 @@ Order NaturalOrder(size_t rank) {
 
 Order MemoryOrder(const TensorSpec& spec) {
   Order order = NaturalOrder(spec.rank());
-  // The stride of a dimension of size 1 means nothing, so the dimension goes outside.
+  // The stride of a dimension of size 1 has no effect, so the dimension goes outside.
   const auto key = [&](size_t dim) { return std::pair(spec.dims[dim] == 1, spec.strides[dim]); };
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t left, size_t right) { return key(left) > key(right); });

@@ -63,7 +63,7 @@ class Memory {
   void Store(const TensorSpec& spec, const std::vector<float>& values) {
     Store(spec, NaturalOrder(spec.rank()), values);
   }
-  // The first element, for a scalar.
+  // Returns the first element, for a scalar.
   double Scalar(const TensorSpec& spec) { return static_cast<double>(Load(spec).front()); }
 
  private:

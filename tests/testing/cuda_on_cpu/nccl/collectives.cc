@@ -16,7 +16,7 @@ bool IsDeviceMemory(const void* pointer) {
          attributes.type == cudaMemoryTypeDevice;
 }
 
-// Returns ncclSuccess where a call may be made now, and otherwise the error that the call returns.
+// Returns ncclSuccess if a call may be made now, and otherwise the error that the call returns.
 ncclResult_t CheckCall(ncclComm_t communicator, ncclDataType_t type) {
   if (!Exists(communicator) || communicator->finalized || type != ncclFloat32) {
     return ncclInvalidArgument;

@@ -1,4 +1,4 @@
-// How the ranks of a gang meet in calls and in collectives.
+// Implements how the ranks of a gang meet in calls and in collectives.
 #include "tests/testing/cuda_on_cpu/nccl/group.h"
 
 #include <algorithm>
@@ -130,7 +130,7 @@ void Group::Execute(int rank, const Part& part) {
   }
   changed_.wait_for(lock, kPatience, [&] { return turn_ != turn || SomeoneIsGone(); });
   if (turn_ != turn) return;
-  // Its memory may soon be gone, so nobody may find it here.
+  // Its memory may soon be released, so nobody may find it here.
   --arrived_;
   if (me.error == ncclSuccess && !me.left) me.error = ncclRemoteError;
   changed_.notify_all();
@@ -168,7 +168,7 @@ void Group::ExecuteMessages(int rank, const std::vector<Message>& messages) {
     if (message.in == nullptr) continue;
     std::deque<Message>& shown = WayOf(rank, message.peer).shown;
     is_whole = is_whole && AwaitPeer(lock, message.peer, [&] { return shown.empty(); });
-    // Its memory may soon be gone, so nobody may find it here.
+    // Its memory may soon be released, so nobody may find it here.
     shown.clear();
   }
   if (!is_whole && me.error == ncclSuccess && !me.left) me.error = ncclRemoteError;

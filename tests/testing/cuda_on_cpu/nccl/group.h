@@ -13,7 +13,7 @@
 
 namespace trainyard::cuda_on_cpu::nccl {
 
-// One rank's part of an all_reduce, of f32.
+// One rank's part of an all_reduce of f32.
 struct Part {
   const float* in = nullptr;
   float* out = nullptr;
@@ -33,8 +33,8 @@ class Group {
  public:
   explicit Group(int ranks);
 
-  // The group for the id, which is made if it does not exist. Null where it was made for another
-  // number of ranks.
+  // Returns the group for the id, which is made if it does not exist, or null if it was made for
+  // another number of ranks.
   static std::shared_ptr<Group> OfId(const ncclUniqueId& id, int ranks);
 
   int ranks() const { return ranks_; }
@@ -45,8 +45,8 @@ class Group {
   void Leave(int rank);
   // Records that the rank has made one more call.
   void Call(int rank);
-  // The state of a rank: an error, or ncclInProgress where others have not yet made its last call,
-  // or have not joined.
+  // Returns the state of a rank: an error, or ncclInProgress if others have not yet made its last
+  // call, or have not joined.
   ncclResult_t State(int rank);
   // Records a group of messages, which wait only for their peers.
   void CallMessages(int rank, const std::vector<Message>& messages);
@@ -84,8 +84,7 @@ class Group {
   const Way& WayOf(int from, int to) const {
     return ways_[static_cast<size_t>(from) * members_.size() + static_cast<size_t>(to)];
   }
-  // Waits for `done`. Returns false where the peer is gone before; other ranks may have left
-  // properly.
+  // Waits for `done`. Returns false if the peer is gone before. Other ranks may have left properly.
   template <typename Done>
   bool AwaitPeer(std::unique_lock<std::mutex>& lock, int peer, Done done);
   // Runs the collective once all parts are there.

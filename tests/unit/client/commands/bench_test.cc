@@ -34,7 +34,7 @@ class BenchScaling : public ::testing::Test {
     server_.MakeNewJobs(v1::JOB_STATE_SUCCEEDED);
   }
 
-  // What jobs/`number` will have reported once it is made: it is over at once.
+  // The metrics that jobs/`number` will have reported once it is made, since it ends at once.
   void Report(int number, int64_t step_us, const std::string& weights) {
     const std::string job = absl::StrCat("jobs/", number);
     for (int step = 1; step <= kSteps; ++step) {

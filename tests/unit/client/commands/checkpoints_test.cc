@@ -103,7 +103,7 @@ TEST_F(Checkpoints, TheBestIsMarkedAndHasAName) {
   EXPECT_THAT(best.err, HasSubstr("jobs/1/checkpoints/700"));
 }
 
-// Over the program that does the work.
+// This runs over the program that does the work.
 class VerifiedCheckpoints : public Checkpoints {
  protected:
   VerifiedCheckpoints() {

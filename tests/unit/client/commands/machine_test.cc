@@ -1,4 +1,4 @@
-// up and down, with scripts in the place of the daemons; tests/integration runs the real ones.
+// Tests up and down, with scripts instead of the daemons; tests/integration runs the real ones.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>

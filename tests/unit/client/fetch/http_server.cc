@@ -1,4 +1,4 @@
-// A server of HTTP that is just enough for downloads that go on.
+// Implements an HTTP server with just enough features for downloads that are resumed.
 #include "tests/unit/client/fetch/http_server.h"
 
 #include <arpa/inet.h>

@@ -1,4 +1,4 @@
-// The line of progress, and what it leaves out where there is no room.
+// Tests the line of progress, and what it leaves out if there is not enough room.
 #include "client/output/progress.h"
 
 #include <gmock/gmock.h>

@@ -35,7 +35,7 @@ constexpr char kMinimal[] =
     "name: a\nmodel: {mlp: {}}\ndata: {dataset: glyphs}\ntrain: {epochs: 1}\n"
     "optimizer: {sgd: {lr: 0.1}}\n";
 
-// tests/data/specs/NAME.yaml gives NAME.txt, to the letter.
+// tests/data/specs/NAME.yaml must give exactly NAME.txt.
 void ExpectGolden(const std::string& name) {
   const std::string base = trainyard::testing::SourcePath("tests/data/specs/" + name);
   SpecFile file = ParseSpecFile(name + ".yaml", *ReadFile(base + ".yaml"));
@@ -45,7 +45,7 @@ void ExpectGolden(const std::string& name) {
   EXPECT_EQ(Messages(file), *golden);
 }
 
-// What comes with the product works.
+// The specs that come with the product must work.
 TEST(SpecFile, TheJobsThatComeAlongHaveNoMistakes) {
   int jobs = 0;
   for (const auto& entry :

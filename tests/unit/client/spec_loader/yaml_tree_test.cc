@@ -14,7 +14,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// The only mistake of the text.
+// Returns the only mistake of the text.
 std::string OnlyMistake(absl::string_view text) {
   const YamlDocument document = ParseYaml(text);
   EXPECT_EQ(document.mistakes.size(), 1u);

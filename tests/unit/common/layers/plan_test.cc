@@ -1,4 +1,4 @@
-// What stacks of layers give, and each message about what does not fit.
+// Tests what stacks of layers give, and each message about what does not fit.
 #include "common/layers/plan.h"
 
 #include <gmock/gmock.h>
@@ -35,7 +35,7 @@ Stack Images(std::vector<Layer> layers) {
   return stack;
 }
 
-// "stack[3].from[0]: relu 'relu1' reads ..." of each mistake.
+// Returns "stack[3].from[0]: relu 'relu1' reads ..." for each mistake.
 std::vector<std::string> Mistakes(const Stack& stack) {
   std::vector<FieldViolation> violations;
   PlanStack(stack, "m", violations);

@@ -5,7 +5,7 @@
 namespace trainyard::layers {
 namespace {
 
-// By going over the input as a window does.
+// Counts by going over the input as a window does.
 int64_t CountByHand(int64_t size, const Window& window) {
   int64_t count = 0;
   int64_t covered = -window.padding;

@@ -14,7 +14,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// The only violation of `spec`.
+// Returns the only violation of `spec`.
 FieldViolation Only(const v1::JobSpec& spec) {
   const auto violations = ValidateRules(spec, "spec");
   EXPECT_EQ(violations.size(), 1u);

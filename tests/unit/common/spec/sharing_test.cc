@@ -1,4 +1,4 @@
-// What specs say about the devices they share: elastic jobs, memory, labels; and arrays.
+// Tests what specs say about the devices they share: elastic jobs, memory, labels; and arrays.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -182,7 +182,7 @@ TEST_F(AppTest, SaysThatItServes) {
   EXPECT_EQ(RawCall(*app, "/grpc.health.v1.Health/Check", ""), absl::string_view("\x08\x01", 2));
 }
 
-// The question of any reflection client, by hand: field 7 of ServerReflectionRequest,
+// Asks the question of any reflection client by hand: field 7 of ServerReflectionRequest,
 // list_services.
 TEST_F(AppTest, TellsItsServicesByReflection) {
   const auto app = Start(Options("a"));

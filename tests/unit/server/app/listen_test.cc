@@ -16,7 +16,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A bound Unix socket; listening or, like one of a dead server, not.
+// A bound Unix socket, which listens or, like that of a dead server, does not.
 UniqueFd MakeSocket(const std::string& path, bool is_listening) {
   UniqueFd fd(socket(AF_UNIX, SOCK_STREAM, 0));
   sockaddr_un name{};

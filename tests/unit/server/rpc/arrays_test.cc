@@ -223,7 +223,7 @@ TEST_F(ArraysTest, ListsGroupAnArrayIntoOneWithItsStates) {
   EXPECT_EQ(all.jobs(1).array_states(0).state(), v1::JOB_STATE_QUEUED);
   EXPECT_EQ(all.jobs(1).array_states(0).jobs(), 4);
   EXPECT_EQ(all.jobs(1).array_states(1).jobs(), 1);
-  // Only what matches is counted, and the first one stands for it though it does not match.
+  // Only jobs that match are counted, and the first job stands for them though it does not match.
   request.add_states(v1::JOB_STATE_CANCELLED);
   const v1::ListJobsResponse cancelled = List(request);
   EXPECT_THAT(Names(cancelled), ElementsAre("jobs/2"));

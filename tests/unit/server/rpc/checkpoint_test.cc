@@ -72,7 +72,7 @@ class CheckpointTest : public RpcTest {
     if (!status.ok()) return FromGrpcStatus(status);
     return bytes;
   }
-  // One more point of rank 0.
+  // Appends one more point of rank 0.
   void AppendPoint(int64_t step, const std::string& name, double value) {
     const AttemptId attempt{JobId{1}, 1};
     const int64_t offset = *metrics_.ReadOffset(attempt, 0);
@@ -96,7 +96,7 @@ class CheckpointTest : public RpcTest {
 };
 
 TEST_F(CheckpointTest, IsUploadedCommittedAndDownloadedByOffset) {
-  // More than one chunk of a download.
+  // The file has more than one chunk of a download.
   std::string content;
   for (int i = 0; i < 100'000; ++i) content += std::to_string(i);
   const auto file = File("model.safetensors", content);

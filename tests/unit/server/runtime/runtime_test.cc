@@ -75,7 +75,8 @@ struct Answer {
       came.Raise();
     };
   }
-  // Moved: the counters in a copied Status are in Debian's library, unseen by the thread sanitizer.
+  // The status is moved, because the counters in a copied one are in Debian's library, which the
+  // thread sanitizer does not see.
   absl::StatusOr<T> Take() {
     came.Await();
     return *std::move(value);
@@ -134,7 +135,7 @@ class RuntimeTest : public ::testing::Test {
     runtime_->Sync(std::move(report), wait, answer.Taker());
     return answer.Take();
   }
-  // Until the writer has done a turn: everything posted before has been worked on.
+  // Waits until the writer has done a turn, so that everything posted before has been processed.
   void Turn() {
     Answer<const core::Yard*> answer;
     runtime_->Read(answer.Taker());

@@ -1,5 +1,5 @@
-// The order of a turn, without a thread: what is decided, when it may be answered, and what becomes
-// of it where the commit fails.
+// Tests the order of a turn, without a thread: what is decided, when it may be answered, and what
+// happens if the commit fails.
 #include "server/runtime/turn_loop.h"
 
 #include <gmock/gmock.h>

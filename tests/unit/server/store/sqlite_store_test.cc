@@ -21,7 +21,7 @@
 namespace trainyard::store {
 namespace {
 
-// What is in tests/data/store/state_v1.db, written by the last server of version 1.
+// The content of tests/data/store/state_v1.db, which the last server of version 1 wrote.
 core::Delta WrittenByVersion1() {
   const core::Failure failure{core::FailureClass::kTransient, "PEER_LOST", "rank 1: peer lost"};
   const core::JobState states[] = {core::job_fsm::Queued{1'790'000'000'000'001, failure},

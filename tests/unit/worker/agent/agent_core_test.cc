@@ -94,7 +94,7 @@ TEST(Reconcile, BeginsNothingAfterTheWorkersLeaseHasRunOut) {
   LocalAttempt prepared = Local(Phase::kPrepared);
   prepared.lease_expire = kNow + kKeep;
   EXPECT_TRUE(Kinds(desired, {{kId, prepared}}).empty());
-  // What runs is not touched by it.
+  // It does not affect what runs.
   LocalAttempt alive = Local(Phase::kAlive);
   alive.lease_expire = kNow + kKeep;
   EXPECT_TRUE(Kinds(desired, {{kId, alive}}).empty());
@@ -151,13 +151,13 @@ TEST(Reconcile, RenewsTheLeaseFromTheMomentTheReportWasSent) {
   ASSERT_EQ(actions.size(), 1u);
   EXPECT_EQ(actions[0].kind, Kind::kRenewLease);
   EXPECT_EQ(actions[0].lease_expire, kNow + kLeaseLeft + kKeep);
-  // The same answer renews nothing twice, however late it is.
+  // The same answer does not renew a lease twice, however late it is.
   local.lease_expire = actions[0].lease_expire;
   EXPECT_TRUE(Reconcile(Answer({{kId, Want(Wanted::kRun)}}), {{kId, local}}, kNow + absl::Hours(1))
                   .empty());
 }
 
-// Uptime begins anew with each boot: a lease from before would let ranks run on for days.
+// Uptime starts again with each boot: a lease from before would let ranks run on for days.
 TEST(Reconcile, ALeaseOfAnEarlierBootIsReplacedBeforeTheLaunch) {
   LocalAttempt local = Local(Phase::kPrepared);
   local.lease_expire = kNow + absl::Hours(100);
@@ -168,7 +168,7 @@ TEST(Reconcile, ALeaseOfAnEarlierBootIsReplacedBeforeTheLaunch) {
   EXPECT_EQ(actions[1].kind, Kind::kLaunch);
 }
 
-// Or the end of a short lease would cut the time that it has to write its checkpoint.
+// Otherwise the end of a short lease would cut the time that it has to write its checkpoint.
 TEST(Reconcile, AnAttemptThatIsStoppedKeepsItsLease) {
   LocalAttempt local = Local(Phase::kAlive);
   local.lease_expire = kNow;

@@ -41,12 +41,12 @@ class AgentTest : public ::testing::Test {
   ~AgentTest() override {
     agent_.reset();
     unsetenv("FAKE_NVML_STATE");
-    // Supervisors are nobody's children; they are known by their run directories.
+    // Supervisors are not children of the test; they are found by their run directories.
     for (const ProcessInfo& process : ListProcesses()) {
       const std::string of = ProcessVariable(process.pid, "TRAINYARD_RUN_DIR");
       if (of.starts_with(folder_)) kill(static_cast<pid_t>(process.pid), SIGKILL);
     }
-    // Without ranks a supervisor has nothing left to do.
+    // A supervisor without ranks has nothing left to do.
     (void)testing::WaitUntil([this] { return !run_dir::IsSupervised(dir_).value_or(false); },
                              absl::Seconds(10));
   }
@@ -299,7 +299,7 @@ TEST_F(AgentTest, AnAttemptOnAGpuThatFailsHasFailedByHardware) {
   auto nvml = Nvml::Open(FAKE_NVML);
   ASSERT_TRUE(nvml.ok()) << nvml.status();
   nvml_ = *std::move(nvml);
-  // It notices nothing of its device.
+  // The attempt notices nothing of what happens to its device.
   Trainer("trap 'exit 15' TERM; progress running 4; while true; do sleep 0.02; done");
   TY_CHECK_OK(WriteFileAtomically(JoinPath(folder_, "trainer.sh-cuda"),
                                   *ReadFile(JoinPath(folder_, "trainer.sh")), 0755));

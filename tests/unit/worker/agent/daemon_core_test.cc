@@ -97,7 +97,7 @@ class DaemonCoreTest : public ::testing::Test {
     desired.attempts[kId] = wanted;
     core_.Wants(std::move(desired));
   }
-  // A whole turn; what was done in it.
+  // Makes a whole turn, and returns what was done in it.
   std::vector<std::string> Turn() {
     dirs_.done.clear();
     core_.BeginTurn();

@@ -139,11 +139,11 @@ TEST(DeviceTypeOf, IsThePlainNameOfTheChip) {
 }
 
 TEST(NumberIslands, JoinsWhatIsLinkedThroughOthersAndLeavesOutWhatIsNot) {
-  // A ring of four as 0-4-1-3, 2 alone.
+  // There is a ring of four, 0-4-1-3, and 2 has no links.
   const std::set<std::pair<int, int>> links = {{0, 4}, {1, 4}, {1, 3}, {0, 3}};
   const auto linked = [&links](int a, int b) { return links.contains(std::minmax(a, b)); };
   EXPECT_THAT(NumberIslands(5, linked), ElementsAre(1, 1, 0, 1, 1));
-  // Behind one switch all reach all.
+  // Behind one switch, every GPU reaches every other.
   EXPECT_THAT(NumberIslands(3, [](int, int) { return true; }), ElementsAre(1, 1, 1));
   EXPECT_THAT(NumberIslands(1, [](int, int) { return true; }), ElementsAre(0));
   EXPECT_THAT(NumberIslands(0, linked), ElementsAre());
@@ -165,7 +165,7 @@ class MarkUnmanagedUseTest : public ::testing::Test {
     view_.describe = [](int64_t pid) { return absl::StrCat("process ", pid, " (python of anna)"); };
   }
 
-  // The reason that the second device is marked with; empty where it is well.
+  // Returns the reason with which the second device is marked, or an empty text if it is well.
   std::string Mark(const DeviceUse& use) {
     const auto marked = MarkUnmanagedUse(devices_, {{"GPU-aaaa", {{1}}}, {"GPU-bbbb", use}}, view_);
     EXPECT_EQ(marked[0].health, Device::Health::kOk);

@@ -1,4 +1,4 @@
-// GPUs that fail, vanish and come back, and those who use them.
+// Tests GPUs that fail, vanish and come back, and processes that use them.
 #include "worker/agent/device_watch.h"
 
 #include <cstdlib>

@@ -18,19 +18,20 @@
 
 namespace trainyard::agent {
 
-// By which `points` and `metric_offsets` know the device of a rank.
+// `points` and `metric_offsets` identify the device of a rank by this number.
 constexpr int DeviceStreamOf(int rank) {
   return -1 - rank;
 }
 
-// What the server keeps; it survives restarts of the service. Thread-safe through `mutex`.
+// The state of the server, which survives restarts of the service. It is thread-safe through
+// `mutex`.
 struct FakeServerState {
   absl::Mutex mutex;
   std::map<std::pair<std::string, int>, std::string> logs ABSL_GUARDED_BY(mutex);
   std::map<std::pair<std::string, int>, std::string> traces ABSL_GUARDED_BY(mutex);
   std::map<std::pair<std::string, int>, std::vector<v1::MetricPoint>> points ABSL_GUARDED_BY(mutex);
   std::map<std::pair<std::string, int>, int64_t> metric_offsets ABSL_GUARDED_BY(mutex);
-  // By step and name; and the steps that were committed.
+  // The files by step and name, and the steps that were committed.
   std::map<std::pair<int64_t, std::string>, std::string> files ABSL_GUARDED_BY(mutex);
   std::map<int64_t, int> commits ABSL_GUARDED_BY(mutex);
   std::vector<v1::ObservedAttempt> observed ABSL_GUARDED_BY(mutex);  // of the last report

@@ -1,4 +1,4 @@
-// The line to the scheduler without a thread: which call is due, and what its answer means.
+// Tests the link to the scheduler without a thread: which call is due, and what its answer means.
 #include "worker/agent/link_core.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// What the uploaders decide: which checkpoint is next, and where a log goes on.
+// Tests what the uploaders decide: which checkpoint is next, and where a log continues.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

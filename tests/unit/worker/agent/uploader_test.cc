@@ -235,7 +235,7 @@ TEST_F(UploaderTest, AServerThatTakesPartOfAChunkGetsTheRest) {
   EXPECT_TRUE(WaitForLog("0123456789"));
 }
 
-// The server forgot what it had acknowledged; OFFSET_MISMATCH says where it stands now.
+// The server forgot what it had acknowledged. OFFSET_MISMATCH says where it is now.
 TEST_F(UploaderTest, GoesBackWhereAServerHasLessThanItAcknowledged) {
   auto uploader = Streams();
   Log("0123456789");
@@ -295,7 +295,7 @@ TEST_F(UploaderTest, CommitsCompleteCheckpointsAndWhatIsThereAlreadyIsFine) {
   const std::string model(3'000'000, 'm');
   TY_CHECK_OK(checkpoint::WriteCheckpoint(target_.dir.CheckpointsDir(), 10,
                                           {{"model.safetensors", model}, {"state.json", "{}"}}));
-  // Half-written: no folder of its own yet.
+  // It is half-written, so it has no folder of its own yet.
   TY_CHECK_OK(MakeDirectories(JoinPath(target_.dir.CheckpointsDir(), "step-20.partial")));
   {
     absl::MutexLock lock(&state_.mutex);

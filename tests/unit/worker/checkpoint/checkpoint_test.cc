@@ -41,7 +41,8 @@ class CheckpointTest : public ::testing::Test {
   void Overwrite(const std::string& path, absl::string_view content) {
     ASSERT_TRUE(ReplaceFile(path, content).ok());
   }
-  // The message of the refusal, which must be DATA_LOSS; empty where the checkpoint is fine.
+  // Returns the message of the refusal, which must be DATA_LOSS, or an empty text if the checkpoint
+  // is valid.
   std::string Damage(int64_t step) const {
     const absl::Status status = VerifyCheckpoint(CheckpointPath(dir_, step)).status();
     if (status.ok()) return "";

@@ -21,7 +21,7 @@ using ::testing::IsEmpty;
 
 constexpr char kGolden[] = "tests/unit/worker/checkpoint/golden/small.safetensors";
 
-// What the golden file holds.
+// The content of the golden file.
 TensorFile SmallFile() {
   const float bias[] = {1.5F, -2.0F};
   const float weight[] = {0, 1, 2, 3, 4, 5};
@@ -41,7 +41,7 @@ std::string WithHeader(absl::string_view header, absl::string_view data) {
   return absl::StrCat(bytes, header, data);
 }
 
-// The message of the refusal; the empty string where the bytes were accepted.
+// Returns the message of the refusal, or an empty text if the bytes were accepted.
 std::string Refusal(absl::string_view bytes) {
   const auto file = DecodeSafetensors(bytes);
   if (file.ok()) return "";
@@ -263,7 +263,7 @@ TEST(SafetensorsDecoder, SurvivesEveryByteOfTheHeaderAndItsLength) {
         ASSERT_LT(file.status().message().size(), 1000U);
         continue;
       }
-      // What is accepted holds no more than the file.
+      // What is accepted contains no more than the file.
       size_t total = 0;
       for (const auto& [name, tensor] : file->tensors) total += tensor.data.size();
       ASSERT_LE(total, bytes.size());

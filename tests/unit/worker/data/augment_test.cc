@@ -1,4 +1,4 @@
-// Random changes of samples: what they may do, how often, and that nothing but the key matters.
+// Tests random changes of samples: what they may do, how often, and that only the key matters.
 #include "worker/data/augment.h"
 
 #include <gmock/gmock.h>
@@ -39,7 +39,7 @@ TEST(SampleKey, DependsOnSeedEpochAndSample) {
     }
   }
   EXPECT_EQ(keys.size(), 1000u);
-  // A checkpoint holds only seed and epoch: the same key must come out of them for ever.
+  // A checkpoint holds only seed and epoch, so the same key must always follow from them.
   EXPECT_EQ(SampleKey(1, 2, 3), 0xebf798a8d3e38d4U);
 }
 
@@ -54,7 +54,7 @@ TEST(DrawFraming, PadCropReachesEveryPlaceEquallyOften) {
     EXPECT_EQ(framing.width, 32);
     ++counts[static_cast<size_t>((framing.y + 4) * 9 + framing.x + 4)];
   }
-  // 247 each; five standard deviations are 78.
+  // 247 are expected of each; five standard deviations are 78.
   for (const int count : counts) EXPECT_NEAR(count, kDraws / 81.0, 78);
 }
 
@@ -75,7 +75,7 @@ TEST(DrawFraming, ResizedCropsHaveTheAreasAndShapesAskedFor) {
     const double area = framing.width * framing.height / (500.0 * 375);
     ASSERT_GE(area, 0.079);
     const double ratio = framing.width / framing.height;
-    // The whole image is what remains where nothing fitted.
+    // If no try fits, the whole image remains.
     ASSERT_TRUE(area == 1 || (ratio > 0.745 && ratio < 1.343)) << ratio;
     sum += area;
   }
@@ -117,7 +117,7 @@ TEST(JitterColor, SaturationKeepsGreyAndContrastKeepsTheMean) {
   EXPECT_NE(grey[0], before[0]);
 }
 
-// torchvision's adjust_hue, by the textbook: degrees, six cases, doubles.
+// This is torchvision's adjust_hue by the textbook: degrees, six cases, doubles.
 std::array<double, 3> TurnedHue(double r, double g, double b, double turn) {
   const double value = std::max({r, g, b}), chroma = value - std::min({r, g, b});
   double hue = 0;
@@ -179,7 +179,7 @@ TEST(JitterColor, HueComesAtARandomPlaceAndLeavesTheOtherChoicesAlone) {
   const std::vector<float> before = {0.9F, 0.2F, 0.3F, 0.6F, 0.4F, 0.1F};
   int changed = 0;
   for (int64_t i = 0; i < 100; ++i) {
-    // The hue changes nothing about grey pixels, so only what the others draw is left.
+    // A change of hue does not affect grey pixels, so only the other changes remain.
     std::vector<float> with = {0.9F, 0.2F, 0.9F, 0.2F, 0.9F, 0.2F}, without = with;
     JitterColor({.brightness = 0.4, .contrast = 0.4, .hue = 0.5}, Key(i), {3, 1, 2},
                 absl::MakeSpan(with));
@@ -216,7 +216,7 @@ TEST(CutOut, HidesASquareAndCutsItOffAtTheBorder) {
   EXPECT_EQ(smallest, 4);  // two of the four rows and columns, in a corner
 }
 
-// 1 x 3: 0, 51, 102 of 255.
+// The image is 1 x 3: 0, 51, 102 of 255.
 const ImageView<uint8_t> Strip(const std::vector<uint8_t>& pixels) {
   return {pixels.data(), static_cast<int64_t>(pixels.size()), 1, 1,
           static_cast<int64_t>(pixels.size())};
@@ -246,7 +246,8 @@ TEST(Resample, IsLinearWhereItEnlarges) {
 }
 
 TEST(Resample, PassesNoPixelOverWhereItShrinks) {
-  // Eight to two: each of the eight is within the filter's half-width of 4 of one of them.
+  // Eight are scaled to two: each of the eight is within the filter's half-width of 4 of one of
+  // them.
   std::vector<uint8_t> strip(8, 0);
   for (size_t lit = 0; lit < 8; ++lit) {
     strip.assign(8, 0);
@@ -291,7 +292,7 @@ TEST(ReadFramed, MovesAndMirrorsAllChannelsAlike) {
   EXPECT_EQ(seen.size(), 18u);  // nine places, mirrored or not
 }
 
-// What a device does with a stored row: see kernels/input.h.
+// Does what a device does with a stored row: see kernels/input.h.
 std::vector<float> Made(const StoredRow& row, const MemoryDataset& dataset,
                         const Normalization& normalization) {
   const std::vector<int64_t>& shape = dataset.sample_shape();

@@ -1,4 +1,5 @@
-// The glyphs: the same bytes for ever, balanced, and neither empty nor saturated.
+// Tests that the glyphs always have the same bytes, are balanced, and are neither empty nor
+// saturated.
 #include "worker/data/glyphs.h"
 
 #include <gmock/gmock.h>
@@ -32,7 +33,7 @@ std::string HashOf(Split split, int64_t count) {
 }
 
 TEST(Glyphs, HaveTheBytesThatTheyAlwaysHad) {
-  // Golden. A resolved spec names the data `glyphs-v1`; other bytes need another version.
+  // This is golden. A resolved spec names the data `glyphs-v1`; other bytes need another version.
   EXPECT_EQ(HashOf(Split::kTrain, 500), "xxh3-128:f7ab30f394109fd2a426e32c004e0ffc");
   EXPECT_EQ(HashOf(Split::kTest, 500), "xxh3-128:a123c719bf895ffc4a7a8ee8ff19b83f");
 }

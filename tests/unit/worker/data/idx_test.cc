@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 
 class IdxTest : public ::testing::Test {
  protected:
-  // The message of the refusal; empty where the file was accepted.
+  // Returns the message of the refusal, or an empty text if the file was accepted.
   std::string Refusal(absl::string_view bytes, int dimensions = 1) const {
     const std::string path = folder_.Write("file", bytes);
     const absl::Status status = ReadIdx(path, dimensions).status();
@@ -41,7 +41,7 @@ TEST_F(IdxTest, ReadsAPlainFile) {
 }
 
 TEST_F(IdxTest, ReadsAGzipFile) {
-  // Larger than a block of the decoder, and random enough not to shrink away.
+  // It is larger than a block of the decoder, and random enough not to shrink away.
   std::string data;
   for (uint64_t i = 0; i < 600'000; ++i) data += static_cast<char>(Mix64(i));
   const auto file = ReadIdx(folder_.Write("file", Gzip(IdxBytes({600'000}, data))), 1);
@@ -114,7 +114,8 @@ TEST_F(IdxTest, AGzipFileWithAFlippedBitIsRefusedOrReadsTheSame) {
       ++refused;
     }
   }
-  // All but gzip's notes of when and where it was packed, and bits that pad its last block.
+  // The test changes all bytes except gzip's notes of when and where it was packed, and bits that
+  // pad its last block.
   EXPECT_GT(refused, 8 * (static_cast<int>(packed.size()) - 8));
 }
 

@@ -27,7 +27,7 @@ class ImagesTest : public ::testing::Test {
     TY_CHECK_OK(MakeDirectories(folder_.File(name.substr(0, name.rfind('/')))));
     return folder_.Write(name, content);
   }
-  // Level 10 * n for image n: the sample tells which image it is.
+  // The level is 10 * n for image n, so that the sample identifies its image.
   static std::string Image(int n) { return FlatJpeg(24, 16, 10 * n); }
   void WriteFolders() {
     Write("pets/train/dog/b.JPEG", Image(3));
@@ -53,7 +53,7 @@ class ImagesTest : public ::testing::Test {
   absl::StatusOr<std::unique_ptr<Dataset>> Open(Split split = Split::kTrain) const {
     return OpenDataset("images", split, Options());
   }
-  // "level/label" of every sample.
+  // Returns "level/label" of every sample.
   static std::vector<std::string> Contents(const Dataset& dataset) {
     std::vector<std::string> contents;
     std::vector<float> pixels(3 * 8 * 8);
@@ -98,7 +98,7 @@ TEST_F(ImagesTest, TheDigestTellsNamesSizesAndLabels) {
 }
 
 TEST_F(ImagesTest, EvaluationSeesTheMiddle) {
-  // 32 x 16: black, but for the middle 8 columns and rows.
+  // The image is 32 x 16 and black, except for the middle 8 columns and rows.
   const auto middle = [](int x, int y, int) {
     return x >= 12 && x < 20 && y >= 4 && y < 12 ? 255 : 0;
   };
@@ -230,7 +230,7 @@ TEST_F(ShardIndexTest, IsWrittenOnceAndThenRead) {
 TEST_F(ShardIndexTest, IsMadeAnewWhereItDoesNotFit) {
   folder_.Write("s.tar", TarBytes({{"a/1.jpg", "1"}}));
   EXPECT_THAT(Names(), ElementsAre("a/1.jpg"));
-  // Older than the shard.
+  // The index is older than the shard.
   folder_.Write("s.tar", TarBytes({{"b/1.jpg", "1"}}));
   Age(-10);
   EXPECT_THAT(Names(), ElementsAre("b/1.jpg"));
@@ -238,7 +238,7 @@ TEST_F(ShardIndexTest, IsMadeAnewWhereItDoesNotFit) {
   folder_.Write("s.tar", TarBytes({{"b/1.jpg", "1"}, {"b/2.jpg", "2"}}));
   Age(10);
   EXPECT_THAT(Names(), ElementsAre("b/1.jpg", "b/2.jpg"));
-  // Damaged.
+  // The index is damaged.
   std::string index = *ReadFile(IndexPath());
   index[index.size() - 3] = 'X';
   folder_.Write("s.tar.index", index);

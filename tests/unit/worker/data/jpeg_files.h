@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-// jpeglib.h needs what is above.
+// jpeglib.h needs the headers above it.
 #include <jpeglib.h>
 
 #include <functional>
@@ -70,7 +70,7 @@ inline std::string SlopeJpeg(int width, int height, const JpegOptions& options =
       options);
 }
 
-// All of one level.
+// Makes an image of a single level.
 inline std::string FlatJpeg(int width, int height, int level) {
   return JpegBytes(width, height, [=](int, int, int) { return level; });
 }

@@ -59,7 +59,7 @@ TEST(Jpeg, DecodesColoursIntoPlanes) {
 }
 
 TEST(Jpeg, APartIsWhatTheWholeHasThere) {
-  // Whatever blocks it cuts through, with colours at full and at half resolution.
+  // The framing cuts through blocks anywhere, with colours at full and at half resolution.
   for (const int subsampling : {1, 2}) {
     const std::string bytes = SlopeJpeg(100, 80, {.subsampling = subsampling});
     const std::vector<float> whole = Decoded(bytes, Whole(100, 80), 100, 80);
@@ -123,7 +123,7 @@ TEST(Jpeg, GreyAndCmykBecomeColours) {
   EXPECT_NEAR(grey[50], 100 / 255.0, 0.02);
   EXPECT_EQ(grey[50], grey[8050]);
   EXPECT_EQ(grey[50], grey[16050]);
-  // As Adobe writes it: 255 is no ink. No black, half of the cyan, all magenta.
+  // This is how Adobe writes it: 255 is no ink. There is no black, half of the cyan, all magenta.
   const auto inks = [](int, int, int c) { return c == 0 ? 128 : c == 1 ? 0 : 255; };
   const std::vector<float> cmyk =
       Decoded(JpegBytes(100, 80, inks, {.components = 4}), Whole(100, 80), 100, 80);
@@ -138,7 +138,7 @@ TEST(Jpeg, RefusesATruncatedFileWhereverItIsCut) {
   for (size_t size : {bytes.size() - 1, bytes.size() - 2, bytes.size() / 2, size_t{700}}) {
     EXPECT_THAT(Refusal(absl::string_view(bytes).substr(0, size)),
                 HasSubstr(absl::StrCat("byte ", size, ": ")));
-    // Also where the part that is read lies before the cut.
+    // The error is also found if the part that is read lies before the cut.
     Refusal(absl::string_view(bytes).substr(0, size), {.width = 8, .height = 8});
   }
   EXPECT_THAT(Refusal(absl::string_view(bytes).substr(0, 100)), HasSubstr("byte 100: "));

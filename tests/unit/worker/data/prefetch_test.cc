@@ -1,4 +1,4 @@
-// The prefetcher: order, bounds, waits and stopping, without a sleep.
+// Tests the prefetcher: order, bounds, waits and stopping, without a sleep.
 #include "worker/data/prefetch.h"
 
 #include <gmock/gmock.h>
@@ -78,7 +78,7 @@ TEST(Prefetcher, NormalisesEachChannelByItsOwn) {
       1);
   const PreparedBatch* batch = prefetcher.Next();
   ASSERT_NE(batch, nullptr);
-  // (5 - 1) / 2, (5.5 - 2) / 0.5, (0 - 1) / 2, (0.5 - 2) / 0.5
+  // The values are (5 - 1) / 2, (5.5 - 2) / 0.5, (0 - 1) / 2 and (0.5 - 2) / 0.5.
   EXPECT_THAT(batch->inputs, ElementsAre(2, 7, -0.5, -3));
   EXPECT_THAT(batch->labels, ElementsAre(5, 0));
 }

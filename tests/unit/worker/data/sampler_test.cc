@@ -1,4 +1,4 @@
-// The sampler: a permutation for every size, the same one for ever.
+// Tests that the sampler is a permutation for every size, and never changes.
 #include "worker/data/sampler.h"
 
 #include <gmock/gmock.h>
@@ -35,7 +35,7 @@ TEST(Sampler, IsAPermutationForEverySize) {
 }
 
 TEST(Sampler, HasTheOrderThatItAlwaysHad) {
-  // Golden: a resumed job must go on with the samples that the first attempt left.
+  // This is golden: a resumed job must continue with the samples that the first attempt left.
   EXPECT_THAT(Order(10, 1, 0), ElementsAre(9, 5, 8, 0, 2, 3, 7, 6, 1, 4));
   const Sampler large(60'000, 42, 3);
   EXPECT_THAT((std::vector<int64_t>{large.IndexAt(0), large.IndexAt(1), large.IndexAt(59'999)}),

@@ -16,7 +16,7 @@ struct TarFile {
   char type = '0';
 };
 
-// One member: its header and its content in whole blocks.
+// Returns one member: its header and its content in whole blocks.
 inline std::string TarMemberBytes(const TarFile& file) {
   std::string header(512, '\0');
   const auto put = [&header](size_t at, absl::string_view text) {

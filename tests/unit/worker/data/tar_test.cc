@@ -50,7 +50,8 @@ TEST(Tar, RefusesAnArchiveThatIsCutOff) {
   EXPECT_THAT(
       TarRefusal(archive.substr(0, 700)),
       HasSubstr("byte 700: the archive ends inside 'a', which has 1000 bytes from byte 512"));
-  // Cut where a member ends: all that is there is whole, and yet some is missing.
+  // The archive is cut where a member ends, so that all members are complete, and yet some are
+  // missing.
   EXPECT_THAT(TarRefusal(archive.substr(0, 1536)),
               HasSubstr("byte 1536: the archive ends without its end mark"));
   EXPECT_THAT(TarRefusal(""), HasSubstr("byte 0: the archive ends without its end mark"));

@@ -7,7 +7,7 @@
 
 namespace trainyard::data {
 
-// As nanoGPT writes them.
+// Returns tokens as nanoGPT writes them.
 inline std::string RawTokens(const std::vector<uint16_t>& tokens) {
   std::string bytes;
   for (const uint16_t token : tokens) {
@@ -17,7 +17,7 @@ inline std::string RawTokens(const std::vector<uint16_t>& tokens) {
   return bytes;
 }
 
-// As llm.c writes them.
+// Returns tokens as llm.c writes them.
 inline std::string HeadedTokens(const std::vector<uint16_t>& tokens, uint32_t magic = 20240520,
                                 uint32_t version = 1) {
   std::string header;
@@ -28,8 +28,8 @@ inline std::string HeadedTokens(const std::vector<uint16_t>& tokens, uint32_t ma
   return header + RawTokens(tokens);
 }
 
-// A text with structure: of `count` tokens below `vocabulary` each follows from the one before,
-// most of the time.
+// Makes a text with structure: most of the time, each of `count` tokens below `vocabulary` follows
+// from the one before.
 inline std::vector<uint16_t> LearnableTokens(size_t count, uint32_t vocabulary) {
   std::vector<uint16_t> tokens;
   uint64_t state = 1;

@@ -28,7 +28,8 @@ namespace {
 
 constexpr double kTolerance = 0.02;
 constexpr double kToleranceOfDecisions = 0.25;
-// Keeps gradients of f16 away from what it cannot hold: a power of two, so that it rounds nothing.
+// Keeps gradients of f16 away from values that it cannot hold. The factor is a power of two, so
+// that it rounds nothing.
 constexpr double kLossScale = 256;
 // A part of the norm of all gradients. Below it, a gradient is what is left where larger ones
 // cancel.
@@ -94,7 +95,7 @@ void MakeDecisionsClear(const Graph& model, Executable& executable) {
   for (const StateTensor& tensor : executable.state()) {
     Values values = ReadState(executable, tensor.name);
     if (tensor.kind == StateTensor::Kind::kParameter && tensor.shape.size() > 1) {
-      // -step, 0 or step; the step a power of two near the standard deviation.
+      // Returns -step, 0 or step, with step a power of two near the standard deviation.
       const double fan_in = static_cast<double>(ElementCount(tensor.shape) / tensor.shape[0]);
       const double step = std::exp2(std::round(-0.5 * std::log2(fan_in)));
       for (float& value : values) {
@@ -185,7 +186,7 @@ void CompareReduced(const Graph& model, int64_t rows, const PassOptions& passes,
     input = std::round(4 * input) / 4;
   }
   const double tolerance = DecidesOverRounded(model) ? kToleranceOfDecisions : kTolerance;
-  // Twice: the first overwrites the reduction, the second adds to it.
+  // It runs twice: the first run overwrites the reduction, and the second adds to it.
   for (int time = 0; time < 2; ++time) {
     ASSERT_TRUE(expected->Accumulate(batch.batch(), 0.5, nullptr).ok());
     const absl::Status status = actual->Accumulate(batch.batch(), 0.5, nullptr);

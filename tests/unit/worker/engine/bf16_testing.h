@@ -1,4 +1,4 @@
-// The backend under test in bf16 and f16 against the reference in double precision.
+// Compares the backend under test in bf16 and f16 with the reference in double precision.
 #pragma once
 
 #include "worker/engine/backend/backend.h"

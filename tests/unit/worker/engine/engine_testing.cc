@@ -166,7 +166,7 @@ void WriteReduction(Executable& executable, const Values& sums) {
 }
 
 NamedValues Gradients(const Graph& model, Executable& executable) {
-  // The layout depends on the model alone.
+  // The layout depends only on the model.
   const ReductionLayout layout = LayOutReduction(BuildTrainingStep(model, {}));
   const Values sums = ReadReduction(executable);
   NamedValues gradients;

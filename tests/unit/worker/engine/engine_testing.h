@@ -1,4 +1,4 @@
-// What the engine's tests share: random batches, compiled executables, gradients by name.
+// Contains what the engine's tests share: random batches, compiled executables, gradients by name.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ inline constexpr PassOptions kNoPasses = {.fuse_relu = false,
 using Values = std::vector<float>;
 using NamedValues = std::map<std::string, Values>;
 
-// The backend that is judged: "cpu", where a program says nothing else before its tests begin.
+// Returns the backend that is tested: "cpu", unless a program sets another before its tests begin.
 const std::string& TestedBackend();
 void SetTestedBackend(const std::string& name);
 // It and the reference, in f32 or in both precisions. The program that judges the CPU judges the
@@ -63,19 +63,20 @@ Values ReadState(const ModelState& executable, const std::string& name);
 void WriteState(Executable& executable, const std::string& name, const Values& values);
 NamedValues ReadAllState(const Executable& executable);
 
-// The reduction arena in the port's order, and back.
+// Read and write the reduction arena in the port's order.
 Values ReadReduction(Executable& executable);
 void WriteReduction(Executable& executable, const Values& sums);
 
 // The gradients that lie in the reduction arena, by parameter name.
 NamedValues Gradients(const Graph& model, Executable& executable);
 
-// |a - b| <= tolerance * max(1, largest |b|) for every element.
+// Expects |a - b| <= tolerance * max(1, largest |b|) for every element.
 void ExpectNear(const Values& a, const Values& b, double tolerance, const std::string& what);
 void ExpectNear(const NamedValues& a, const NamedValues& b, double tolerance);
 
-// A network with the ends of residual blocks: with the input, with another norm before or after,
-// with what no norm made; and norms before convolutions, whose sums nothing rectifies.
+// Returns a network with the ends of residual blocks: added to the input, to another norm before or
+// after, or to a value that no norm made; and with norms before convolutions whose sums are not
+// rectified.
 Graph Residuals(int64_t channels);
 
 // Two inception modules, of four numbers of channels, and siblings that no norm follows.

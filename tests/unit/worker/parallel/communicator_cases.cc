@@ -94,7 +94,8 @@ TEST_P(CommunicatorTest, BroadcastCopiesFromEveryRoot) {
   });
 }
 
-// The size of what `from` has for `to`: nothing, little, or much; nothing at all for itself.
+// Returns the size of what `from` has for `to`: nothing, little, or much, and always nothing for
+// itself.
 size_t PartSize(int from, int to) {
   constexpr size_t kSizes[] = {0, 1, 17, 4096, 300001};
   return kSizes[static_cast<size_t>(3 * from + 2 * to) % 5];
@@ -158,7 +159,7 @@ TEST_P(CommunicatorTest, MessagesReachTheirRanksInOrder) {
       TY_RETURN_IF_ERROR(communicator.Send(values, next));
       if (me == 0) TY_RETURN_IF_ERROR(communicator.Receive(absl::MakeSpan(received), before));
       TY_RETURN_IF_ERROR(Unless(received == Values(before, size), "a message is wrong"));
-      // Collectives go on as usual between messages.
+      // Collectives continue as usual between messages.
       TY_RETURN_IF_ERROR(Meet(communicator));
     }
     return absl::OkStatus();

@@ -23,7 +23,7 @@ class CommunicatorTest : public ::testing::TestWithParam<std::tuple<Transport, i
   }
 };
 
-// Cases where a rank does not do its part.
+// These are cases in which a rank does not do its part.
 class CommunicatorFaultTest : public ::testing::TestWithParam<Transport> {};
 
 // Cases for communicators that notice at once that a rank is gone.

@@ -48,7 +48,7 @@ struct Memory {
     std::vector<float> host;
     std::unique_ptr<DeviceFloats> on_device;
 
-    // Copies in the order of the stream, while the host goes on.
+    // Copies in the order of the stream, while the host continues.
     void Load(int64_t begin, int64_t end, cudaStream_t stream) const {
       float* const to = on_device->span().data();
       CheckCuda(cuda_on_cpu::Enqueue(stream, [to, from = host.data(), begin, end] {

@@ -32,7 +32,7 @@ class DeviceFloats {
 
 void CheckCuda(cudaError_t error);
 
-// Like RunGang, with rank r on device r, over NCCL.
+// Works like RunGang, with rank r on device r, over NCCL.
 using NcclWork = std::function<absl::Status(NcclCommunicator&)>;
 std::vector<absl::Status> RunNcclGang(int world_size, const NcclWork& work,
                                       absl::Duration timeout = absl::Seconds(20));

@@ -38,7 +38,7 @@ struct Terms {
   std::vector<std::vector<int>> slots;  // by rank
 };
 
-// One term for each rank.
+// Returns one term for each rank.
 inline Terms OneTermEach(int ranks) {
   Terms terms;
   terms.plan = {std::vector<int>(static_cast<size_t>(ranks), 1), PlanRankSum(ranks)};
@@ -56,8 +56,8 @@ inline Terms TermsOfHosting(int replicas, const std::vector<ReplicaRange>& hosti
   return terms;
 }
 
-// Seven replicas, of which the ranks host different numbers; with many ranks the last one hosts
-// none.
+// Returns the terms of seven replicas, of which the ranks host different numbers. With many ranks
+// the last one hosts none.
 inline Terms UnevenTerms(int ranks) {
   const std::vector<std::vector<ReplicaRange>> hostings = {
       {{0, 7}}, {{0, 3}, {3, 7}}, {{0, 1}, {1, 6}, {6, 7}}, {{0, 3}, {3, 4}, {4, 7}, {7, 7}}};
@@ -67,8 +67,8 @@ inline Terms UnevenTerms(int ranks) {
 // The slots that any of the plans here needs.
 inline constexpr int kSlots = 6;
 
-// The value of a term. It uses all digits of a float, and sizes differ so much that every other
-// order of summation rounds differently.
+// Returns the value of a term. It uses all digits of a float, and sizes differ so much that every
+// other order of summation rounds differently.
 inline float TermValue(int64_t step, int term, int64_t element) {
   auto mixed = static_cast<uint64_t>(element * 1000003 + term * 7919 + step) * 0x9E3779B97F4A7C15U;
   mixed = (mixed ^ mixed >> 29) * 0xBF58476D1CE4E5B9U;
@@ -107,7 +107,7 @@ inline absl::Status Unless(bool good, absl::string_view what) {
   return good ? absl::OkStatus() : absl::InternalError(what);
 }
 
-// One rank of a test: makes its exchange, and does steps with it.
+// One rank of a test, which makes its exchange and does steps with it.
 class Rank {
  public:
   Rank(RankExchange made, int rank, Terms terms)

@@ -50,8 +50,8 @@ double Longest(const std::vector<int>& counts, const std::vector<double>& second
   return longest;
 }
 
-// Tries all hostings, beginning with those where the first ranks have more, and keeps the first of
-// the best.
+// Tries all hostings, beginning with those with more replicas on the first ranks, and keeps the
+// first of the best.
 std::vector<int> BruteForce(int replicas, const std::vector<double>& seconds) {
   std::vector<int> counts, best;
   double best_longest = std::numeric_limits<double>::infinity();

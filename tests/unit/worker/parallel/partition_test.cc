@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Tries every choice; infinity where none fits.
+// Tries every choice. Returns infinity if none fits.
 double BestOfAll(const PartitionProblem& problem, size_t stage, int begin) {
   const int segments = static_cast<int>(problem.segment_seconds.size());
   const bool is_last = stage + 1 == problem.speeds.size();

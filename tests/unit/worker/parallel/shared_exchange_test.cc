@@ -1,5 +1,5 @@
-// Runs the cases of exchanges over memory that ranks share, and cases where the ranks are processes
-// that end or stop.
+// Runs the cases of exchanges over memory that ranks share, and cases in which the ranks are
+// processes that end or stop.
 #include "worker/parallel/shared/shared_exchange.h"
 
 #include <sys/prctl.h>
@@ -74,7 +74,7 @@ struct ProcessRank {
   std::unique_ptr<Communicator> communicator;
   std::unique_ptr<GradientExchange> exchange;
 
-  // The term of element i: small integers, whose sums are exact.
+  // Returns the term of element i: a small integer, so that sums are exact.
   static float Term(int rank, int64_t step, int64_t i) {
     return static_cast<float>((i * 7 + step * 13 + rank * 101) % 1000);
   }

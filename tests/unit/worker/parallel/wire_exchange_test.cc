@@ -79,7 +79,7 @@ TEST(WireExchange, ABucketLandsWhileBackwardComputesTheNext) {
     EXPECT_TRUE(exchange->Ready(10).ok());
     EXPECT_TRUE(exchange->Land(1).ok());
     EXPECT_EQ(reduction, std::vector<float>(10, 3));
-    // What is known already may be announced again.
+    // A bucket that is known to be ready may be announced again.
     EXPECT_TRUE(exchange->Ready(10).ok());
     EXPECT_TRUE(exchange->Finish({}).ok());
   };

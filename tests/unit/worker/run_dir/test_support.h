@@ -1,4 +1,4 @@
-// What the tests of the run directory share.
+// Contains what the tests of the run directory share.
 #pragma once
 
 #include <cstdlib>

@@ -22,10 +22,10 @@
 
 namespace trainyard::supervisor {
 
-// In memory that the test shares with its child: the child has come so far.
+// Lies in memory that the test shares with its child, and says how far the child is.
 using Reached = std::atomic<bool>;
 
-// With a name of their own in the stacks.
+// These functions have names of their own in the stacks.
 __attribute__((noinline)) void SpinInTheTest(Reached& reached) {
   reached.store(true);
   while (reached.load(std::memory_order_relaxed)) {

@@ -235,7 +235,7 @@ TEST(SupervisorCore, NoGraceOutlivesTheLeaseByMoreThanItsOwn) {
   EXPECT_EQ(core.Tick(kStart + absl::Seconds(14)), SignalToSend::kTerm);
   EXPECT_EQ(core.NextDeadline(), lease + kDefaultTermGrace);
   EXPECT_EQ(core.Tick(lease + kDefaultTermGrace - absl::Seconds(1)), SignalToSend::kNone);
-  // With news from the server the whole grace counts.
+  // While the server answers, the whole grace counts.
   core.LeaseSeen({lease + absl::Seconds(10)});
   EXPECT_EQ(core.NextDeadline(), lease + absl::Seconds(10) + kDefaultTermGrace);
   core.LeaseSeen({lease + absl::Seconds(100)});
@@ -250,7 +250,7 @@ TEST(SupervisorCore, AnExpiredLeaseStopsAndARenewedOneDoesNot) {
   core.LeaseSeen({kStart + absl::Seconds(9)});
   EXPECT_EQ(core.Tick(kStart + absl::Seconds(5)), SignalToSend::kNone);
   EXPECT_EQ(core.Tick(kStart + absl::Seconds(9)), SignalToSend::kTerm);
-  // Too late: what has been stopped stays stopped.
+  // This is too late: what has been stopped stays stopped.
   core.LeaseSeen({kStart + absl::Seconds(900)});
   EXPECT_EQ(core.Tick(kStart + absl::Seconds(9) + kDefaultTermGrace), SignalToSend::kKill);
   core.RankEnded(kStart, Killed(0, SIGKILL));
@@ -380,7 +380,7 @@ TEST(SupervisorCore, AnAttemptThatIsStoppedIsNotWatched) {
   EXPECT_EQ(core.Exit(0).ranks[0].message, "rank 0 did not answer; it sleeps in futex (S)");
 }
 
-// Its gang failed on another host, maybe for its sake: afterwards nobody could tell.
+// Its gang failed on another host, maybe because of this rank. Afterwards nobody could find out.
 TEST(SupervisorCore, ARankThatHasBeenSilentForLongIsLookedAtBeforeItIsTold) {
   SupervisorCore core({0, 1, 2});
   const absl::Duration now = kStart + absl::Seconds(10);

@@ -37,7 +37,7 @@ namespace {
 
 using run_dir::Outcome;
 
-// No wait of a test is longer; it ends as soon as what it waits for is there.
+// No wait of a test is longer. It ends as soon as its condition is true.
 constexpr absl::Duration kPatience = absl::Seconds(30);
 
 class SupervisorTest : public ::testing::Test {
@@ -249,7 +249,7 @@ TEST_F(SupervisorTest, AKilledSupervisorTakesItsRanksAlong) {
   EXPECT_TRUE(WaitFor([&] { return !Runs(ranks[0]) && !Runs(ranks[1]); }));
   EXPECT_FALSE(FileExists(dir_->ExitPath()));
   EXPECT_FALSE(*run_dir::IsSupervised(*dir_));
-  // And no other supervisor runs the attempt a second time.
+  // No other supervisor runs the attempt a second time.
   Launch();
   EXPECT_NE(Join(), 0);
   EXPECT_FALSE(FileExists(dir_->ExitPath()));
@@ -342,7 +342,8 @@ mv $D/ranks/$R/progress.new $D/ranks/$R/progress.json
 )");
 }
 
-// Nobody sends a signal to the supervisor, and no rank ends: the promise alone tells.
+// No signal is sent to the supervisor, and no rank ends, so only the broken promise shows the
+// problem.
 TEST_F(SupervisorTest, ARankThatIsSilentIsNamedWithItsStacksAndItsPeersEnd) {
   Assign(2);
   Trainer(absl::StrCat("trap 'exit 15' TERM\n", R"(if [ $R = 1 ]; then

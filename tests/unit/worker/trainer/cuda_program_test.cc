@@ -1,5 +1,5 @@
-// trainyard-trainer-cuda where there is no GPU to be found, which any machine is for a UUID that no
-// GPU has. Skipped where the program is not built.
+// Tests trainyard-trainer-cuda without a GPU. Every machine is without the GPU of a UUID that no
+// GPU has. The tests are skipped if the program is not built.
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
@@ -71,7 +71,7 @@ TEST_F(CudaProgram, ATrainingWithoutItsGpuIsTransientAndSaysWhatToDo) {
   assignment.spec_json = ReadFile(WriteSpec()).value();
   assignment.ranks = {{.rank = 0, .device = "GPU-00000000-0000-0000-0000-000000000000"}};
   TY_CHECK_OK(run_dir::WriteAssignment(dir, assignment));
-  // Whatever the process sees, the assignment says which GPU it is.
+  // The assignment decides which GPU it is, whatever GPUs the process sees.
   EXPECT_EQ(Run({"--run_dir", dir.root(), "--rank", "0"}, "0").exit_code, run_dir::kExitTransient);
   const auto result = run_dir::ReadRankResult(dir, 0);
   ASSERT_TRUE(result.ok()) << result.status();

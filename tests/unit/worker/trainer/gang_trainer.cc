@@ -41,14 +41,14 @@ std::vector<run_dir::RankResult> GangTrainer::Run() {
   for (const char* name : {"gradients", "batch_norm"}) {
     further[name] = parallel::MakeLocalGroup(world_size);
   }
-  // Between neighbours of a pipeline; the second argument is the one before.
+  // The line is between neighbours of a pipeline. The second argument is the one before.
   std::map<std::string, std::pair<std::shared_ptr<parallel::LocalGroup>, int>> between;
   for (int before = 0; before + 1 < world_size; ++before) {
     for (const char* name : {"activations_", "gradients_"}) {
       between[absl::StrCat(name, before)] = {parallel::MakeLocalGroup(2), before};
     }
   }
-  // Between the ranks of one stage, by pipeline.
+  // The line is between the ranks of one stage, by pipeline.
   const auto spec = ParseSpec(assignment_.spec_json);
   const int stages = spec.ok() ? std::max(1, spec->stages().count()) : 1;
   std::map<std::string, std::pair<std::shared_ptr<parallel::LocalGroup>, int>> of_stage;

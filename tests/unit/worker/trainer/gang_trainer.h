@@ -33,7 +33,7 @@ struct JobText {
   std::string Spec() const;
 };
 
-// A run directory and what came of it.
+// A run directory and the result of its training.
 class GangTrainer {
  public:
   GangTrainer(const JobText& job, int world_size, const std::string& backend = "reference");
@@ -42,7 +42,8 @@ class GangTrainer {
   run_dir::Assignment& assignment() { return assignment_; }
   Signals& signals(int rank) { return signals_[static_cast<size_t>(rank)]; }
 
-  // For arenas on devices; without it there may be but one rank. Called on the rank's thread.
+  // Used for arenas on devices. Without it there may be only one rank. It is called on the rank's
+  // thread.
   using MakeRankExchange =
       std::function<absl::StatusOr<std::unique_ptr<parallel::GradientExchange>>(
           int rank, DeviceExchangeRequest request)>;

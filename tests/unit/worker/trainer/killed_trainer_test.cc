@@ -1,5 +1,5 @@
-// The real program, killed at a random step and started again: what comes of it is byte for byte
-// what comes of a run that nothing disturbed. TRAINYARD_SEED repeats the draws of a test.
+// Tests the real program, killed at a random step and started again: its results are byte for byte
+// those of an undisturbed run. TRAINYARD_SEED repeats the draws of a test.
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>

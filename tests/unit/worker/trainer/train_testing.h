@@ -20,7 +20,7 @@ inline JobText WithBatchNorm() {
   return job;
 }
 
-// With every kind of random choice about a sample but those of images.
+// Adds every kind of random choice about a sample except those for images.
 inline JobText WithAugmentation() {
   JobText job;
   job.data = R"({"dataset": "glyphs", "train_size": 50, "test_size": 17,

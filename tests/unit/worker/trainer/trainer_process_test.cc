@@ -1,5 +1,5 @@
-// The real program: several processes over each transport, signals, and what is left when one of
-// them is killed.
+// Tests the real program: several processes over each transport, signals, and what is left when one
+// of them is killed.
 #include <csignal>
 #include <functional>
 
@@ -35,7 +35,7 @@ const std::string kBinary = testing::BinaryPath("trainyard-trainer");
 // By transport.
 class TrainerProcessTest : public ::testing::TestWithParam<const char*> {
  protected:
-  // `more`: further members of the spec, each beginning with a comma.
+  // `more` contains further members of the spec, each beginning with a comma.
   void Prepare(int world_size, const std::string& train, const std::string& more = "") {
     run_dir::Assignment assignment;
     assignment.world_size = world_size;
@@ -140,8 +140,8 @@ TEST_P(TrainerProcessTest, AKilledRankIsNamedByTheOtherWithinSeconds) {
   ASSERT_TRUE(record.ok());
   EXPECT_EQ(record->outcome, Outcome::kTransient);
   EXPECT_EQ(record->reason, "PEER_LOST");
-  // "step 5, bucket 0: rank 0: all_to_all 27: rank 1 was lost: ...", or "rank 0: reduce of bucket 0
-  // in step 5: rank 1 was lost: its process has ended"
+  // Returns "step 5, bucket 0: rank 0: all_to_all 27: rank 1 was lost: ...", or "rank 0: reduce of
+  // bucket 0 in step 5: rank 1 was lost: its process has ended".
   EXPECT_THAT(record->message, ::testing::ContainsRegex("step [0-9]+"));
   EXPECT_THAT(record->message, ::testing::ContainsRegex("rank 0: [a-z_]+ .*rank 1 was lost"));
 }

@@ -13,7 +13,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 
-// As the yard asks: after what the plan has placed is true.
+// The yard asks like this, after the decisions of the plan have been carried out.
 struct Answer {
   std::vector<std::string> reasons;
   Explanation explanation;

@@ -8,7 +8,7 @@
 namespace trainyard::core {
 namespace {
 
-// "60m: when jobs/1 ends, as expected", or the reason why it is unknown.
+// Returns "60m: when jobs/1 ends, as expected", or the reason why it is unknown.
 std::string Forecast(const World& world, int64_t id) {
   const Plan plan = world.MakePlan();
   const Explanation explanation = plan.record->Explain(world.Input(), *world.queue.Find(JobId{id}));

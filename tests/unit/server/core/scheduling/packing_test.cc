@@ -46,13 +46,14 @@ TEST(Packing, TakesTheIslandThatTheGangFillsBest) {
 }
 
 TEST(Packing, PrefersOneWorkerToIslandsOfSeveral) {
-  // No island holds six; worker b does, with islands as whole as possible.
+  // No island holds six, but worker b does, with islands as whole as possible.
   EXPECT_EQ(Placed("a: 4xh200; b: 2xh200 | 4xh200; c: 4xh200", 6),
             "b:h200-2 b:h200-3 b:h200-4 b:h200-5 b:h200-0 b:h200-1");
 }
 
 TEST(Packing, SpansAsFewWorkersAsPossible) {
-  // 4 + 1: the fullest, then the one that the last rank fills best.
+  // The gang is split into 4 + 1: the worker with the most free slots, then the one that the last
+  // rank fills best.
   EXPECT_EQ(Placed("a: cpu; b: 4xcpu; c: 3xcpu", 5), "b:cpu-0 b:cpu-1 b:cpu-2 b:cpu-3 a:cpu-0");
 }
 

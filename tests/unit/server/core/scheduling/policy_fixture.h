@@ -107,7 +107,8 @@ inline std::string Text(const std::vector<DeviceKey>& devices) {
   });
 }
 
-// "place 2 on a:cpu-0; preempt for 3 on a:cpu-1 a:cpu-2, stop 1 (keeps a:cpu-3); grow 4 to ..."
+// Returns "place 2 on a:cpu-0; preempt for 3 on a:cpu-1 a:cpu-2, stop 1 (keeps a:cpu-3); grow 4 to
+// ...".
 inline std::string Text(const Plan& plan) {
   std::vector<std::string> parts;
   for (const GangPlacement& placement : plan.placements) {

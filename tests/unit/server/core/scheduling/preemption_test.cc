@@ -28,7 +28,7 @@ TEST(Preemption, UsesFreeDevicesTooAndStopsNobodyWithoutNeed) {
   world.Run(1).at_risk_us = kMinute;      // 1 device: a minute of work
   world.Run(2).at_risk_us = 2 * kMinute;  // 3 devices: six
   world.Submit(Urgent(3, 4));
-  // jobs/1 comes first, but once jobs/2 has to go it suffices.
+  // jobs/1 comes first, but once jobs/2 has to stop, that alone suffices.
   EXPECT_EQ(Text(world.MakePlan()), "preempt for 3 on a:cpu-0 a:cpu-2 a:cpu-3 a:cpu-4, stop 2");
 }
 

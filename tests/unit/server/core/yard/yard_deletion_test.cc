@@ -72,7 +72,7 @@ TEST_F(YardDeletion, AJobCanBeCancelledAndDeletedInOneTurn) {
   EXPECT_EQ(yard_->FindJob(job), nullptr);
   Join("lab-1", 1);
   EXPECT_EQ(Desired("lab-1"), "");
-  // What is not on disk yet has no name that anybody could know.
+  // A job that is not on disk yet has no name that anybody could know.
   ASSERT_TRUE(
       yard_->Apply(SubmitJob{std::make_shared<Submission>(Spec(1)), "", "", "user:anna"}, now_)
           .ok());

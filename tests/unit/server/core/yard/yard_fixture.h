@@ -21,7 +21,7 @@ class YardTest : public ::testing::Test {
  protected:
   YardTest() : yard_(std::make_unique<Yard>(config_, Snapshot{}, now_)) {}
 
-  // Only what happens makes a pass, unless the test says otherwise.
+  // A pass is made only when something happens, unless the test says otherwise.
   static Config TestConfig() {
     Config config;
     config.replan_us = 1000 * kHour;
@@ -94,7 +94,7 @@ class YardTest : public ::testing::Test {
     return Apply(RegisterWorker{worker, uid.empty() ? worker : uid, sessions_[worker], "1.0",
                                 worker, "10.0.0.1", Cpus(devices)});
   }
-  // Registers and reports that nothing runs.
+  // Registers, and reports that nothing runs.
   void Join(const std::string& worker, int devices) {
     TY_CHECK_OK(Register(worker, devices));
     TY_CHECK_OK(Sync(worker, {}));

@@ -120,7 +120,7 @@ TEST_F(YardJobs, CancelBeforeTheWorkerStartedIt) {
   const JobId job = Submit(1);
   ASSERT_TRUE(Apply(CancelJob{job, "user:anna", ""}).ok());
   EXPECT_EQ(State(job), "STOPPING");
-  // A report that was written before the order to stop had been read proves nothing.
+  // A report that was written before the worker had read the order to stop proves nothing.
   SyncReport early{sessions_["lab-1"], ++sequences_["lab-1"], 1, {}, {}};
   ASSERT_TRUE(Apply(early).ok());
   EXPECT_EQ(State(job), "STOPPING");

@@ -50,7 +50,7 @@ class History {
     }
   }
 
-  // Faults stop: every worker syncs and obeys until nothing moves.
+  // Faults stop: every worker syncs and obeys until nothing changes any more.
   void Calm() {
     calm_ = true;
     for (int i = 0; i < 400 && !::testing::Test::HasFailure(); ++i) {
@@ -117,7 +117,7 @@ class History {
     }
   }
 
-  // What failures have set aside, an operator takes back.
+  // An operator takes back what failures have set aside.
   void TakeBack(const FakeWorker& worker) {
     const WorkerRecord* record = yard_->FindWorker(worker.name);
     if (record == nullptr) return;

@@ -18,7 +18,7 @@ using testing::Compile;
 using testing::TestBatch;
 using testing::Values;
 
-// f32 sums of up to some thousand products.
+// The tolerance is for f32 sums of up to some thousand products.
 constexpr double kTolerance = 2e-5;
 
 void Compare(const std::string& what, const Graph& model, int64_t rows,
@@ -35,7 +35,7 @@ void Compare(const std::string& what, const Graph& model, int64_t rows,
   testing::RandomizeState(5, *expected);
   testing::CopyState(*expected, *actual);
   const TestBatch batch = testing::RandomBatch(9, model, rows);
-  // Twice: the first overwrites the reduction, the second adds to it.
+  // It runs twice: the first run overwrites the reduction, and the second adds to it.
   for (int time = 0; time < 2; ++time) {
     ASSERT_TRUE(expected->Accumulate(batch.batch(), 0.5, nullptr).ok());
     const absl::Status status = actual->Accumulate(batch.batch(), 0.5, nullptr);
@@ -152,7 +152,7 @@ TEST(Elementwise, AgreesWithTheReference) {
   };
   for (const auto& [name, layer] : layers) {
     for (const int64_t channels : {3, 8, 20}) {
-      // Between convolutions, so that blocks filled up with zeros come in and go out.
+      // It stands between convolutions, so that blocks filled up with zeros come in and go out.
       const layers::Conv2d conv = {.channels = channels, .kernel = 3, .padding = 1};
       Compare(absl::StrCat(name, " of ", channels),
               Close({2, 5, 7},
@@ -338,7 +338,7 @@ TEST(Sequences, AgreeWithTheReferenceOpByOp) {
     };
     const std::string what = absl::StrCat(" of ", c.length, " tokens");
     Compare("embedding" + what, close([](GraphBuilder&, ValueId x) { return x; }), c.rows);
-    // Where only 3 features are normalised, rounding is a large part.
+    // If only 3 features are normalised, rounding is a large part.
     if (c.heads * c.head_width > 1) {
       Compare("layer_norm" + what,
               close([](GraphBuilder& b, ValueId x) { return b.LayerNorm("ln", x); }), c.rows);

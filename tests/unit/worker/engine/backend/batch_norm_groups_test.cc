@@ -38,7 +38,7 @@ struct NamedModel {
 std::vector<NamedModel> Models() {
   return {
       {"convnet", Convnet()},
-      // So many pixels that a GPU takes several blocks for a group.
+      // There are so many pixels that a GPU needs several blocks for a group.
       {"convnet of large images",
        *BuildConvnet({.input = {1, 38, 38}, .channels = {9, 4}, .classes = 5, .batch_norm = true})},
       // Channels that fill no block, and those that do.
@@ -54,12 +54,12 @@ std::vector<std::pair<std::string, PassOptions>> AllPasses() {
           {"norms that are kept", {.recompute_norms = false}}};
 }
 
-// What the reduction and the state may differ by, from sums in another order.
+// The tolerance of the reduction and the state, whose sums are taken in another order.
 double Tolerance(const std::string& backend) {
   return backend == "reference_f64" ? 1e-6 : 2e-5;
 }
 
-// What both say of the rows, one below the other.
+// Returns what both compute for the rows, one below the other.
 void Append(const Inspection& part, Inspection& all) {
   all.logits.insert(all.logits.end(), part.logits.begin(), part.logits.end());
   all.input_gradient.insert(all.input_gradient.end(), part.input_gradient.begin(),
@@ -79,7 +79,7 @@ class BatchNormGroups : public ::testing::TestWithParam<std::string> {
     return grouped;
   }
 
-  // One Accumulate for each group.
+  // Makes one Accumulate for each group.
   static Inspection AccumulateSeparately(Executable& executable, const TestBatch& batch,
                                          const Groups& groups, double weight) {
     const int64_t rows = static_cast<int64_t>(batch.labels.size());
@@ -129,7 +129,7 @@ class BatchNormGroups : public ::testing::TestWithParam<std::string> {
       ASSERT_TRUE(grouped->Update(0.01).ok());
       testing::ExpectNear(testing::ReadAllState(*grouped), testing::ReadAllState(*separate),
                           tolerance);
-      // What they differ by does not add up.
+      // The differences do not add up.
       testing::CopyState(*separate, *grouped);
     }
   }
@@ -184,7 +184,7 @@ TEST_P(BatchNormGroups, DrawTheSameDropoutAsTheWholeBatch) {
 }
 
 TEST_P(BatchNormGroups, RepeatAStepWhateverGroupsCameBetween) {
-  // Without `inspect`, so that a device may keep what it recorded.
+  // This is compiled without `inspect`, so that a device may keep what it recorded.
   const Graph model = Convnet();
   const std::unique_ptr<Executable> executable =
       Compile(GetParam(), model, {}, {.max_rows = 6, .max_groups = 3});

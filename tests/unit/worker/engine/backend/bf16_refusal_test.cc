@@ -1,4 +1,5 @@
-// bf16 on a machine without it: a program of its own, as oneDNN looks at its limit once.
+// Tests bf16 on a machine without it. This is a program of its own, because oneDNN looks at its
+// limit only once.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

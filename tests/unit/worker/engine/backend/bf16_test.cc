@@ -1,4 +1,5 @@
-// What a step in bf16 promises besides its numbers: memory, and a plain refusal where it cannot be.
+// Tests what a step in bf16 promises besides its numbers: memory, and a clear refusal if it is not
+// possible.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

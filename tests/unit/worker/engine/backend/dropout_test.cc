@@ -56,7 +56,7 @@ TEST_P(Dropout, DropsItsRateAndScalesTheRest) {
 }
 
 TEST_P(Dropout, DrawsWhatTheReferenceDraws) {
-  // No multiple of a block of words, of a tile of the kernel, of a vector.
+  // The size is no multiple of a block of words, of a tile of the kernel, or of a vector.
   for (const int64_t elements : {1, 7, 256, 1031}) {
     const Graph model = OnlyDropout(elements, 0.5);
     const CompileOptions options = {.max_rows = 3, .inspect = true};

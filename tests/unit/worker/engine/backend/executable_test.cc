@@ -1,4 +1,4 @@
-// The contract of the port, on every backend.
+// Tests the contract of the port, on every backend.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -100,7 +100,8 @@ TEST_P(Executables, ReadyRangesCoverTheReductionInOrder) {
                                  })
                     .ok());
     EXPECT_EQ(next, static_cast<int64_t>(executable->reduction().size()));
-    // At least one for each layer with parameters, so that communication starts early.
+    // There is at least one range for each layer with parameters, so that communication starts
+    // early.
     EXPECT_GE(ranges, 5);
     EXPECT_EQ(seen, testing::ReadReduction(*executable));
   }
@@ -298,7 +299,7 @@ TEST_P(Executables, RefuseTokensThatTheVocabularyLacks) {
   EXPECT_TRUE(executable->Accumulate({tokens, labels}, 1, nullptr).ok());
 }
 
-// By hand, after PyTorch's definitions.
+// These numbers were computed by hand, after PyTorch's definitions.
 TEST_P(Executables, ComputeKnownValues) {
   const auto run = [](Shape input, const std::function<ValueId(GraphBuilder&, ValueId)>& layer,
                       const Values& x) {

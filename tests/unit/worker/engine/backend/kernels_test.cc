@@ -234,7 +234,8 @@ TEST(Kernels, OfBf16AgreeWithTheBaselineOfFloats) {
   }
 }
 
-// By the vectors' instruction and by the arithmetic of what is left over.
+// Both ways are tested: the vectors' instruction, and the arithmetic of the elements that are left
+// over.
 TEST(Kernels, OfBf16RoundToTheNearest) {
   if (!__builtin_cpu_supports("avx512bf16")) {
     GTEST_SKIP() << "this machine has no AVX512_BF16";
@@ -255,7 +256,7 @@ TEST(Kernels, OfBf16RoundToTheNearest) {
         EXPECT_EQ(each.bits, rounded) << value;
       }
     }
-    // x * 1 + 0, per lane of a block. A NaN's bits may differ.
+    // Computes x * 1 + 0, per lane of a block. A NaN's bits may differ.
     Bf16 in[16];
     Bf16 out[16];
     std::fill(std::begin(in), std::end(in), Bf16{0x3f80});

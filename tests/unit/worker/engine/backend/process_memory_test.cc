@@ -1,4 +1,4 @@
-// What a process grows by while it compiles and trains is what the plan says.
+// Tests that a process that compiles and trains grows by what the plan says.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -39,7 +39,8 @@ struct Growth {
   int64_t measured = 0;
 };
 
-// In the child: three steps, the smaller last batch of an epoch, and an evaluation.
+// The child makes three steps, one of them with the smaller last batch of an epoch, and an
+// evaluation.
 bool Train(const Graph& model, int64_t rows, Growth& growth) {
   const testing::TestBatch batch = testing::RandomBatch(1, model, rows);
   const testing::TestBatch last = batch.Rows(0, rows / 2 + 1);
@@ -58,7 +59,7 @@ bool Train(const Graph& model, int64_t rows, Growth& growth) {
   return before > 0;
 }
 
-// In a process of its own, whose memory nobody else has touched.
+// This runs in a process of its own, whose memory no other test has touched.
 void ExpectGrowthAsPlanned(const std::string& name, const Graph& model, int64_t rows) {
   int pipe_ends[2];
   ASSERT_EQ(pipe(pipe_ends), 0);

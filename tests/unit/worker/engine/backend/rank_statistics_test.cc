@@ -252,7 +252,7 @@ TEST_P(StatisticsOfRanks, TellTheErrorOfTheSum) {
     const absl::Status status = executable->Accumulate(batch.batch(), 1, nullptr);
     EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
     EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("rank 1 is gone"), HasSubstr("bn")));
-    // Nothing more is asked for.
+    // No further call is made.
     EXPECT_EQ(calls, fails_at);
   }
 }
@@ -336,7 +336,7 @@ TEST(RankStatistics, MergeWithoutCancellation) {
       merged[at].assign(both.begin(), both.end());
     });
     EXPECT_NEAR(merged[0][0], mean, 1e-15 * std::max(1.0, offset) * 4);
-    // What the values themselves are rounded to is all that is lost.
+    // The only loss is the rounding of the values themselves.
     EXPECT_NEAR(merged[0][1], variance, 1e-6);
     for (const auto& of_rank : merged) EXPECT_EQ(of_rank, merged[0]);
   }

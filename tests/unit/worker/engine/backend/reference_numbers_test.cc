@@ -52,8 +52,8 @@ class Numbers {
     return batch;
   }
 
-  // The tolerance of the reference: 20 times the error of another f32 run, plus 1e-6 of the
-  // largest.
+  // The tolerance of the reference is 20 times the error of another f32 run, plus 1e-6 of the
+  // largest value.
   void Compare(const std::string& name, const Values& actual) {
     const Values expected = Get(name);
     ASSERT_EQ(actual.size(), expected.size()) << name;

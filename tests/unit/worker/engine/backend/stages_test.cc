@@ -135,7 +135,7 @@ class Stages : public ::testing::TestWithParam<std::pair<std::string, std::strin
  protected:
   const std::string backend_ = GetParam().first;
   const Graph model_ = ModelOf(GetParam().second);
-  // Values that cross are floats: f64 rounds there alone.
+  // Values that cross are floats, so f64 rounds only there.
   const double tolerance_ = backend_ == "cpu" ? 0 : backend_ == "reference" ? 1e-5 : 2e-6;
 };
 

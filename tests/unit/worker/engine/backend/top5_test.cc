@@ -30,7 +30,7 @@ class TopFive : public ::testing::TestWithParam<std::string> {
     testing::WriteState(*executable, "fc.bias", Values(kClasses, 0.0F));
     return executable;
   }
-  // The same row once with each label.
+  // The batch has the same row once with each label.
   static TestBatch Labelled(const Values& row) {
     TestBatch batch;
     for (int32_t label = 0; label < kClasses; ++label) {

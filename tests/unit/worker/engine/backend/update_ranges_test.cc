@@ -152,7 +152,7 @@ TEST_P(SharedUpdates, OfTwoRanksGiveTheParametersOfOneUpdate) {
       ASSERT_TRUE(owner.range_update()->UpdateRange(cut[i].begin, cut[i].end).ok());
       std::copy(owner.parameters().begin() + cut[i].begin, owner.parameters().begin() + cut[i].end,
                 other.parameters().begin() + cut[i].begin);
-      // What only the owner knew goes with it, for the next step's other cut.
+      // What only the owner knew is passed on, since the next step has another cut.
       const std::vector<absl::Span<float>> from = owner.range_update()->parameter_states();
       const std::vector<absl::Span<float>> to = other.range_update()->parameter_states();
       for (size_t state = 0; state < from.size(); ++state) {
@@ -284,7 +284,7 @@ TEST_P(PartialSums, AreRefusedInNegativeNumbers) {
             absl::StatusCode::kInvalidArgument);
 }
 
-// Where the gradients lie, so that a range is the same range of both.
+// Gradients are at the same offsets, so that a range is the same range of both.
 TEST_P(PartialSums, AndParametersLieInOneOrder) {
   const Graph model = Model();
   const std::unique_ptr<Executable> executable = Compile(GetParam(), model, {}, {.max_rows = 4});
@@ -338,7 +338,7 @@ TEST(SharedMemoryOfAnExecutable, IsWhatOtherProcessesMap) {
   const absl::Span<float> parameters =
       at(layout.parameters_offset, executable->parameters().size());
   EXPECT_EQ(parameters, executable->parameters());
-  // And back: what another process writes is what the next batch sees.
+  // It also works in the other direction: what another process writes is what the next batch sees.
   const StateTensor& first = executable->state().front();
   ASSERT_TRUE(executable->range_update()->BeginUpdate(0.1).ok());
   std::fill(parameters.begin(), parameters.end(), 2.0f);

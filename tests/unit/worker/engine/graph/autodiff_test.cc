@@ -14,7 +14,7 @@ using testing::Compile;
 using testing::TestBatch;
 using testing::Values;
 
-// The loss in training mode; leaves nothing in the reduction.
+// Returns the loss in training mode. It leaves nothing in the reduction.
 double Loss(Executable& executable, const TestBatch& batch) {
   EXPECT_TRUE(executable.Accumulate(batch.batch(), 1, nullptr).ok());
   const double loss = executable.Inspect()->loss;
@@ -282,7 +282,8 @@ TEST(Autodiff, AParameterWithTwoUsesGetsTheSumOfItsGradients) {
     return *std::move(b).Build();
   }();
   CheckGradients("tied embedding", model, 3);
-  // One place in the reduction, the last: its second part comes at the very end of backward.
+  // The gradient has one place in the reduction, the last one, since its second part comes at the
+  // very end of backward.
   const StepGraph step = BuildTrainingStep(model, {});
   ASSERT_EQ(step.parameter_gradients.size(), 5u);
   EXPECT_EQ(step.graph.value(step.parameter_gradients.back()).name, "grad.tok.weight");

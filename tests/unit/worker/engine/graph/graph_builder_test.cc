@@ -69,7 +69,7 @@ TEST(GraphBuilder, ConcatAddsUpTheChannels) {
   const ValueId a = builder.Conv2d("a", builder.input(), {.channels = 2, .padding = 1});
   const ValueId all = builder.Concat({a, builder.input(), a});
   const ValueId normal = builder.Lrn(builder.Dropout(all, 0.5), {});
-  // A dropout of nothing is no node.
+  // A dropout with rate 0 adds no node.
   EXPECT_EQ(builder.Dropout(normal, 0), normal);
   builder.SoftmaxCrossEntropy(builder.Linear("fc", builder.Flatten(normal), 2));
   const absl::StatusOr<Graph> graph = std::move(builder).Build();

@@ -115,7 +115,7 @@ TEST(FuseRelu, LeavesOnlyRelusThatFollowNothingFusible) {
   PassOptions passes = testing::kNoPasses;
   EXPECT_EQ(Count(BuildTrainingStep(ManyPatterns(), {passes, false}), OpKind::kRelu), 6);
   passes.fuse_relu = true;
-  // After the add and after the tanh.
+  // These are after the add and after the tanh.
   EXPECT_EQ(Count(BuildTrainingStep(ManyPatterns(), {passes, false}), OpKind::kRelu), 2);
 }
 
@@ -162,7 +162,7 @@ TEST(FuseResidual, LeavesNoAddAndNoReluInAResnet) {
   const StepGraph after = BuildTrainingStep(model, {passes, false});
   EXPECT_EQ(Count(after, OpKind::kRelu), 0);
   EXPECT_EQ(Count(after, OpKind::kReluGradient), 0);
-  // What is left are the gradients of values that two branches read.
+  // The remaining ones are the gradients of values that two branches read.
   EXPECT_EQ(Count(before, OpKind::kAdd) - Count(after, OpKind::kAdd), 9);
   EXPECT_EQ(Count(BuildEvaluationStep(model, {passes, false}), OpKind::kAdd), 0);
 }
@@ -206,7 +206,7 @@ TEST(MergeSiblings, LeavesOneConvolutionAndOneInputGradientOfEachGroup) {
   const StepGraph before = BuildTrainingStep(model, {passes, false});
   passes.merge_siblings = true;
   const StepGraph after = BuildTrainingStep(model, {passes, false});
-  // Three in each module become one, and two at the end.
+  // In each module three become one, and at the end two become one.
   for (const OpKind op :
        {OpKind::kConv2d, OpKind::kConv2dInputGradient, OpKind::kConv2dParameterGradient}) {
     EXPECT_EQ(Count(before, op) - Count(after, op), 2 + 2 + 1) << OpName(op);
@@ -264,7 +264,7 @@ TEST(RemoveDeadCode, KeepsEveryNumber) {
 }
 
 TEST(RemoveDeadCode, DropsTheIndexOfAPoolThroughWhichNothingFlowsBack) {
-  // The first pool works on the input, whose gradient nobody wants.
+  // The first pool works on the input, whose gradient is not needed.
   const StepGraph step = BuildTrainingStep(ManyPatterns(), {});
   ASSERT_EQ(step.graph.nodes[0].op, OpKind::kMaxPool);
   EXPECT_EQ(step.graph.nodes[0].outputs[1], kNoValue);

@@ -1,4 +1,4 @@
-// Where models can be cut, what the stages hold, and what is said of cuts that cannot be.
+// Tests where models can be cut, what the stages hold, and the messages about impossible cuts.
 #include "worker/engine/graph/split.h"
 
 #include <gmock/gmock.h>

@@ -264,7 +264,7 @@ int64_t Parameters(const Gpt2Spec& spec) {
   return count;
 }
 
-// What transformers counts, the head being the embedding.
+// This is the count of transformers, in which the head is the embedding.
 TEST(Gpt2, HasThePublishedNumbersOfParameters) {
   EXPECT_EQ(Parameters({}), 124'439'808);
   EXPECT_EQ(Parameters({.layers = 24, .heads = 16, .width = 1024}), 354'823'168);

@@ -117,8 +117,8 @@ TEST(Layers, WhatDoesNotFitIsToldByItsPath) {
   EXPECT_FALSE(BuildLayers({}).ok());
 }
 
-// Stacks that fit, drawn layer by layer: each reads any layers before it whose shapes suit it, and
-// what nobody has read is joined at the end.
+// Draws stacks that fit, layer by layer: each layer reads any earlier layers whose shapes suit it,
+// and outputs that no layer reads are joined at the end.
 class RandomStack {
  public:
   explicit RandomStack(uint32_t seed) : random_(seed) {}
@@ -204,7 +204,8 @@ class RandomStack {
     if (!Fits()) stack_.layers.pop_back();
   }
 
-  // Returns true if nothing speaks against the last layer but how the stack ends, and who reads it.
+  // Returns true if the last layer is valid, apart from how the stack ends and which layers read
+  // it.
   bool Fits() const {
     Stack closed = stack_;
     Close(closed);
@@ -213,7 +214,7 @@ class RandomStack {
     return violations.empty();
   }
 
-  // Flattens what nobody reads, joins it, and classifies.
+  // Flattens outputs that no layer reads, joins them, and classifies.
   static void Close(Stack& stack) {
     std::vector<std::string> loose;
     for (const Layer& layer : stack.layers) {

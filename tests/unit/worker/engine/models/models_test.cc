@@ -177,7 +177,7 @@ TEST(Models, TheResidualBranchMayStartAtZero) {
             testing::Values(128, 1.0f));
 }
 
-// Both backends train them alike for a step. Batch norms over few values magnify rounding: where
+// Both backends train them alike for a step. Batch norms over few values magnify rounding, so if
 // the last maps are small, there must be more rows.
 void ExpectEqualSteps(const Graph& graph, int64_t rows = 3) {
   const std::unique_ptr<Executable> reference =

@@ -39,7 +39,7 @@ double Norm(const Doubles& values) {
   return std::sqrt(sum);
 }
 
-// The optimizer of one parameter.
+// Runs the optimizer of one parameter.
 struct Expected {
   Doubles w, m, v, average;
   bool is_bias_or_norm = false;
@@ -222,7 +222,7 @@ TEST_P(UpdateRules, AreTheFormulasOverManySteps) {
       ASSERT_EQ(sum, 0);
     }
   }
-  // What double precision leaves is the rounding of ReadState.
+  // In double precision, only the rounding of ReadState remains.
   const double tolerance = backend == "reference_f64" ? 2e-7 : 1e-5;
   const std::vector<std::string> slots = SlotNames(spec);
   for (const auto& [name, e] : expected) {
@@ -251,7 +251,8 @@ INSTANTIATE_TEST_SUITE_P(Backends, UpdateRules,
 
 class Optimizers : public ::testing::TestWithParam<Case> {};
 
-// As ranks of different hosts: the sums that they got are equal, the threads are not.
+// This is as with ranks of different hosts: they got equal sums, but have different numbers of
+// threads.
 TEST_P(Optimizers, GiveTheSameBitsWithAnyNumberOfThreads) {
   const Graph model = Model();
   NamedValues results[2];

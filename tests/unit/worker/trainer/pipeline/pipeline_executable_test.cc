@@ -296,7 +296,8 @@ TEST(PipelineExecutables, StandInAGrid) {
   }
 }
 
-// Begun in one, written to files, gone on with in the other: what either would have come to alone.
+// A training is begun in one, written to files, and continued in the other. The result must be the
+// same as without the change.
 TEST(PipelineExecutables, ACheckpointGoesOnWithoutThePipelineAndTheOtherWayRound) {
   const engine::Graph model = Convnet(true);
   const std::vector<std::string> cuts = {"conv2"};
@@ -323,10 +324,10 @@ TEST(PipelineExecutables, ACheckpointGoesOnWithoutThePipelineAndTheOtherWayRound
   };
   const auto undisturbed = Whole(model);
 
-  // One step in a pipeline, one without.
+  // One step is made in a pipeline, and one without.
   Pipeline before(model, cuts, PipelineSchedule::k1F1B, 1, 1);
   before.Load(*undisturbed);
-  // One without, one in a pipeline.
+  // One step is made without a pipeline, and one in a pipeline.
   const auto started = Whole(model);
   for (int step = 0; step < 2; ++step) StepWhole(*undisturbed, batch, 1);
 
@@ -403,7 +404,7 @@ TEST(PipelineExecutables, AStageWhoseNeighbourIsGoneSaysForWhichItWaited) {
   EXPECT_THAT(status.message(), HasSubstr("stage 1 waiting for stage 0"));
 }
 
-// As ranks of one host talk: three stages, over the memory that they share.
+// This is how ranks of one host communicate: three stages, over the memory that they share.
 TEST(PipelineExecutables, TalkOverSharedMemory) {
   const engine::Graph model = Convnet(false);
   const std::vector<std::string> cuts = {"conv2", "fc"};

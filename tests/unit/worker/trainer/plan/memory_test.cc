@@ -52,7 +52,7 @@ absl::Status Check(const JobText& job, const CompileTarget& target, int64_t limi
   return CheckMemory(Spec(job), target, PlanRank(Spec(job), target)->memory, limit);
 }
 
-// The number behind `what` in the message.
+// Returns the number after `what` in the message.
 int64_t NumberAfter(const absl::Status& status, const std::string& what) {
   const std::string message(status.message());
   const size_t at = message.find(what);

@@ -1,4 +1,4 @@
-// The plan of a pipeline: its cuts, what stages hold, and the step that is predicted of them.
+// Tests the plan of a pipeline: its cuts, what stages hold, and the predicted step.
 #include "worker/trainer/plan/planned_pipeline.h"
 
 #include <gmock/gmock.h>

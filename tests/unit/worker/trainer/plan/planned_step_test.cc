@@ -52,7 +52,7 @@ PlannedPass PassNamed(const PlannedStep& report, absl::string_view name) {
   return {};
 }
 
-// A machine of 1 GFLOP/s and 1 GB/s, and memory of 1 MiB: the rest depends on the model alone.
+// A machine of 1 GFLOP/s and 1 GB/s, with 1 MiB of memory. The rest depends only on the model.
 TEST(PlanReport, IsATableForPeople) {
   PlannedStep report = Report(Small(), {.backend = "reference", .format = PlanFormat::kTable});
   report.memory_limit = 1 << 20;

@@ -117,7 +117,8 @@ bool IsText(const FieldDescriptor& field) {
   return field.cpp_type() == FieldDescriptor::CPPTYPE_STRING;
 }
 
-// The smallest and the largest value that the rules accept, or all where they list them.
+// Returns the smallest and the largest value that the rules accept, or all values if they list
+// them.
 std::vector<double> Ends(const FieldDescriptor& field) {
   const v1::FieldRules& rules = spec::RulesOf(field);
   const double step = IsWhole(field) ? 1 : 1e-12;

@@ -40,7 +40,7 @@ std::vector<std::string> ViolatedFields(const std::string& text) {
   return fields;
 }
 
-// A file that an older worker wrote.
+// This is a file that an older worker wrote.
 TEST(Spec, IsReadFromAnAssignmentOnDisk) {
   const std::string path = testing::SourcePath("tests/data/run_directory/assignment.json");
   const auto assignment = run_dir::DecodeAssignment(ReadFile(path).value(), path);

@@ -1,4 +1,5 @@
-// Which samples a rank computes in which step, and that ranks together compute each once.
+// Tests which samples a rank computes in which step, and that ranks together compute each sample
+// once.
 #include "worker/trainer/plan/step_sequence.h"
 
 #include <algorithm>

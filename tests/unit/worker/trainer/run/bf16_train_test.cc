@@ -1,4 +1,4 @@
-// Whole trainings in bf16: they learn what those in f32 learn, and resume exactly.
+// Tests whole trainings in bf16: they learn what those in f32 learn, and resume exactly.
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"

@@ -132,7 +132,7 @@ std::string WithHosting(const std::string& checkpoint_dir, const testing::TempDi
   return checkpoint::CheckpointPath(folder.path(), manifest->step);
 }
 
-// As a gang has it whose devices differ in speed.
+// This is a hosting for devices of different speeds.
 TEST(Bitwise, UnequalHostingGivesTheSameBytes) {
   const JobText job = JobOf(kCases[0]);
   GangTrainer even(job, 2, "cpu");
@@ -160,7 +160,7 @@ TEST(Bitwise, UnequalHostingGivesTheSameBytes) {
   }
 }
 
-// A clock that makes whoever looks at it slow.
+// A clock that makes the caller slow.
 class FastClock : public Clock {
  public:
   explicit FastClock(double speed) : speed_(speed) {}
@@ -230,7 +230,7 @@ TEST(Bitwise, AHostingOfOtherDevicesIsNotTaken) {
   EXPECT_EQ(run_dir::ReadProgress(other.dir(), 0)->hosting[0].replicas, 4);
 }
 
-// One process makes what all replicas made, whoever hosted them.
+// One process computes what all replicas computed, whichever ranks hosted them.
 TEST(Bitwise, TheEvaluationIsVerifiedReplicaByReplica) {
   GangTrainer gang(JobOf(kCases[3]), 2, "cpu");
   ExpectSuccess(gang.Run());
@@ -244,7 +244,7 @@ TEST(Bitwise, TheEvaluationIsVerifiedReplicaByReplica) {
   EXPECT_THAT(report->text, HasSubstr("test.ema_loss"));
 }
 
-// The smallest number of threads, for ever.
+// The smallest number of threads is kept for all attempts.
 TEST(Bitwise, TheThreadsOfTheFirstGangAreKept) {
   const JobText job = JobOf(kCases[0]);
   GangTrainer first(job, 2, "cpu");
@@ -262,7 +262,7 @@ TEST(Bitwise, TheThreadsOfTheFirstGangAreKept) {
 }
 
 TEST(Bitwise, AStatisticalRunOnOtherRanksMayRoundOtherwise) {
-  // Else the cases above would prove nothing.
+  // Otherwise the cases above would prove nothing.
   JobText job = JobOf(kCases[4]);
   job.train = R"({"steps": 8, "global_batch": 16, "replicas": 7, "seed": 5})";
   GangTrainer alone(job, 1, "cpu"), gang(job, 3, "cpu");

@@ -76,7 +76,7 @@ TEST_F(HostingWatchTest, EqualSpeedsMoveNothing) {
 
 TEST_F(HostingWatchTest, DriftCountsAtABoundaryAlone) {
   Run(kFirstSteps, 300, 100);
-  // Not at a boundary, whatever is measured.
+  // Without a boundary nothing moves, whatever is measured.
   for (int i = 0; i < 200; ++i) {
     watch_.Add(++step_, BallotsAt(hosting_, 100, 300));
     ASSERT_EQ(watch_.Decide(false), std::nullopt);
@@ -112,7 +112,7 @@ TEST_F(HostingWatchTest, SlicesOfASharedDeviceCount) {
     if (step_ == 1) continue;
     watch_.Add(step_, BallotsAt(hosting_, 100, step_ % 4 == 0 ? 100.0 / 7 : 100));
   }
-  // Steps of 1 and 7 in eight, two of which are long: 20 in the time of 8.
+  // In eight steps of 1 and 7, two are long, which makes 20 in the time of 8.
   EXPECT_TRUE(watch_.Decide(true).has_value());
   EXPECT_THAT(watch_.reason(), HasSubstr("rank 0 100/s, rank 1 40/s"));
 }

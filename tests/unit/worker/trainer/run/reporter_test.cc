@@ -100,7 +100,7 @@ TEST_F(ReporterTest, AHalfLineOfAKilledPredecessorIsCutOff) {
   EXPECT_THAT(Metrics(), HasSubstr(whole + "{\"step\":2,\"name\":\"lr\""));
 }
 
-// Until when the rank says something again, from now.
+// Returns how long from now the rank may be silent.
 TEST_F(ReporterTest, EveryRecordPromisesTheNextOne) {
   const auto promised = [this] {
     return absl::Microseconds(Progress().silent_until_boottime_us) - clock_.Uptime();

@@ -1,4 +1,4 @@
-// Which rows the device makes of bytes, and that a training does not see the difference.
+// Tests which rows the device makes from bytes, and that a training gives the same result.
 #include "worker/trainer/run/row_form.h"
 
 #include <gmock/gmock.h>
@@ -102,7 +102,7 @@ TEST(TrainWithStoredRows, EndsAsATrainingOfTheReferenceDoes) {
   ExpectNear(trainer.Metric("train.loss"), expected.Metric("train.loss"));
   ExpectNear(trainer.Metric("test.loss"), expected.Metric("test.loss"));
 
-  // The same step with rows that the host makes: the store is all that is planned less.
+  // The same step with rows that the host makes differs in the plan only by the store.
   job.data = R"({"dataset": "glyphs", "train_size": 50, "test_size": 17,
     "augment": {"color": {"brightness": 0.4}}})";
   GangTrainer floats(job, 1, engine::testing::TestedBackend());

@@ -26,7 +26,8 @@ class StepMeterTest : public ::testing::Test {
     }
     return points;
   }
-  // A step that takes `time`, of which it computes half and talks half, a quarter of it hidden.
+  // Adds a step that takes `time`, half of which is computation and half communication, a quarter
+  // of which is hidden.
   void Step(int64_t step, absl::Duration time, const std::vector<Ballot>& ballots = {}) {
     clock_.Advance(time);
     parallel::CommStats stats;

@@ -37,8 +37,8 @@ TEST(StepPace, AnOutlierDoesNotMoveTheMedianAndANewPaceDoes) {
   EXPECT_EQ(pace.median(), absl::Seconds(2));
 }
 
-// A rank that waits in a collective has said nothing since the step before: it must not be taken
-// for stuck before its own limit has passed and it could say whom it waited for.
+// A rank that waits in a collective has reported nothing since the step before. It must not count
+// as stuck before its own limit has passed and it could report for whom it waited.
 TEST(StepPace, TheSilenceOutlastsAWaitInTheStepAfterARecord) {
   for (const double seconds : {0.001, 0.3, 1.0, 4.0, 100.0}) {
     const StepPace pace = Steady(absl::Seconds(seconds));

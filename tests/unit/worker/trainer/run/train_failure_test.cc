@@ -17,7 +17,7 @@ run_dir::RankResult Fail(const JobText& job, const std::string& backend = "refer
   GangTrainer trainer(job, 1, backend);
   const run_dir::RankResult result = trainer.Run()[0];
   EXPECT_EQ(result.outcome, Outcome::kUserError) << result.message;
-  // As text: a metric may be NaN, which is not equal to itself.
+  // Metrics are compared as text, because a metric may be NaN, which is not equal to itself.
   EXPECT_EQ(run_dir::EncodeRankResult(run_dir::ReadRankResult(trainer.dir(), 0).value()),
             run_dir::EncodeRankResult(result));
   return result;
@@ -56,7 +56,7 @@ TEST(TrainFailure, ADivergedLossOfAGangIsNamedByEveryRank) {
   }
 }
 
-// Where a checkpoint is due after every step, it is told before one is written.
+// If a checkpoint is due after every step, the failure is reported before one is written.
 TEST(TrainFailure, ADivergedGangWritesNoCheckpointOfIt) {
   JobText job;
   job.optimizer = R"({"sgd": {"lr": 1000, "momentum": 0.9}})";
@@ -80,7 +80,7 @@ TEST(TrainFailure, RanksThatAreNoWholePipelinesAreRefusedBeforeAnythingIsLoaded)
   EXPECT_THAT(Fail(job).message, HasSubstr("1 ranks; expected a multiple of the 2 stages"));
 }
 
-// Whoever waits for a stage of the other pipeline, or for the neighbour, ends with it.
+// A rank that waits for a stage of the other pipeline, or for its neighbour, ends with it.
 TEST(TrainFailure, ADivergedLossOfAGridEndsEveryRank) {
   JobText job;
   job.optimizer = R"({"sgd": {"lr": 1000, "momentum": 0.9}})";

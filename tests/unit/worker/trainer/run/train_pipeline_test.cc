@@ -118,7 +118,7 @@ TEST(TrainPipelines, InAGridEndWithTheBytesOfOneRankByOtherOptimizers) {
   }
 }
 
-// Between two cuts there may be nothing to learn, and so no gradients to sum.
+// Between two cuts there may be no parameters, and so no gradients to sum.
 TEST(TrainPipelines, InAGridMayHaveAStageWithoutParameters) {
   JobText job = Bitwise(false);
   GangTrainer alone(job, 1, "cpu");

@@ -53,8 +53,9 @@ TEST(Train, BatchNormStatisticsBelongToReplicasNotToRanks) {
   EXPECT_GT(std::abs(one.Metric("train.loss")[2] - three.Metric("train.loss")[2]), 1e-4);
 }
 
-// Over all rows of the global batch, whoever has them: as one replica would. The last batch leaves
-// one of three ranks without rows, for which the others must not wait.
+// Statistics are over all rows of the global batch, whichever ranks have them, as with a single
+// replica. The last batch leaves one of three ranks without rows, and the others must not wait for
+// it.
 TEST(Train, SynchronisedBatchNormEqualsOneReplica) {
   JobText synchronised = WithBatchNorm();
   synchronised.train =
@@ -113,7 +114,8 @@ TEST(Train, AugmentationDoesNotDependOnTheRanks) {
   EXPECT_GT(std::abs(alone.Metric("train.loss")[1] - plain.Metric("train.loss")[1]), 1e-4);
 }
 
-// 24 images of two classes, one of which is cut off, and a test split of 5 with one cut off.
+// There are 24 images of two classes, one of which is truncated, and a test split of 5 with one
+// truncated image.
 class ImagesJob {
  public:
   ImagesJob() {
@@ -155,7 +157,7 @@ TEST(TrainImages, SkippedSamplesAreCountedAndDoNotDependOnTheRanks) {
   ExpectSuccess(gang.Run(), 8);
   ExpectNear(alone.Metric("train.loss"), gang.Metric("train.loss"));
   ExpectNear(alone.Model(8), gang.Model(8));
-  // Once an epoch, at the same steps.
+  // This happens once an epoch, at the same steps.
   const auto skipped = alone.Metric("train.skipped");
   EXPECT_EQ(skipped.size(), 2U);
   for (const auto& [step, count] : skipped) EXPECT_EQ(count, 1) << step;

@@ -1,4 +1,4 @@
-// Whole trainings, small: what must survive a stop, bit for bit.
+// Tests small trainings as a whole: what must survive a stop, bit for bit.
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -34,7 +34,7 @@ TEST_P(ResumeTest, AResumedRunEqualsTheUndisturbedOneBitForBit) {
   }
 }
 
-// The one small model with dropout: its masks follow from seed, step and sample.
+// This is the only small model with dropout. Its masks follow from seed, step and sample.
 TEST(Train, ARunWithDropoutResumesBitForBit) {
   JobText job;
   job.model = R"({"googlenet": {"stem": "STEM_CIFAR", "input": [1, 28, 28], "classes": 10}})";

@@ -1,4 +1,4 @@
-// Whole trainings of a small language model on made tokens.
+// Tests whole trainings of a small language model on generated tokens.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kContext = 6;
 constexpr int64_t kVocabulary = 11;
-// There are 41 windows to train on: three batches of 12 and one of 5, twice.
+// There are 41 windows for training: three batches of 12 and one of 5, twice.
 constexpr size_t kTestTokens = 100;
 
 // A folder of tokens and a job that trains on them.
@@ -156,7 +156,7 @@ TEST(TrainTokens, TheLossFallsBelowThatOfGuessingByFrequency) {
   const auto trainer = tokens.Trainer(1, "cpu");
   ExpectSuccess(trainer->Run(), 120);
   EXPECT_NEAR(trainer->Metric("train.loss").at(1), std::log(kVocabulary), 0.1);
-  // One in five follows from nothing: with ln 11 = 2.4 the best that can be had is around 0.9.
+  // One token in five is random, so with ln 11 = 2.4 the best possible loss is around 0.9.
   EXPECT_LT(trainer->Metric("test.loss").at(120), 1.5);
 }
 

@@ -13,7 +13,7 @@
 namespace trainyard::engine::cuda {
 namespace {
 
-// More than one block, and not a multiple of anything.
+// This is more than one block, and not a multiple of anything.
 constexpr int64_t kPixels = 301;
 
 double Phi(double x) {
@@ -39,7 +39,7 @@ double Forward(Unary op, double x) {
   return 0;
 }
 
-// df / dx, computed from the saved value: y, or x for gelu.
+// Returns df / dx, computed from the saved value: y, or x for gelu.
 double Slope(Unary op, double saved) {
   constexpr double kStep = 1e-5;
   switch (op) {

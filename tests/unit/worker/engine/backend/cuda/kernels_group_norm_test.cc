@@ -26,7 +26,7 @@ struct Problem {
   int64_t GroupAt(int64_t pixel, int64_t channel) const {
     return pixel / plane() * shape.groups + channel / group_channels();
   }
-  // body(pixel, channel) for all elements.
+  // Calls body(pixel, channel) for all elements.
   template <class Body>
   void ForEach(const Body& body) const {
     for (int64_t p = 0; p < shape.image.pixels(); ++p) {

@@ -84,8 +84,8 @@ TEST(ReadImages, ShiftsMirrorsNormalisesAndHidesStoredImages) {
       const Layout layout = {"", type, channels, PaddedChannels(channels, type), 0, true};
       TestView images(layout, kRows * kPlane);
       ReadImages(control.data(), images.view(), {kRows, channels, kHeight, kWidth}, nullptr);
-      // Like data/augment.cc: the shifted part is mirrored and normalised, and a square of it is
-      // hidden.
+      // Does what data/augment.cc does: the shifted part is mirrored and normalised, and a square
+      // of it is hidden.
       EXPECT_EQ(images.Differences([&](int64_t p, int64_t c) {
         const StoredRow& t = transforms[static_cast<size_t>(p / kPlane)];
         const int64_t y = p / kWidth % kHeight;

@@ -20,7 +20,7 @@ namespace trainyard::engine::cuda {
 
 using ::trainyard::testing::DeviceArray;
 
-// How the views of a test lie in memory.
+// Says how the views of a test lie in memory.
 struct Layout {
   const char* name = "";
   Type type = Type::kF32;
@@ -117,7 +117,7 @@ class TestView {
   }
 
   // Downloads the view. Returns where it differs from expected(pixel, channel), where the padding
-  // is wrong, and where something else was written; empty: nowhere.
+  // is wrong, and where something else was written, or an empty text.
   std::string Differences(const std::function<double(int64_t, int64_t)>& expected,
                           double tolerance_factor = 1) {
     Download();

@@ -1,5 +1,5 @@
-// Gradients that are not finite: the update reports them, and where there is a loss scale, leaves
-// itself out.
+// Tests gradients that are not finite: the update reports them, and is left out if there is a loss
+// scale.
 #include "worker/engine/backend/cuda/kernels/update.h"
 
 #include <gtest/gtest.h>

@@ -10,7 +10,7 @@
 #include <random>
 
 namespace trainyard::cuda_on_cpu {
-// These are missing where the real runtime is linked.
+// These are missing if the real runtime is linked.
 __attribute__((weak)) void SetSeed(uint64_t seed);
 __attribute__((weak)) int64_t KernelsLaunched();
 }  // namespace trainyard::cuda_on_cpu

@@ -41,7 +41,7 @@ class DeviceMatrix {
 
   View view() const { return {data_.data(), stride_, type_}; }
   Floats Read() const;
-  // For each row, the elements between the channels and the stride.
+  // Returns for each row the elements between the channels and the stride.
   Floats Padding() const;
 
  private:
@@ -52,13 +52,13 @@ class DeviceMatrix {
   DeviceArray<uint8_t> data_;
 };
 
-// |a - b| <= tolerance * max(1, largest |b|) for every element.
+// Expects |a - b| <= tolerance * max(1, largest |b|) for every element.
 void ExpectNear(const Floats& a, const std::vector<double>& b, double tolerance,
                 const std::string& what);
 
-// Draws another order of blocks and threads where the device is emulated.
+// Draws another order of blocks and threads if the device is emulated.
 void ShuffleDevice(uint64_t seed);
-// The number of kernels launched so far; always 0 where the device is not emulated.
+// Returns the number of kernels launched so far, which is always 0 if the device is not emulated.
 int64_t LaunchesSoFar();
 
 }  // namespace testing

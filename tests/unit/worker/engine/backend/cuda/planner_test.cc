@@ -19,7 +19,8 @@
 namespace trainyard::engine::cuda::dnn {
 namespace {
 
-// f32, so that sums can be compared, with stride 2, two groups, and tensors within wider ones.
+// The type is f32, so that sums can be compared, with stride 2, two groups, and tensors within
+// wider ones.
 ConvProblem Small() {
   ConvProblem problem;
   problem.type = Type::kF32;
@@ -103,7 +104,7 @@ TEST(Planner, ForwardConvolutionsAddTheBiasAndRectify) {
   const std::vector<float> y = y_memory.Read<float>(sizes.y);
   for (size_t i = 0; i < sizes.y; ++i) {
     const size_t channel = i % 8;
-    // What lies beyond the channels belongs to someone else.
+    // The elements beyond the channels do not belong to the tensor.
     const float value = channel < 4 ? std::max(0.0F, expected[i] + bias[channel]) : 99;
     EXPECT_NEAR(y[i], value, 1e-4) << i;
   }

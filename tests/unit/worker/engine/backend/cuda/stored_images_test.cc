@@ -72,7 +72,7 @@ Batch BatchOf(const data::PreparedBatch& prepared) {
           .stored_pixels = prepared.pixels};
 }
 
-// What the first layer reads, [rows, C, H, W].
+// Returns what the first layer reads, [rows, C, H, W].
 std::vector<float> ReadOnDevice(const StepControl& told, const ImageShape& shape) {
   const DeviceArray<StepControl> control(std::vector<StepControl>{told});
   const int64_t stride = PaddedChannels(shape.channels, Type::kF32);

@@ -179,7 +179,7 @@ class Device {
   UpdateMemory memory_;
 };
 
-// The same update on the host, in f64 from the same floats.
+// Makes the same update on the host, in f64 from the same floats.
 struct Host {
   OptimizerSpec spec;
   std::vector<double> parameters = Doubles(RandomFloats(1, kElements));
@@ -236,7 +236,7 @@ inline Floats RandomStatistics(uint64_t seed) {
   }
   return statistics;
 }
-// Only the elements of parameters, since what lies between them belongs to nobody.
+// Compares only the elements of parameters, since the gaps between them belong to no parameter.
 template <class T>
 std::vector<T> OfParameters(const std::vector<T>& values) {
   std::vector<T> of_parameters;
