@@ -47,15 +47,15 @@ ParsedFlags ParseFlags(int argc, char** argv, const std::string& default_state_d
       ->transform(CLI::CheckedTransformer(formats));
   core::Config& config = flags.options.config;
   AddDuration(app, "--min_runtime", config.min_runtime_us,
-              "Nobody is preempted who has run for less");
+              "A job is not preempted before it has run for this long");
   AddDuration(app, "--checkpoint_wait", config.checkpoint_wait_us,
               "Longest wait for the checkpoint before a preemption or a drain stops a job");
   AddDuration(app, "--grow_after", config.grow_after_us,
-              "An elastic job keeps its size for at least so long before it grows");
+              "An elastic job keeps its size for at least this long before it grows");
   AddDuration(app, "--fair_share_half_life", config.usage_half_life_us,
-              "Use of devices so long ago counts half");
+              "For fair share, device time that was used this long ago counts half");
   AddDuration(app, "--overdue_after", config.overdue_after_us,
-              "Whoever has waited so long goes before fair share");
+              "A job that has waited this long goes before fair share");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

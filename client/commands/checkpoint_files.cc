@@ -102,7 +102,7 @@ absl::Status FetchFile(const Context& context, link::ServerLink& link,
       return status;
     }
     if (context.interrupt.WaitFor(absl::Milliseconds(200))) {
-      return absl::CancelledError("interrupted; the same command goes on where it stopped");
+      return absl::CancelledError("interrupted; the same command resumes the download");
     }
   }
   return status;

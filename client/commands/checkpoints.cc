@@ -161,7 +161,7 @@ void AddCheckpoints(VerbTable& verbs) {
       },
       ListCheckpoints);
   verbs.Add<CheckpointOptions>(
-      "checkpoints get", "Download a checkpoint, or go on with its download", "last -O out",
+      "checkpoints get", "Download a checkpoint, or resume its download", "last -O out",
       [](client::Flags& flags, CheckpointOptions& options) {
         flags
             .Words("CHECKPOINT", options.selectors,

@@ -208,10 +208,10 @@ void AddData(VerbTable& verbs) {
   verbs.Group("data", "Data sets in a folder of this machine");
   verbs.Add<DataOptions>("data ls", "List the data sets in a folder", "--dataset_dir /srv/data",
                          declare, ListData);
-  verbs.Add<DataOptions>("data verify", "Read all samples, and tell which are corrupt",
+  verbs.Add<DataOptions>("data verify", "Read all samples, and list the corrupt ones",
                          "--dataset_dir /srv/data", declare, VerifyData);
   verbs.Add<FetchOptions>(
-      "data fetch", "Download public data sets, or go on with their download",
+      "data fetch", "Download public data sets, or resume their download",
       "cifar10 fashion-mnist --dataset_dir /srv/data",
       [declare](client::Flags& flags, FetchOptions& options) {
         flags

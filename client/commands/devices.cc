@@ -77,7 +77,7 @@ Result ListDevices(const Context& context) {
 Result Quarantine(const Context& context, const DevicesOptions& options) {
   return SteerDevices<v1::QuarantineDeviceRequest>(
       context, options, &v1::FleetService::Stub::QuarantineDevice,
-      "is set aside; what runs there goes on. `trainyard devices release` takes it back");
+      "is set aside; what runs there keeps running. `trainyard devices release` takes it back");
 }
 
 Result Release(const Context& context, const DevicesOptions& options) {
@@ -91,7 +91,7 @@ void AddDevices(VerbTable& verbs) {
   verbs.Group("devices", "List devices, and set them aside");
   verbs.Add("devices ls", "List all devices and what runs on them", "", ListDevices);
   verbs.Add<DevicesOptions>(
-      "devices quarantine", "Set devices aside; what runs there goes on", "lab-1/cpu-0",
+      "devices quarantine", "Set devices aside; what runs there keeps running", "lab-1/cpu-0",
       [](client::Flags& flags, DevicesOptions& options) {
         flags.Words("DEVICE", options.devices, "WORKER/DEVICE").Required();
         flags.Value("--reason", options.reason, "Shown with the device");

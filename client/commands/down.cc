@@ -94,11 +94,12 @@ absl::Status SettleJobs(const Context& context, const DownOptions& options,
       const std::vector<v1::Job> running,
       LiveJobs(**link, {v1::JOB_STATE_STARTING, v1::JOB_STATE_RUNNING, v1::JOB_STATE_STOPPING}));
   if (running.empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      Names(running), running.size() == 1 ? " runs" : " run",
-      "\n  trainyard down --cancel    cancels the jobs first"
-      "\n  trainyard down --force     stops the daemons; the ranks go on until on_disconnect.keep "
-      "is over, and `trainyard up` takes them over again"));
+  return absl::FailedPreconditionError(
+      absl::StrCat(Names(running), running.size() == 1 ? " runs" : " run",
+                   "\n  trainyard down --cancel    cancels the jobs first"
+                   "\n  trainyard down --force     stops the daemons; the ranks keep running until "
+                   "on_disconnect.keep "
+                   "is over, and `trainyard up` takes them over again"));
 }
 
 Result Down(const Context& context, const DownOptions& options) {
@@ -134,7 +135,7 @@ void AddDown(VerbTable& verbs) {
         flags.Switch("--cancel", options.cancel, "Cancel the jobs first and wait for their end");
         flags.Switch(
             "--force", options.force,
-            "Stop even while jobs run; their ranks go on until on_disconnect.keep is over");
+            "Stop even while jobs run; their ranks keep running until on_disconnect.keep is over");
       },
       Down);
 }

@@ -33,7 +33,7 @@ std::string WhyNoWait(const v1::Job& job) {
     return absl::StrCat("it is suspended; `trainyard resume ", id, "` queues it again");
   }
   if (output::IsFinal(job.state())) {
-    return absl::StrCat("it has ended as ", state, "; `trainyard show ", id, "` tells more");
+    return absl::StrCat("it has ended as ", state, "; `trainyard show ", id, "` says more");
   }
   return absl::StrCat("it is ", state, " and does not wait");
 }
@@ -59,7 +59,7 @@ Result ExplainJob(const Context& context, link::ServerLink& link, const std::str
               << where << "\n";
   if (waits && explanation.reasons().empty()) {
     context.out
-        << "the next look at the queue places it, or tells why not; ask again in a moment\n";
+        << "the next scheduling pass places it or finds out why not; ask again in a moment\n";
   } else if (waits) {
     context.out << ExplanationText(
         context, explanation, absl::StrCat("trainyard clone ", output::ShortName(name), " --yes"));

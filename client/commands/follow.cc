@@ -200,9 +200,9 @@ void JobReporter::OnEvaluation(const v1::MetricPoint& point) {
 }
 
 void JobReporter::OnConnection(bool is_back) {
-  Tell(is_back ? "the server is back; following goes on"
-               : "the connection to the server is lost; the job goes on, and so does this when the "
-                 "server is back (Ctrl-C to stop following)");
+  Tell(is_back ? "the server is back; following continues"
+               : "the connection to the server is lost; the job keeps running, and following "
+                 "continues when the server is back (Ctrl-C to stop following)");
 }
 
 void JobReporter::Tick() {
@@ -279,7 +279,7 @@ Result FollowJob(const Context& context, link::ServerLink& link, const std::stri
       if (context.interrupt.triggered()) {
         reporter.Clear();
         const std::string id = output::ShortName(name);
-        context.err << "\nstopped following; " << name << " goes on\n  trainyard watch " << id
+        context.err << "\nstopped following; " << name << " continues\n  trainyard watch " << id
                     << "     follows it again\n  trainyard cancel " << id << "    stops it\n"
                     << std::flush;
         return link::kInterrupted;

@@ -100,7 +100,7 @@ void PrintState(const Context& context, const v1::Job& job, Sheet& sheet) {
   if (job.state() == v1::JOB_STATE_QUEUED) {
     sheet.Line("waits", absl::StrJoin(job.queue_reasons(), "\n"));
     sheet.Line("", absl::StrCat("`trainyard explain ", id,
-                                "` tells when it starts, and what would start it now"));
+                                "` says when it starts, and what would start it now"));
   }
   if (output::IsHeld(job)) {
     sheet.Line("held", absl::StrCat("for a person: `trainyard resume ", id,

@@ -67,7 +67,7 @@ class Submitter {
         refused_ == 0 ? ""
                       : absl::StrCat("; ", FormatCount(refused_), refused_ == 1 ? " was" : " were",
                                      " refused"),
-        refused_ > kRefusalsTold ? absl::StrCat(", of which ", kRefusalsTold, " are told above")
+        refused_ > kRefusalsTold ? absl::StrCat(", of which ", kRefusalsTold, " are listed above")
                                  : ""));
     return refused_ == 0 ? link::kOk : link::kUsage;
   }

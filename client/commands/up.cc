@@ -175,8 +175,8 @@ Result StayInForeground(const Context& context, const Machine& machine) {
     }
   }
   context.Say(
-      "\nstopping the worker and the server; ranks of running jobs go on for a while, and "
-      "`trainyard up` takes them over again");
+      "\nstopping the worker and the server; ranks of running jobs keep running for a "
+      "while, and `trainyard up` takes them over again");
   TY_RETURN_IF_ERROR(StopBoth(context, machine));
   return link::kInterrupted;
 }

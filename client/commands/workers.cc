@@ -89,7 +89,7 @@ Result ListWorkers(const Context& context) {
 
 Result Cordon(const Context& context, const WorkersOptions& options) {
   return Steer<v1::CordonWorkerRequest>(context, options, &v1::FleetService::Stub::CordonWorker,
-                                        "gets no new ranks; what runs goes on");
+                                        "gets no new ranks; what runs keeps running");
 }
 
 Result Uncordon(const Context& context, const WorkersOptions& options) {

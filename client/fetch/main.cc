@@ -17,11 +17,11 @@ constexpr absl::Duration kProgressInterval = absl::Milliseconds(100);
 
 int Main(int argc, char** argv) {
   DownloadRequest request;
-  CLI::App app{"Downloads one file; prints `fetched`, or `present` where it was there already."};
+  CLI::App app{"Downloads one file; prints `fetched`, or `present` if it was there already."};
   app.set_version_flag("--version", std::string("trainyard-fetch ") + Version());
   app.add_option("--url", request.url, "http, https or file")->required();
   app.add_option("--to", request.path, "path of the file")->required();
-  app.add_option("--md5", request.md5, "what it must hash to")->required();
+  app.add_option("--md5", request.md5, "the MD5 that it must have, as 32 hex digits")->required();
   bool tells_progress = false;
   app.add_flag("--progress", tells_progress,
                "also print `progress BYTES TOTAL` as bytes come; TOTAL is 0 until it is known");

@@ -95,7 +95,7 @@ core::Outcome FromProto(const v1::AttemptOutcome& outcome, const std::string& fi
         field + ".failure.failure_class", "FAILURE_CLASS_",
         v1::FailureClass_Name(outcome.failure().failure_class()), check);
   } else if (outcome.kind() == v1::AttemptOutcome::FAILED) {
-    check.Add(field + ".failure.failure_class", "must be given where ranks failed");
+    check.Add(field + ".failure.failure_class", "must be given if ranks failed");
   }
   result.failure.reason = outcome.failure().reason();
   result.failure.message = outcome.failure().message();

@@ -17,8 +17,8 @@ absl::StatusOr<core::Snapshot> MemoryStore::Load() {
 // The check comes before any change, so that a refused delta leaves no trace.
 absl::Status MemoryStore::Check(const core::Delta& delta) const {
   if (delta.revision != snapshot_.revision + 1) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "commit of revision ", delta.revision, "; the store stands at ", snapshot_.revision));
+    return absl::FailedPreconditionError(absl::StrCat("commit of revision ", delta.revision,
+                                                      "; the store is at ", snapshot_.revision));
   }
   std::set<JobId> new_jobs;
   for (const core::JobRecord& job : delta.jobs) {

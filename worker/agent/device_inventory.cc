@@ -39,7 +39,7 @@ std::string UnmanagedUse(const DeviceUse& use, const ProcessView& view) {
     return "a process that cannot be seen from here, perhaps of a container, uses it";
   }
   if (use.processes.empty() && use.memory_bytes > kUnseenMemoryBytes) {
-    return "memory of it is in use by somebody who cannot be seen from here";
+    return "some of its memory is used by a process that cannot be seen from here";
   }
   return "";
 }

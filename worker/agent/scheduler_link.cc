@@ -166,7 +166,7 @@ void SchedulerLink::HandleFailure(const absl::Status& status, const std::string&
       absl::StrCat(absl::StatusCodeToString(status.code()), ErrorReason(status));
   if (text == last_failure_) return;
   last_failure_ = text;
-  LogWarning("the server cannot be synced with; what runs goes on",
+  LogWarning("cannot sync with the server; what runs keeps running",
              {{"error", std::string(status.ToString())}});
 }
 

@@ -238,8 +238,7 @@ absl::StatusOr<int64_t> StreamUploader::SendMetrics(const UploadTarget& target, 
       } else if (!stream.is_warned) {
         // A user's script may write anything. A bad line does not affect the lines around it.
         stream.is_warned = true;
-        LogWarning("a line of metrics is passed over",
-                   {{"error", std::string(point.status().message())}});
+        LogWarning("skipped a line of metrics", {{"error", std::string(point.status().message())}});
       }
     }
   }

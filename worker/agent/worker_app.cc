@@ -71,7 +71,7 @@ absl::Status RunWorker(const WorkerFlags& flags) {
   daemon.Start();
   int number = 0;
   (void)sigwait(&signals, &number);
-  LogInfo("worker ends; its jobs go on", {{"signal", absl::StrCat(number)}});
+  LogInfo("worker ends; its jobs keep running", {{"signal", absl::StrCat(number)}});
   daemon.Stop();
   return absl::OkStatus();
 }

@@ -52,9 +52,10 @@ std::optional<int> ReadWorkerFlags(int argc, char** argv, WorkerFlags& flags) {
   app.add_option("--dataset_dir", flags.dataset_dir, "folder of the data sets");
   app.add_option(
       "--interface", flags.interface,
-      "where ranks of gangs on this host alone talk: an interface, an address, or a network");
+      "where ranks listen if their gang is on this host only: an interface, an address, or a "
+      "network");
   app.add_option("--address", flags.address,
-                 "where other hosts reach ranks of ours: an interface, an address, or a network "
+                 "where other hosts reach our ranks: an interface, an address, or a network "
                  "(10.1.0.0/16); empty: the interface of the default route");
   app.add_option("--label", flags.labels, "key=value that jobs may ask for; may be repeated")
       ->allow_extra_args(false);

@@ -267,7 +267,7 @@ absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::string_view json)
   const size_t extra = json.find_first_not_of(' ', reader.end_taken());
   if (extra != absl::string_view::npos) {
     return BadByte(kLengthBytes + extra,
-                   absl::StrCat("the header goes on with ", Shown(json.substr(extra, 16)),
+                   absl::StrCat("the header continues with ", Shown(json.substr(extra, 16)),
                                 " behind its object; expected spaces"));
   }
   return reader.TakeHeader();

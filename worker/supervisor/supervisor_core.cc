@@ -40,7 +40,7 @@ void ExplainBadEnd(const RankEnd& end, run_dir::RankExit& exit) {
   } else {
     exit.reason = "EXITED_BADLY";
     exit.message = absl::StrCat("rank ", end.rank, " exited with code ", end.exit_code,
-                                " and left no result; its log tells more");
+                                " and left no result; its log says more");
   }
 }
 

@@ -180,12 +180,12 @@ void AddPlanOptions(CLI::App& app, PlanOptions& plan) {
                                                              {"dot", PlanFormat::kDot}};
   app.add_option_function<std::string>(
          "--format", [&plan](const std::string& name) { plan.format = kFormats.at(name); },
-         "of the plan: text (memory alone), table, json, layers or dot; of a verification: text or "
+         "of the plan: text (memory only), table, json, layers or dot; of a verification: text or "
          "json")
       ->check(CLI::IsMember(&kFormats).description(""));
   app.add_option("--backend", plan.backend, "for the plan; a run takes it from its assignment");
   app.add_option("--threads", plan.threads, "for the plan")->check(CLI::PositiveNumber);
-  app.add_option("--batch", plan.batch, "for the plan, in the place of train.global_batch")
+  app.add_option("--batch", plan.batch, "for the plan, instead of train.global_batch")
       ->check(CLI::Range(int64_t{1}, int64_t{16'777'216}).description(""));
   app.add_option("--memory", plan.memory_bytes,
                  "for the plan: bytes that a device has; else this machine's, shared")
@@ -199,12 +199,12 @@ void AddRunOptions(CLI::App& app, const Program& program, Flags& flags) {
       ->check(CLI::NonNegativeNumber);
   std::vector<std::string> transports = {"auto", "shm", "gloo"};
   std::string meaning =
-      "how ranks talk: shm (one host), gloo (TCP), or auto: shm where all are here";
+      "how ranks talk: shm (one host), gloo (TCP), or auto: shm if all are on this host";
   if (program.device != nullptr) {
     transports.insert(transports.end(), {"nccl", "staged"});
     absl::StrAppend(&meaning,
                     "; sums of a device's memory: nccl, staged (by way of the host), or else nccl "
-                    "where each rank has a GPU of its own and it connects");
+                    "if each rank has a GPU of its own and it connects");
   }
   app.add_option("--transport", flags.transport, meaning)->check(CLI::IsMember(transports));
   app.add_option("--connect_seconds", flags.connect_seconds,
@@ -216,7 +216,7 @@ void AddRunOptions(CLI::App& app, const Program& program, Flags& flags) {
                  "file of the choices among cuDNN's plans, for all runs; default: "
                  "trainyard/cudnn_plans.json below $XDG_CACHE_HOME or ~/.cache");
   app.add_option("--device_description", flags.device.description,
-                 "with --plan: cuDNN's description of a device, a JSON file, in the place of a GPU")
+                 "with --plan: cuDNN's description of a device, a JSON file, instead of a GPU")
       ->check(CLI::ExistingFile.description(""));
 }
 
@@ -244,7 +244,7 @@ int RunCommandLine(int argc, char** argv, const Program& program) {
       ->excludes(run_dir);
   app.add_option("--verify", flags.verify,
                  "recompute the hashes and the evaluation of a checkpoint's folder, print both "
-                 "beside what is recorded, and exit with 1 where they differ")
+                 "beside what is recorded, and exit with 1 if they differ")
       ->excludes(run_dir);
   try {
     app.parse(argc, argv);

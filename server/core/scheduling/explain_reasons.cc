@@ -202,7 +202,7 @@ std::vector<std::string> CapacityReasons::Find(const QueuedJob& job) const {
   for (const auto& [job_with_claim, count] : tally.claimed) {
     reasons.push_back(absl::StrCat(Devices(count), count == 1 ? " is" : " are", " kept for ",
                                    JobName(job_with_claim),
-                                   ", which has been chosen to go on "
+                                   ", which has been chosen to continue "
                                    "there"));
   }
   for (const auto& [reservation, count] : tally.reserved) {

@@ -101,11 +101,12 @@ void FireWorkerTimers(YardState& state, const std::string& name, Now now) {
   if (!std::holds_alternative<worker_fsm::Unreachable>(worker.state)) return;
   const Contact& contact = state.contacts.of(name);
   Stepper stepper(state, now);
-  stepper.LoseParts(name, "was away for too long",
+  stepper.LoseParts(name, "was out of contact for too long",
                     [&](JobId job) { return now.uptime_us >= LostDeadline(state, contact, job); });
   if (!HasHoldingParts(state, name) &&
       now.uptime_us >= contact.unreachable_since_us + state.config.gone_after_us) {
-    stepper.StepWorker(name, worker_fsm::GaveUp{now.wall_us}, "server", "was away for too long");
+    stepper.StepWorker(name, worker_fsm::GaveUp{now.wall_us}, "server",
+                       "was out of contact for too long");
   }
 }
 
@@ -136,7 +137,7 @@ void FireAttemptTimers(YardState& state, AttemptId id, Now now) {
     const absl::Duration left = absl::Microseconds(submission.time_limit_warning_us);
     state.ledger.AddEvent(now.wall_us, JobName(id.job), "TIME_LIMIT_NEAR", "server",
                           absl::StrCat("the time limit is ", DurationText(left),
-                                       " away; a checkpoint was asked for"));
+                                       " away; a checkpoint was requested"));
   }
   if (IsDue(StopDeadline(state, id), now)) stepper.FireStop(id, "scheduler");
   if (IsDue(state.live.at(id).drain_deadline_us, now)) GiveUpStreams(state, id, now);

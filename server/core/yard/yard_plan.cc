@@ -153,7 +153,7 @@ void Yard::Nominate(const Preemption& preemption, Now now) {
     stop.reason = shrinks ? StopReason::kResize : StopReason::kPreempt;
     stop.claimant = preemption.job;
     stop.deadline_us = now.uptime_us + state_.config.checkpoint_wait_us;
-    stop.detail = shrinks ? absl::StrCat("goes on with ", victim.keep.size(),
+    stop.detail = shrinks ? absl::StrCat("continues with ", victim.keep.size(),
                                          " devices; the others go to ", JobName(preemption.job))
                           : absl::StrCat("its devices go to ", JobName(preemption.job),
                                          picture_.running().at(victim.job).guest
@@ -171,7 +171,7 @@ void Yard::Grow(const Growth& growth, Now now) {
   stop.reason = StopReason::kResize;
   stop.claimant = growth.job;
   stop.deadline_us = now.uptime_us + state_.config.checkpoint_wait_us;
-  stop.detail = absl::StrCat("goes on with ", growth.devices.size(), " devices");
+  stop.detail = absl::StrCat("continues with ", growth.devices.size(), " devices");
   stepper.Claim(growth.job, growth.devices);
   stepper.RequestStop({growth.job, state_.ledger.job(growth.job).attempt}, std::move(stop),
                       "scheduler");

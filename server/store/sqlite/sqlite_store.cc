@@ -68,8 +68,8 @@ absl::Status SqliteStore::Commit(const core::Delta& delta) {
   core::Snapshot before;
   TY_RETURN_IF_ERROR(ReadMeta(*writer_, before));
   if (delta.revision != before.revision + 1) {
-    return absl::FailedPreconditionError(absl::StrCat("commit of revision ", delta.revision,
-                                                      "; the store stands at ", before.revision));
+    return absl::FailedPreconditionError(
+        absl::StrCat("commit of revision ", delta.revision, "; the store is at ", before.revision));
   }
   TY_RETURN_IF_ERROR(WriteRows(delta, JobId{before.next_job}));
   TY_RETURN_IF_ERROR(WriteMeta(*writer_, delta));

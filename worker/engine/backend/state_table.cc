@@ -266,9 +266,8 @@ absl::Status CheckStatistics(const StepGraph& step, const CompileOptions& option
   if (options.sum_statistics) {
     // The number of values is known only when those of all ranks are added up.
     if (groups.empty()) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        absl::StrCat(groups.size(), " groups of rows; expected none where statistics are those of ",
-                     "all ranks"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        groups.size(), " groups of rows; expected none if statistics are those of ", "all ranks"));
   }
   if (static_cast<int64_t>(groups.size()) > options.max_groups) {
     return absl::InvalidArgumentError(absl::StrCat(groups.size(), " groups of rows; expected ",

@@ -88,11 +88,11 @@ inline constexpr Pass kPasses[] = {
     {"recompute", &PassOptions::recompute, Recompute,
      "activations are computed again for the gradients instead of kept"},
     {"remove_dead_code", &PassOptions::remove_dead_code, RemoveDeadCode,
-     "what leads to nothing is left out"},
+     "nodes whose results are not used are dropped"},
     {"place_parts", &PassOptions::place_parts, PlaceParts,
      "parts of a concatenation are written in place, and slices read in place"},
     {"reuse_in_place", &PassOptions::reuse_in_place, ReuseInPlace,
-     "element-wise results are written over an input that nobody reads later"},
+     "element-wise results are written over an input that no later node reads"},
 };
 
 StepGraph ApplyPasses(StepGraph step, const PassOptions& options);

@@ -186,7 +186,7 @@ absl::StatusOr<int64_t> CudaSupport::MemoryBytes() {
     const auto total = json.is_object() ? json.find("totalGlobalMem") : json.end();
     if (total != json.end() && total->is_number_integer()) return total->get<int64_t>();
     return absl::InvalidArgumentError(
-        "the device's description has no totalGlobalMem; tell its bytes with --memory");
+        "the device's description has no totalGlobalMem; give its bytes with --memory");
   }
   TY_RETURN_IF_ERROR(engine::cuda::CheckDevice());
   return engine::cuda::DeviceMemory();

@@ -20,7 +20,7 @@ std::optional<checkpoint::LatestCheckpoint> NewestValid(const std::string& folde
   std::vector<std::string> damaged;
   const auto latest = checkpoint::FindLatestValid(folder, damaged);
   for (const std::string& what : damaged) {
-    LogWarning("passed over a damaged checkpoint", {{"checkpoint", what}});
+    LogWarning("skipped a damaged checkpoint", {{"checkpoint", what}});
   }
   return latest.ok() ? std::make_optional(*latest) : std::nullopt;
 }

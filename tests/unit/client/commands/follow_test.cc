@@ -186,7 +186,7 @@ TEST_F(Follow, AnInterruptEndsTheFollowingAndNotTheJob) {
   server_.AddJob("small", v1::JOB_STATE_RUNNING);
   const CommandResult result = Run({"watch", "1"}, [&] { runner_.interrupt.Trigger(); });
   EXPECT_EQ(result.exit_code, 130);
-  EXPECT_THAT(result.err, AllOf(HasSubstr("stopped following; jobs/1 goes on"),
+  EXPECT_THAT(result.err, AllOf(HasSubstr("stopped following; jobs/1 continues"),
                                 HasSubstr("trainyard cancel 1"), Not(HasSubstr("error"))));
 }
 

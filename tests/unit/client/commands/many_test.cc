@@ -64,7 +64,7 @@ TEST_F(Many, ALongListOfMistakesIsCut) {
   const CommandResult result =
       runner_.Run({"submit", "-f", runner_.home.Write("many.yaml", documents)});
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_THAT(result.err, AllOf(HasSubstr("25 were refused, of which 20 are told above"),
+  EXPECT_THAT(result.err, AllOf(HasSubstr("25 were refused, of which 20 are listed above"),
                                 Not(HasSubstr("many.yaml:128:"))));
 }
 

@@ -221,7 +221,7 @@ TEST_F(Sharing, AJobShowsWhatItWaitsForAndWhatItUsed) {
     job.set_array_size(5);
   });
   EXPECT_THAT(runner_.Run({"show", "1"}).out,
-              AllOf(HasSubstr("`trainyard explain 1` tells when it starts"),
+              AllOf(HasSubstr("`trainyard explain 1` says when it starts"),
                     HasSubstr("after         jobs/9 has succeeded\n"),
                     HasSubstr("begins        not before 2027-01-15 08:00:00 UTC\n"),
                     HasSubstr("preempted     2 times\n"),

@@ -157,7 +157,7 @@ TEST(SafetensorsDecoder, RefusesAHeaderThatIsNotAnObjectOfObjects) {
 
 TEST(SafetensorsDecoder, RefusesWhatFollowsTheHeaderExceptSpaces) {
   EXPECT_EQ(HeaderRefusal("{}   "), "");
-  EXPECT_THAT(HeaderRefusal("{}\n"), HasSubstr("byte 10: the header goes on with \"\\n\""));
+  EXPECT_THAT(HeaderRefusal("{}\n"), HasSubstr("byte 10: the header continues with \"\\n\""));
   EXPECT_THAT(HeaderRefusal("{}{}"), HasSubstr("byte 10"));
   EXPECT_THAT(HeaderRefusal(absl::string_view("{}\0 ", 4)), HasSubstr("byte 10"));
 }

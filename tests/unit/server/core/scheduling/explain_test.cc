@@ -107,7 +107,7 @@ TEST(Explain, SaysForWhomFreeDevicesAreKept) {
       ElementsAre("needs 1 device; 0 of 6 are free (jobs/1 holds 3)",
                   "1 device is free, but kept for jobs/2, which is ahead; it starts at 17:00 UTC "
                   "at the latest, if jobs end when they are expected to",
-                  "1 device is kept for jobs/9, which has been chosen to go on there",
+                  "1 device is kept for jobs/9, which has been chosen to continue there",
                   "1 device belongs to the reservation night", "1 job is ahead"));
   EXPECT_THAT(ReasonsOf(world, 2).back(),
               "devices are kept for it as they become free: enough at 17:00 UTC, if jobs end when "
