@@ -330,7 +330,7 @@ void AddBenchScaling(VerbTable& verbs) {
             .Required();
         flags.Value("--devices", options.device_counts, "Numbers of devices, ascending: 1,2,4")
             .Required();
-        flags.Value("--steps", options.steps, "Steps of each run (120)").Range(10, 10'000);
+        flags.Value("--steps", options.steps, "Steps of each run (100)").Range(10, 10'000);
         flags.Value("--runs", options.runs, "Runs of each; the median counts (1)").Range(1, 100);
         flags.Repeated("--set", options.spec.set,
                        "Change of the spec for all runs, PATH=VALUE; may be repeated");
