@@ -12,7 +12,7 @@
 
 namespace trainyard::commands {
 
-// What the server answered at one moment.
+// The answers of the server at one moment.
 struct TopData {
   std::string server;
   absl::Time now;

@@ -23,7 +23,7 @@ namespace trainyard::link {
 // A server that is away for longer than this does not come back by itself.
 inline constexpr absl::Duration kReconnectFor = absl::Minutes(2);
 
-// What a follower reports.
+// These are the updates that a follower reports.
 struct Points {
   std::vector<v1::MetricPoint> points;
 };

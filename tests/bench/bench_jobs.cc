@@ -1,7 +1,7 @@
-// How fast small jobs go through real daemons: server, worker, a supervisor and a trainer a job.
-// Prints jobs a second from the first submission to the last end, the time from a submission to
-// the supervisor and to the trainer on an idle pool, and for how long a device that one job has
-// left is idle before the next one's trainer runs there.
+// Measures how fast small jobs go through real daemons: server, worker, and a supervisor and a
+// trainer for each job. Prints jobs a second from the first submission to the last end, the time
+// from a submission to the supervisor and to the trainer on an idle pool, and for how long a device
+// that one job has left is idle before the next one's trainer runs there.
 //
 // usage: bench_jobs [jobs] [folder]; the folder lies on the disk that is to be measured.
 #include <algorithm>

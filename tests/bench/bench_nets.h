@@ -16,7 +16,7 @@ namespace trainyard::engine {
 // INVALID_ARGUMENT with the known names. torch_nets.py has the same in PyTorch.
 absl::StatusOr<Graph> BuildBenchNet(absl::string_view net);
 
-// How such a network is trained: AdamW for sequences, SGD with momentum for everything else.
+// The training of such a network: AdamW for sequences, SGD with momentum for everything else.
 OptimizerSpec BenchOptimizer(const Graph& model);
 
 // Returns a table by category, for people.

@@ -1,5 +1,5 @@
-// What it saves to compute the replicas of a device as one batch (Batch::groups) instead of one
-// after the other, on the cpu backend. Both take turns in one run.
+// Measures what it saves to compute the replicas of a device as one batch (Batch::groups) instead
+// of one after the other, on the cpu backend. Both take turns in one run.
 //
 //   bench_replicas [--net wrn-16-4] [--batch 64] [--replicas 8] [--threads 1] [--turns 9]
 // Prints the median CPU time of a step either way, the median ratio of neighbouring turns, and the

@@ -1,5 +1,5 @@
-// What steps on a device promise beyond the numbers of a single one: graphs, updates in flight,
-// repeatable bits, losses that are not finite, the loss scale.
+// Tests what steps on a device promise beyond the numbers of a single one: graphs, updates in
+// flight, repeatable bits, losses that are not finite, the loss scale.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

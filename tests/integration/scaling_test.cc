@@ -1,5 +1,5 @@
-// What users see of a gang, with the real binaries: who hosts what, the timelines of the ranks, and
-// the scaling report.
+// Tests what users see of a gang, with the real binaries: which rank hosts what, the timelines of
+// the ranks, and the scaling report.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>

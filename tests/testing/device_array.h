@@ -11,7 +11,8 @@
 
 namespace trainyard::testing {
 
-// So many elements, full of the bytes 0xA5 at first. Calls wait for all that was launched before.
+// An array of elements in device memory, which is first filled with the bytes 0xA5. Calls wait for
+// all that was launched before.
 template <class T>
 class DeviceArray {
  public:

@@ -26,8 +26,9 @@ constexpr absl::Duration kBeginRetry = absl::Milliseconds(300);
 constexpr absl::Duration kLaunchPatience = absl::Seconds(5);
 constexpr int kLaunchesMax = 3;
 
-// How often files are read although no change was reported. The end of a supervisor that wrote no
-// record is found in no other way, and while such an attempt is cleaned up, the whole gang waits.
+// The interval at which files are read although no change was reported. The end of a supervisor
+// that wrote no record is found in no other way, and while such an attempt is cleaned up, the whole
+// gang waits.
 constexpr absl::Duration kLookStarting = absl::Milliseconds(100);
 constexpr absl::Duration kLookRunning = absl::Milliseconds(500);
 constexpr absl::Duration kLookUnwatched = absl::Milliseconds(50);

@@ -62,7 +62,7 @@ struct DeviceUse {
   bool has_ranks = false;  // a rank of ours runs on it, or has just ended
 };
 
-// What can be found out about a process from outside.
+// The facts about a process that can be found out from outside.
 struct ProcessView {
   std::function<bool(int64_t pid)> is_ours;
   // Returns false for a process of another pid namespace (a container's), which may have any number

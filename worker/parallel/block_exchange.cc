@@ -83,7 +83,7 @@ absl::Span<float> BlockExchange::Memory(int slot) const {
 }
 
 absl::Status BlockExchange::Exchange() {
-  // What stays on this rank already lies where it belongs.
+  // Terms that stay on this rank already lie where they belong.
   send_[rank()] = {};
   receive_[rank()] = {};
   for (const auto& part : send_) bytes_sent_ += static_cast<int64_t>(part.size() * sizeof(float));

@@ -41,7 +41,8 @@ absl::Status CheckParts(const Collective& collective, int world_size,
 // Returns OK, or CollectiveMismatch unless the peer of `rank` is another rank of the gang.
 absl::Status CheckPeer(const Collective& collective, int rank, int world_size, int peer);
 
-// What the errors above know, for programs; absent in any other status. Annotate keeps it.
+// The facts that the errors above contain, for programs. They are absent in any other status.
+// Annotate keeps them.
 struct Blame {
   int peer = -1;  // the rank that was lost or did not take part; -1: not known
   std::string operation;

@@ -52,11 +52,11 @@ struct CommStats {
   double HiddenFraction() const;
 };
 
-// Which ranks have which terms, and how the terms add up. It is equal on all ranks.
+// The terms of each rank, and the order in which they add up. It is equal on all ranks.
 struct ExchangePlan {
   // The number of terms, by rank.
   std::vector<int> terms;
-  // How the terms of all ranks add up, in rank order.
+  // The order in which the terms of all ranks add up, which come in rank order.
   SumPlan sum;
 };
 

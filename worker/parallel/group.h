@@ -22,7 +22,7 @@ struct Group {
   std::vector<int> members;
 };
 
-// What a communicator knows of its group.
+// The knowledge of a communicator about its group.
 struct Membership {
   int rank = 0;              // in the group
   std::vector<int> members;  // global ranks by rank in the group

@@ -17,7 +17,7 @@ namespace trainyard::parallel {
 // log2(replicas) of them, and one if the hosting is even and both numbers are powers of two.
 std::vector<ReplicaRange> TermsOf(int replicas, ReplicaRange hosted);
 
-// What to do with the gradients of one hosted replica once they have been computed into the
+// The instructions for the gradients of one hosted replica once they have been computed into the
 // reduction. The slots of `add` are added to it in order, each as the left operand. Then the sum is
 // stored in slot `store`, or stays where it is (-1): the last term of the rank stays in the
 // reduction.
@@ -33,9 +33,9 @@ struct LocalSums {
 };
 LocalSums PlanLocalSums(int replicas, ReplicaRange hosted);
 
-// How a list of terms becomes one sum: a program for a stack machine. kPush takes the next term;
-// kAdd replaces the two topmost values by their sum, with the lower one as the left operand. It
-// begins with kPush and ends with one value on the stack.
+// The way in which a list of terms becomes one sum: a program for a stack machine. kPush takes the
+// next term; kAdd replaces the two topmost values by their sum, with the lower one as the left
+// operand. It begins with kPush and ends with one value on the stack.
 enum class SumOp { kPush, kAdd };
 struct SumPlan {
   std::vector<SumOp> ops;

@@ -133,7 +133,7 @@ class WireExchange : public GradientExchange {
   }
 
  private:
-  // What the thread has to do.
+  // The kinds of work for the thread.
   enum class Job { kNone, kStep, kGather };
 
   size_t CountShared() const {

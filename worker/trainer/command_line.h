@@ -25,7 +25,7 @@ struct DeviceFlags {
   std::string description;
 };
 
-// What a rank of a gang knows when it connects its device to the others'.
+// The facts that a rank of a gang has when it connects its device to the others'.
 struct DeviceGang {
   run_dir::RunDir run_dir;
   run_dir::Assignment assignment;

@@ -86,7 +86,7 @@ struct RankPlacement {
   friend bool operator==(const RankPlacement&, const RankPlacement&) = default;
 };
 
-// How an attempt ended on one worker.
+// The end of an attempt on one worker.
 struct Outcome {
   OutcomeKind kind = OutcomeKind::kNone;
   Failure failure;  // for kFailed; for kStopped, `reason` says why
@@ -96,7 +96,7 @@ struct Outcome {
   friend bool operator==(const Outcome&, const Outcome&) = default;
 };
 
-// What one worker has of an attempt.
+// The part of an attempt that one worker has.
 struct AttemptPart {
   std::string worker;
   PartState state = PartState::kAssigned;
@@ -248,7 +248,7 @@ struct ReservationRecord {
   friend bool operator==(const ReservationRecord&, const ReservationRecord&) = default;
 };
 
-// What a user has used within a project, decayed. Fair share is measured by it.
+// The device time that a user has used within a project, decayed. Fair share is measured by it.
 struct UsageRecord {
   std::string project;
   std::string user;

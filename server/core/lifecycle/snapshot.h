@@ -27,7 +27,7 @@ struct Snapshot {
   // The submissions whose jobs were all deleted, but of which clones still exist, by the number of
   // the job that came with each.
   std::map<JobId, Submission> kept_submissions;
-  // How long the server has run in all: the uptimes of all starts added up. Use decays by this
+  // The time that the server has run in all: the uptimes of all starts added up. Use decays by this
   // time, so that neither a jump of the wall clock nor a pause changes anybody's share.
   int64_t pool_time_us = 0;
 

@@ -45,8 +45,8 @@ struct Dependency {
   friend auto operator<=>(const Dependency&, const Dependency&) = default;
 };
 
-// What was submitted. It never changes. The specs are serialized trainyard.v1.JobSpec; the values
-// that were read from them stand beside them.
+// A submission. It never changes. The specs are serialized trainyard.v1.JobSpec; the values that
+// were read from them stand beside them.
 struct Submission {
   std::string uid;
   std::string name;

@@ -57,7 +57,7 @@ enum class PartState {
 // Returns true if a part in this state holds its devices.
 bool HoldsDevices(PartState state);
 
-// What a worker reports about an attempt (SyncWorker).
+// The state of an attempt as a worker reports it (SyncWorker).
 enum class ObservedState { kStarting, kRunning, kStopping, kExited };
 
 enum class OutcomeKind { kNone, kSucceeded, kStopped, kFailed };

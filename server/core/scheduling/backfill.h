@@ -59,7 +59,7 @@ class Backfill {
 
     friend auto operator<=>(const Release&, const Release&) = default;
   };
-  // What a head can expect of some classes.
+  // The prospects of a head on some classes.
   struct Outlook {
     Offer offer;
     int32_t free = 0;

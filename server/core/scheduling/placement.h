@@ -52,8 +52,8 @@ struct QueuedJob {
   bool preemptible = true;  // it may then also be a guest (see RunningJob)
   std::string user;
   std::string project;
-  // How long it will hold devices at most, from its time limit or from the steps left at the rate
-  // measured before. 0 means unknown.
+  // The longest time that it will hold devices, from its time limit or from the steps left at the
+  // rate measured before. 0 means unknown.
   int64_t expected_us = 0;
   int64_t waiting_since_us = 0;  // wall time of the submission
   // The reservations whose devices it may use. If `reservation` is set, it uses no other devices.

@@ -71,7 +71,7 @@ struct Explanation {
   std::string start_basis;
 };
 
-// What a pass has found out. It is kept until the next pass, so that explanations are look-ups.
+// The findings of a pass. They are kept until the next pass, so that explanations are look-ups.
 class PassRecord {
  public:
   virtual ~PassRecord() = default;

@@ -22,7 +22,7 @@ struct OrderRules {
   int64_t overdue_before_us = 0;  // wall time; jobs that wait since before it are overdue
 };
 
-// What a visitor says of a job that the walk has come to.
+// The verdict of a visitor about a job that the walk has come to.
 enum class Visit {
   kTaken,       // it starts, or is nominated, so its owner's share has changed
   kPassed,      // this job stays, but the next of its kind may start

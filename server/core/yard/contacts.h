@@ -21,7 +21,7 @@
 
 namespace trainyard::core {
 
-// What is known of one worker. Deadlines and moments are uptimes, unless a name says otherwise.
+// The knowledge about one worker. Deadlines and moments are uptimes, unless a name says otherwise.
 struct Contact {
   // An attempt as the worker has reported it last.
   struct Observed {

@@ -85,7 +85,7 @@ struct SyncReport {
   std::vector<ObservedAttempt> attempts;
   // The devices whose health may differ from what was registered.
   std::vector<DeviceRecord> devices;
-  // What its devices do at the moment, as bytes by name of the device. No decision depends on it,
+  // The present activity of its devices, as bytes by name of the device. No decision depends on it,
   // and it is not stored.
   std::map<std::string, std::string> usage = {};
   // The number of reports of this session that were answered, as far as the worker has received the

@@ -332,7 +332,7 @@ ALTER TABLE checkpoints ADD COLUMN loss REAL NOT NULL DEFAULT 0;
 ALTER TABLE checkpoints ADD COLUMN accuracy REAL NOT NULL DEFAULT 0;
 )sql";
 
-// From this version on, the record shows who hosts which replicas, and why.
+// From this version on, the record shows which rank hosts which replicas, and why.
 constexpr char kState4[] = R"sql(
 ALTER TABLE jobs ADD COLUMN hosting TEXT NOT NULL DEFAULT '';
 ALTER TABLE jobs ADD COLUMN hosting_reason TEXT NOT NULL DEFAULT '';

@@ -1,4 +1,4 @@
-// Where programs and their state lie.
+// Tests where programs and their state lie.
 #include "common/base/program_paths.h"
 
 #include <gtest/gtest.h>

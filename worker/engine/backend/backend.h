@@ -86,7 +86,7 @@ struct CompileOptions {
   bool inspect = false;
 };
 
-// What a step would take, without compiling it for use.
+// The needs of a step, found without compiling it for use.
 struct CompilePlan {
   MemoryPlan memory;
   // The number of kernels of a training step by the name of their op. "reorder" stands for changes

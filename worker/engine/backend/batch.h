@@ -43,7 +43,7 @@ struct Evaluation {
   int64_t top5 = 0;
 };
 
-// What one step measured. It covers all ranks once the reduction has been reduced.
+// The measurements of one step. They cover all ranks once the reduction has been reduced.
 struct StepMetrics {
   // The mean over the global batch. It is NaN if a gradient was not finite: a rectifier may hide a
   // NaN from the loss for a while, but the parameters are spoiled.

@@ -29,7 +29,7 @@ namespace trainyard::engine {
 // Says where the reduction arena lies.
 enum class MemoryKind { kHost, kDevice };
 
-// What the last Accumulate computed, before it was summed.
+// The results of the last Accumulate, before they were summed.
 struct Inspection {
   double loss = 0;             // mean over the batch
   std::vector<double> logits;  // training mode, [rows, classes] or [rows, T, classes]

@@ -42,7 +42,7 @@ enum class Role {
   kParameterGradient,  // lives in the reduction arena
 };
 
-// How a parameter starts, from the job's seed.
+// The initial value of a parameter, from the job's seed.
 struct Initializer {
   enum class Kind {
     kDefault,   // PyTorch's default for the layer; see InitializeParameters
@@ -54,7 +54,7 @@ struct Initializer {
   double value = 0;
 };
 
-// What an element of a value must be able to hold. A backend may store it in that little room.
+// The kind of element that a value needs. A backend may store it in that little room.
 enum class Element { kReal, kByte, kBit };
 
 struct Value {

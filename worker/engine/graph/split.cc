@@ -27,7 +27,7 @@ size_t Position(const Graph& model, size_t node) {
   return follows && model.nodes[node].op != OpKind::kFlatten ? node - 1 : node;
 }
 
-// Which nodes read a value first and last.
+// The nodes that read a value first and last.
 struct Reach {
   size_t first = 0;
   size_t last = 0;

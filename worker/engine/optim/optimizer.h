@@ -72,8 +72,8 @@ bool IsElementwise(const OptimizerSpec& spec);
 // corrections have long been 1 by then.
 inline constexpr int64_t kMaxCountedSteps = int64_t{1} << 24;
 
-// What changes from update to update. Backends read it from memory, so that no compiled step
-// depends on it.
+// The numbers that change from update to update. Backends read them from memory, so that no
+// compiled step depends on it.
 struct UpdateRates {
   double lr = 0;
   double gradient_scale = 1;     // of the clipping

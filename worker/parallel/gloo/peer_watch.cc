@@ -10,7 +10,7 @@ namespace {
 
 // No collective gets this slot, since theirs begin with a sequence number.
 constexpr uint64_t kLifeSlot = ~uint64_t{0};
-// What arrived before the connection closed is still delivered in the meantime.
+// Data that arrived before the connection closed is still delivered in the meantime.
 constexpr std::chrono::milliseconds kGrace(100);
 // This is ten years, since Gloo has no way to wait without a limit.
 constexpr std::chrono::hours kForever(10 * 365 * 24);

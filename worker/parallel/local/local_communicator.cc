@@ -16,7 +16,7 @@
 
 namespace trainyard::parallel {
 
-// What one rank brings to a collective.
+// The contribution of one rank to a collective.
 struct Contribution {
   Collective collective;
   size_t size = 0;
@@ -99,7 +99,7 @@ class LocalGroup {
   }
 
  private:
-  // What one rank shows another, until it is taken.
+  // The message that one rank shows another, until it is taken.
   struct Channel {
     absl::Span<const float> values;
     bool is_full = false;

@@ -10,8 +10,8 @@
 
 namespace trainyard::parallel {
 
-// What the ranks of a local gang share. A rank whose communicator is destroyed is lost to the
-// others once they enter a collective that it has not left.
+// The memory that the ranks of a local gang share. A rank whose communicator is destroyed is lost
+// to the others once they enter a collective that it has not left.
 class LocalGroup;
 std::shared_ptr<LocalGroup> MakeLocalGroup(int world_size);
 

@@ -18,7 +18,7 @@
 namespace trainyard::parallel {
 namespace {
 
-// What ranks tell each other before they share anything.
+// The facts that ranks tell each other before they share anything.
 struct Introduction {
   uint64_t host = 0;  // equal on ranks whose processes have the same numbers
   uint64_t pid = 0;

@@ -15,7 +15,8 @@
 
 namespace trainyard::parallel {
 
-// What a rank lends to the others: a file that is mapped at `base`, and the offsets of its parts.
+// The memory that a rank lends to the others: a file that is mapped at `base`, and the offsets of
+// its parts.
 struct SharedArena {
   int fd = -1;
   std::byte* base = nullptr;

@@ -19,7 +19,8 @@ namespace trainyard::parallel {
 // The floats that a rank can publish at a time: 1 MiB, which second-level caches can hold.
 inline constexpr size_t kSlotElements = size_t{256} << 10;
 
-// What one rank shows the others. It has a cache line of its own, and only its rank writes it.
+// The state that one rank shows the others. It has a cache line of its own, and only its rank
+// writes it.
 struct alignas(64) RankSlot {
   std::atomic<uint32_t> published = 0;  // steps that the rank has published; a futex
   std::atomic<uint32_t> waiters = 0;    // ranks asleep on `published`

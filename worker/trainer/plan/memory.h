@@ -12,7 +12,7 @@
 
 namespace trainyard::trainer {
 
-// How many batches are read ahead of the step, and of an evaluation.
+// The number of batches that are read ahead of the step, and of an evaluation.
 inline constexpr int kTrainPrefetchDepth = 3;
 inline constexpr int kEvaluationPrefetchDepth = 2;
 

@@ -40,7 +40,7 @@ struct PlannedOp {
   double seconds = 0;  // predicted
 };
 
-// What the step takes with a pass switched on or off, while the others stay as they are.
+// The needs of the step with a pass switched on or off, while the others stay as they are.
 struct PassEffect {
   int64_t kernels = 0;
   double bytes_moved = 0;

@@ -23,7 +23,7 @@ absl::StatusOr<v1::JobSpec> ParseSpec(absl::string_view spec_json);
 // Returns true if the spec asks for the same bits on any devices.
 bool IsBitwise(const v1::JobSpec& spec);
 
-// What a network reads and produces.
+// The input and the output of a network.
 struct ModelEnds {
   std::vector<int64_t> input;  // channels, height, width; or the number of tokens in a sample
   int64_t classes = 0;         // for tokens, the vocabulary

@@ -24,7 +24,7 @@ struct Ballot {
   Votes votes = {};
   // The number of corrupt samples that the rank skipped in this step.
   int64_t skipped = 0;
-  // What the rank computed in the step before, not counting the time in which it waited for other
+  // The work of the rank in the step before, not counting the time in which it waited for other
   // ranks or for data.
   int64_t computed_rows = 0;
   double compute_seconds = 0;

@@ -47,7 +47,7 @@ absl::Status TrainLoop::AfterStep() {
   const bool is_checkpoint_due =
       agreed_.checkpoint || IsDue(run_.setup.spec.checkpoint().every(), step_, per_epoch);
   TY_RETURN_IF_ERROR(MoveReplicas(is_checkpoint_due));
-  // What is recorded of a step comes after all metrics up to it.
+  // The records of a step come after all metrics up to it.
   if (is_evaluation_due || is_checkpoint_due || agreed_.stop) {
     TY_RETURN_IF_ERROR(FinishUpdates(0));
     TY_RETURN_IF_ERROR(AgreeOnLoss());

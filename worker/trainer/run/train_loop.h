@@ -47,7 +47,7 @@ class TrainLoop {
   const std::map<std::string, double>& metrics() const { return metrics_; }
 
  private:
-  // What must be reported of an update that was started, besides what the executable measures.
+  // The values to report of an update that was started, besides what the executable measures.
   struct Unfinished {
     int64_t step = 0;
     double lr = 0;

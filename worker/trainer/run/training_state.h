@@ -38,7 +38,7 @@ absl::StatusOr<StateSnapshot> TakeSnapshot(const engine::ModelState& executable,
 // model, and its buffers, so that it loads in its place.
 std::vector<checkpoint::CheckpointFile> EncodeSnapshot(const StateSnapshot& snapshot);
 
-// What a run that continues from a checkpoint must know of it.
+// The facts about a checkpoint that a run which continues from it must know.
 struct RestoredState {
   int64_t step = 0;
   std::string init_digest = {};  // what the run had started from

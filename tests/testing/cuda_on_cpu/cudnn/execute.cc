@@ -18,7 +18,7 @@ namespace {
 
 std::atomic<int64_t> plans_run{0};
 
-// What one execution works on. Scalars that are passed by value are copied at the call, as in
+// The operands of one execution. Scalars that are passed by value are copied at the call, as in
 // cuDNN.
 struct Execution {
   std::shared_ptr<const Program> program;

@@ -1,5 +1,6 @@
-// What editors do with the schema: the jobs that come along are accepted, and slips are not. The
-// validator knows the words of JSON Schema (draft 7) that our schema is made of, and no others.
+// Tests what editors do with the schema: the jobs of the repository are accepted, and mistakes are
+// not. The validator knows the words of JSON Schema (draft 7) that our schema is made of, and no
+// others.
 #include <gtest/gtest.h>
 
 #include <algorithm>

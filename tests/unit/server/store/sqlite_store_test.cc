@@ -1,5 +1,5 @@
-// What only a file can do wrong, and the format of the file. The promises of a store are in
-// tests/contract.
+// Tests the errors that only a file can have, and the format of the file. The promises of a store
+// are in tests/contract.
 #include "server/store/sqlite/sqlite_store.h"
 
 #include <gtest/gtest.h>

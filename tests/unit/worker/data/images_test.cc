@@ -221,7 +221,7 @@ TEST_F(ShardIndexTest, IsWrittenOnceAndThenRead) {
   const auto index = ReadFile(IndexPath());
   ASSERT_TRUE(index.ok());
   EXPECT_THAT(*index, HasSubstr("512 1 a/1 with blanks.jpg\n1536 2 b/2.jpg\n"));
-  // Where the index is good the shard is not read: this one has another member of the same length.
+  // If the index is valid, the shard is not read: this one has another member of the same length.
   folder_.Write("s.tar", TarBytes({{"a/1 with blanks.jpg", "1"}, {"c/2.jpg", "22"}}));
   Age(1);
   EXPECT_THAT(Names(), ElementsAre("a/1 with blanks.jpg", "b/2.jpg"));

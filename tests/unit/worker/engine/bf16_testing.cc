@@ -1,8 +1,9 @@
-// What may differ. A bf16 has 8 bits, an f16 has 11 (so the same bounds hold): one rounding errs by
-// 2^-9 of the value at most, by a third of the square of that in the mean square, and roundings are
-// independent. From the input to a gradient and back a value is rounded two or three times a layer,
-// some 20 times in the deepest nets here: so errors in the norm stay near sqrt(20 / 3) 2^-9 = 0.5
-// %. The bound is four times that, as sums cancel, and errors do so less.
+// Defines how far results may differ. A bf16 has 8 bits, an f16 has 11 (so the same bounds hold):
+// one rounding errs by 2^-9 of the value at most, by a third of the square of that in the mean
+// square, and roundings are independent. From the input to a gradient and back a value is rounded
+// two or three times a layer, some 20 times in the deepest nets here: so errors in the norm stay
+// near sqrt(20 / 3) 2^-9 = 0.5 %. The bound is four times that, as sums cancel, and errors do so
+// less.
 //
 // Where a relu or a max_pool decides over rounded values, it may decide otherwise within 2^-8 of a
 // tie; an element that goes the other way is wrong by all of itself, and 1 in 200 of them make 7 %

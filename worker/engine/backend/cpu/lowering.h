@@ -41,7 +41,7 @@ struct Operand {
   int64_t row = 0;
 };
 
-// What the kernels see of an operand. It is null if there is no buffer.
+// The address of an operand for kernels. It is null if there is no buffer.
 template <class T>
 Planes<T> At(const Program& program, const Operand& operand, const Layout& layout) {
   if (operand.buffer == kNoBuffer) {

@@ -16,7 +16,7 @@
 
 namespace trainyard::engine::cpu {
 
-// What changes from run to run, and what a run returns.
+// The inputs of a run that change from run to run, and its results.
 struct RunState {
   const int32_t* labels = nullptr;
   float gradient_scale = 0;  // weight / labels

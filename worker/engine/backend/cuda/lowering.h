@@ -49,8 +49,8 @@ class Lowering {
     ValueId logits = kNoValue;
     BufferId logsum = kNoBuffer;
   };
-  // What the probabilities of the loss are computed from again, by their value, because they are
-  // not kept.
+  // The values from which the probabilities of a loss are computed again, since they are not kept,
+  // by the value of the probabilities.
   std::map<ValueId, Softmax> softmaxes;
   // The sums, then the sums of squares, by the output of the convolution that took them as
   // statistics.

@@ -17,7 +17,7 @@
 
 namespace trainyard::engine::cuda {
 
-// What one product reads: a weight, a bias, or those of several layers together.
+// The parameters that one product reads: a weight, a bias, or those of several layers together.
 struct WeightCopy {
   // A row has `inner` elements of the parameter, and the next row of the copy begins after
   // `stride`.

@@ -18,7 +18,7 @@
 
 namespace trainyard::engine::cuda {
 
-// What calls are told when they are enqueued. Captured calls are told once.
+// The parameters of calls when they are enqueued. Captured calls are told once.
 struct Enqueue {
   cudaStream_t stream = nullptr;
   // If false, sums overwrite the reduction arena. If true, they are added to it.

@@ -12,8 +12,8 @@
 
 namespace trainyard::engine::reference {
 
-// What a node works on. Pointers follow node.inputs and node.outputs, and are null for values that
-// are not needed.
+// The operands of a node. Pointers follow node.inputs and node.outputs, and are null for values
+// that are not needed.
 template <class T>
 struct Operands {
   const Graph& graph;

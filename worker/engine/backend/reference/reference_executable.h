@@ -122,8 +122,8 @@ class ReferenceExecutable final : public Executable,
   T* StateMemory(size_t index) const;
   // Adds the batch's statistics to the reduction, each group's weighted by its rows.
   void FoldStatistics(const Batch& batch, int64_t rows, double weight);
-  // What a microbatch keeps from Forward to Backward. There is a single one if there are no
-  // microbatches.
+  // The memory that a microbatch keeps from Forward to Backward. There is a single one if there are
+  // no microbatches.
   struct Slot {
     AlignedBuffer arena;
     AlignedBuffer inputs;  // as T

@@ -1,4 +1,4 @@
-// Which checkpoints stay.
+// Tests which checkpoints stay.
 #include <gmock/gmock.h>
 
 #include "yard_fixture.h"

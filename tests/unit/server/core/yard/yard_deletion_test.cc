@@ -1,4 +1,4 @@
-// What goes with a job that is deleted, and what stays for others.
+// Tests what is deleted with a job, and what stays for others.
 #include "server/core/yard/deletion.h"
 
 #include <gmock/gmock.h>

@@ -63,8 +63,8 @@ class Stored {
   std::vector<T> values_;
 };
 
-// What all kernels make of the same random inputs, one after the other; with `is_short`, of inputs
-// that bf16 holds.
+// Returns the results of all kernels for the same random inputs, one after the other. With
+// `is_short`, the inputs are values that bf16 can hold.
 template <class T>
 std::vector<Floats> RunAll(const Kernels<T>& kernels, int64_t block, bool is_short = false) {
   const auto RandomValues = [is_short](uint64_t seed, int64_t count) {

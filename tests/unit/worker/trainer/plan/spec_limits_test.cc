@@ -1,4 +1,5 @@
-// What the server accepts, a worker can set up: each limit of the spec, at both of its ends.
+// Tests that a worker can set up what the server accepts: each limit of the spec, at both of its
+// ends.
 //
 // The fields and their limits are found by reflection, so that a new field is tried as soon as it
 // stands in the proto. What a worker finds out only from files, or from the memory of its devices,

@@ -34,7 +34,8 @@ void Overwrite(const std::string& path, const std::string& content) {
   TY_CHECK_OK(WriteFileAtomically(path, content));
 }
 
-// The same checkpoint with another state.json, as if it had been written so; in a folder beside it.
+// Makes a copy of the checkpoint with another state.json, as if it had been written so, in a folder
+// beside it.
 std::string WithState(const GangTrainer& trainer, const std::string& from, const std::string& to) {
   std::vector<checkpoint::CheckpointFile> files;
   const auto manifest = checkpoint::VerifyCheckpoint(Folder(trainer));

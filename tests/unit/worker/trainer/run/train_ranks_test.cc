@@ -69,8 +69,8 @@ TEST(Train, SynchronisedBatchNormEqualsOneReplica) {
       GangTrainer gang(synchronised, ranks, backend);
       ExpectSuccess(gang.Run());
       ExpectNear(expected.Metric("train.loss"), gang.Metric("train.loss"));
-      // Not to the last digits: a rounding that turns one unit off changes its channel's
-      // statistics.
+      // The values are not compared to the last digits: a rounding that turns one unit off changes
+      // its channel's statistics.
       const auto one = expected.Model(kSteps), many = gang.Model(kSteps);
       for (const auto& [name, tensor] : one.tensors) {
         const auto a = checkpoint::FloatValues(tensor).value();

@@ -12,7 +12,7 @@
 
 namespace trainyard::engine::cuda::dnn {
 
-// What a problem allows beyond the planner's options.
+// The freedom that a problem gives beyond the planner's options.
 struct Precision {
   bool is_f32 = false;
   bool tf32 = false;

@@ -24,7 +24,7 @@ struct BlockTotals {
   uint32_t correct, top5;
 };
 
-// What a thread knows of some logits of a vector.
+// The knowledge of a thread about some logits of a vector.
 struct Softmax {
   float largest;
   int index;    // of the first of the largest logits

@@ -71,7 +71,7 @@ __device__ ChannelFactors FactorsOf(const BackwardArguments& a, const TilePlace&
   return factors;
 }
 
-// What is loaded for a pixel.
+// The values that are loaded for a pixel.
 template <class T>
 struct Loaded {
   Lanes<T> dy;

@@ -59,7 +59,7 @@ __device__ void ComputeRatios(const Job& job, double other_scale) {
   }
 }
 
-// What a thread finds in its part of a chunk.
+// The findings of a thread in its part of a chunk.
 struct Survey {
   ChunkSums sums = {0, 0};
   bool is_spoiled = false;

@@ -15,7 +15,7 @@ inline constexpr int kUpdateWarps = kUpdateThreads / kWarp;
 // other warps.
 inline constexpr int kVectorsAtOnce = 2;
 
-// What launches pass to each other, at the start of the workspace.
+// The values that launches pass to each other, at the start of the workspace.
 struct Progress {
   uint32_t ticket;
   uint32_t is_spoiled;  // set if a gradient is not finite; the last launch clears it
