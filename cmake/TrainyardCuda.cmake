@@ -54,8 +54,8 @@ if(CCACHE_PROGRAM AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
 endif()
 
-# Declarations alone: what the backend's host code is compiled against. Programs choose what stands behind them: ty_cuda,
-# or in tests ty_cuda_on_cpu.
+# This has only declarations, against which the backend's host code is compiled. Programs choose
+# what stands behind them: ty_cuda, or in tests ty_cuda_on_cpu.
 add_library(ty_cuda_headers INTERFACE)
 target_include_directories(ty_cuda_headers SYSTEM INTERFACE
   ${CUDAToolkit_INCLUDE_DIRS} ${CUDNN_INCLUDE_DIR} ${NCCL_INCLUDE_DIR})

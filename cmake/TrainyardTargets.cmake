@@ -21,7 +21,7 @@ endfunction()
 
 # ty_static_binary(trainyard-supervisor SRCS main.cc LIBS ty_supervisor ty_run_dir ty_base)
 # For a program that is started once an attempt: without shared libraries it starts in a fifth of the time. LIBS are all
-# libraries of this project that it needs; beside them it may use Abseil and what has headers alone.
+# libraries of this project that it needs; besides them it may use Abseil and header-only libraries.
 function(ty_static_binary NAME)
   cmake_parse_arguments(ARG "" "" "SRCS;LIBS" ${ARGN})
   file(GLOB absl_archives ${absl_DIR}/../../libabsl_*.a)

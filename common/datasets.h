@@ -34,7 +34,7 @@ struct Facts {
   // files tell.
   int64_t classes = 0;
   int64_t channels = 0;
-  int64_t side = 0;  // height and width in pixels; 0 where the spec chooses them
+  int64_t side = 0;  // height and width in pixels; 0 if the spec chooses them
 
   constexpr bool has_tokens() const { return kind == Kind::kTokens; }
   constexpr bool is_generated() const { return source == Source::kGenerated; }

@@ -16,7 +16,7 @@ summary=$out/summary.md
 printf '# GPU session of %s\n\n' "$(date -u +'%Y-%m-%d %H:%M:%S UTC')" >"$summary"
 
 left() { echo $((deadline - $(date +%s))); }
-# At most so many seconds, and never beyond the deadline; at least one.
+# Runs for at most this many seconds, and never beyond the deadline; at least one.
 limit() {
   local seconds=$(($(left) < $1 ? $(left) : $1))
   echo $((seconds < 1 ? 1 : seconds))

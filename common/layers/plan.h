@@ -26,7 +26,7 @@ struct PlannedLayer {
 
 struct StackPlan {
   std::vector<PlannedLayer> layers;  // one for each layer of the stack
-  int64_t classes = 0;               // what the last layer gives; 0 where it is unknown
+  int64_t classes = 0;               // what the last layer gives; 0 if unknown
 };
 
 // Plans the stack. Adds what does not fit to `violations`, at most a few dozen, under the path of

@@ -1,4 +1,4 @@
-// Converts between absl::Status and grpc::Status. The google.rpc details stand in the trailer
+// Converts between absl::Status and grpc::Status. The google.rpc details are in the trailer
 // grpc-status-details-bin: exactly one ErrorInfo (reason, domain "trainyard", metadata), BadRequest
 // if fields are wrong, and RetryInfo if waiting helps. Only this unit knows both kinds of status.
 #pragma once

@@ -1,5 +1,5 @@
-// Fills in defaults first, and then makes all checks at once. The rules of single fields stand in
-// the proto files; the rules between fields stand here, in data_checks and in training_checks.
+// Fills in defaults first, and then makes all checks at once. The rules of single fields are in the
+// proto files; the rules between fields are here, in data_checks and in training_checks.
 #include "common/spec/resolve.h"
 
 #include <algorithm>

@@ -20,8 +20,8 @@ namespace {
 
 using Reactor = grpc::ServerBidiReactor<v1::CreateJobsRequest, v1::CreateJobsResponse>;
 
-// The answers to one message. Whoever answers an item writes it here, and the last one wakes the
-// stream.
+// The answers to one message. The thread that answers an item writes it here, and the last one
+// wakes the stream.
 struct Batch {
   v1::CreateJobsResponse response;
   std::atomic<int> left{0};

@@ -33,8 +33,8 @@ class Board {
  public:
   explicit Board(Notifier& notifier) : notifier_(notifier) {}
 
-  // The writer calls these to set everything anew, or to apply a turn. They wake those who wait for
-  // these jobs.
+  // The writer calls these to load everything again, or to apply a turn. They wake those who wait
+  // for these jobs.
   void Load(const core::Yard& yard);
   void Publish(const core::Yard& yard, const core::Turn& turn);
 

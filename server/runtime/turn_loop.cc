@@ -1,5 +1,5 @@
-// Implements the order of a turn. This code answers nobody itself: answers are returned only by the
-// calls that end a turn, so that no caller can give one before the commit.
+// Implements the order of a turn. No call gives an answer by itself: answers are returned only by
+// the calls that end a turn, so that no caller can give one before the commit.
 #include "server/runtime/turn_loop.h"
 
 #include <algorithm>

@@ -31,7 +31,7 @@ struct Arguments {
   int rounds = 3;
 };
 
-// A round has so many epochs. Starting the threads and touching the ring's memory for the first
+// A round has this many epochs. Starting the threads and touching the ring's memory for the first
 // time costs once a job, not once an epoch.
 constexpr int64_t kEpochs = 10;
 

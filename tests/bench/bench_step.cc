@@ -3,9 +3,9 @@
 //   bench_step [--net resnet20] [--batch 64] [--threads 1] [--steps 100] [--runs 1] [--warmup 10]
 //              [--precision f32] [--profile] [--memory] [--products]
 // Prints one line a run: net, precision, batch, threads, ms of CPU time and of wall time a step,
-// samples/s and GFLOP/s by the wall, and by how much the process grew. --products: then the time of
-// a step's convolutions and matrix products alone, the limit of all that surrounds them.
-// bench_step.py sets it beside PyTorch.
+// samples/s and GFLOP/s by the wall, and by how much the process grew. --products adds the time of
+// only a step's convolutions and matrix products, which is the lower limit. bench_step.py sets it
+// beside PyTorch.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>

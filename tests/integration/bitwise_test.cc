@@ -115,7 +115,7 @@ TEST(Bitwise, UnequalDevicesGiveTheWeightsOfEqualOnes) {
   }
 }
 
-// Stops the job after its step, and starts another from its checkpoint on so many devices.
+// Stops the job after its step, and starts another from its checkpoint on this many devices.
 std::string MoveAfter(Yard& yard, const std::string& job, int64_t step, int devices) {
   EXPECT_TRUE(yard.WaitForStep(job, step)) << job << " ended before it could be moved";
   EXPECT_EQ(yard.Cli({"suspend", job}).exit_code, 0);

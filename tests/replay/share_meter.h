@@ -35,7 +35,7 @@ class ShareMeter {
   void Open(int64_t trace_job);
   // `count` of its jobs have ended for good.
   void Ended(int64_t trace_job, int64_t count);
-  // An attempt holds so many devices now; 0: it has ended.
+  // Notes that an attempt holds this many devices now. 0 means that it has ended.
   void Holds(AttemptId attempt, int64_t trace_job, int64_t devices);
   void AdvanceTo(int64_t uptime_us);
 

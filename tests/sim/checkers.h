@@ -80,7 +80,7 @@ class Checkers {
   std::set<std::tuple<AttemptId, int, int64_t>> started_;  // attempt, rank, boot of its host
   std::set<AttemptId> finished_;                           // trained to their end
   std::map<AttemptId, int64_t> saved_;  // step of the checkpoint with which rank 0 ended well
-  std::set<AttemptId> cut_short_;       // the server went on before all of it had arrived
+  std::set<AttemptId> cut_short_;       // true if the server continued before all of it had arrived
   std::map<AttemptId, Time> stopping_since_;
   std::map<std::string, Time> draining_since_;
   std::map<JobId, Time> backoff_since_;

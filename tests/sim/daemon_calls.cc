@@ -14,7 +14,7 @@ namespace {
 constexpr Time kCallTimeout = 20 * kSecond;
 constexpr Time kUploadTimeout = 60 * kSecond;
 constexpr Time kLogPause = kSecond;
-// Lines of a log in one call, and so many that are worth one before the end.
+// The lines of a log in one call, and the number of lines that are worth a call before the end.
 constexpr int64_t kLinesPerCall = 100;
 
 }  // namespace

@@ -70,7 +70,7 @@ struct Gang {
   bool writes = false;  // a checkpoint
   bool write_again = false;
   int64_t answered_request = 0;
-  int64_t turn = 0;        // outdated events are passed over
+  int64_t turn = 0;        // outdated events are skipped
   bool finished = false;   // trained to the end
   Time partial_since = 0;  // some of its ranks live, others do not; 0: whole
 };

@@ -20,9 +20,9 @@ class SlowSwitch;
 // The networks. The class is not thread-safe.
 class Networks {
  public:
-  // Hosts 0 to count - 1 with the addresses 10.71.0.2 on. With a delay, every frame stays for so
-  // long in the switch; without, the kernel's bridge joins them. UNAVAILABLE with the reason where
-  // namespaces cannot be made.
+  // Hosts 0 to count - 1 with the addresses 10.71.0.2 on. With a delay, every frame stays for that
+  // time in the switch; without one, the kernel's bridge joins them. Returns UNAVAILABLE with the
+  // reason if namespaces cannot be made.
   static absl::StatusOr<std::unique_ptr<Networks>> Make(int hosts, absl::Duration delay = {});
   ~Networks();
   Networks(const Networks&) = delete;

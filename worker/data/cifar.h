@@ -20,8 +20,8 @@ bool IsCifar(absl::string_view name);
 //   cifar100: train.bin and test.bin, records of 3,074 bytes, of whose two labels the fine one is
 //             taken
 // there, or in the folder that the published archive makes of itself (cifar-10-batches-bin,
-// cifar-100-binary), or in the archive (cifar-10-binary.tar.gz, cifar-100-binary.tar.gz). Where
-// none of these is there, cifar10 is read from cifar10-images.tar or .tar.zst, whose JPEGs are
+// cifar-100-binary), or in the archive (cifar-10-binary.tar.gz, cifar-100-binary.tar.gz). If none
+// of these exists, cifar10 is read from cifar10-images.tar or .tar.zst, whose JPEGs are
 // train/<class>/<index>.jpg and test/<class>/<index>.jpg: other pixels, so another digest. Samples
 // come in the order of the index. Errors as OpenDataset's.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenCifar(absl::string_view name, Split split,

@@ -124,7 +124,7 @@ class SupervisorCore {
   };
   // The last promise of a rank.
   struct Promise {
-    int64_t silent_until_us = 0;  // as it stands in the file
+    int64_t silent_until_us = 0;  // as in the file
     absl::Duration silent_until;  // with the time that does not count
     absl::Duration seen;          // when it was new here
     int64_t step = 0;

@@ -81,7 +81,7 @@ struct AllRanksRunning {};
 struct AttemptSucceeded {};
 // The verdict of the retry policy: queue the job again, hold it for a person, or give up.
 struct AttemptFailed {
-  Failure failure;  // of the attempt; where it gives up, what the job fails with
+  Failure failure;  // of the attempt; if it gives up, the failure of the job
   bool give_up = false;
   bool hold = false;
   bool counts_as_retry = false;

@@ -57,7 +57,7 @@ struct Submission {
   int32_t priority = 0;
   int32_t max_retries = 0;
   int64_t time_limit_us = 0;       // 0 means none
-  int64_t disconnect_keep_us = 0;  // how long ranks go on without news from the server
+  int64_t disconnect_keep_us = 0;  // how long ranks keep running without news from the server
   int32_t checkpoints_kept = 1;    // how many of the newest ones stay
   bool keeps_best = false;         // the best one stays as well
   // The best one has the lowest test.loss instead of the highest accuracy.

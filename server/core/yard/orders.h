@@ -1,5 +1,5 @@
 // Derives the orders of workers, and the attempts that hold their devices. Both are functions of
-// the state alone, so that nothing has to be replayed after a crash.
+// only the state, so that nothing has to be replayed after a crash.
 #pragma once
 
 #include <map>

@@ -68,7 +68,7 @@ PoolWorker MakePoolWorker(const YardState& state, const WorkerRecord& record) {
   return worker;
 }
 
-// Fills in what follows from the spec alone.
+// Fills in what depends only on the spec.
 QueuedJob MakeQueued(const Snapshot& snapshot, const Submission& submission) {
   QueuedJob job;
   job.demand = submission.demand;

@@ -1,5 +1,5 @@
 // Keeps the picture that a pass looks at: the pool, the queue and the running jobs. Only parts that
-// have changed are drawn anew.
+// have changed are drawn again.
 #pragma once
 
 #include <map>
@@ -20,7 +20,7 @@ class Picture {
   // returns the jobs that have left the queue.
   std::vector<JobId> RefreshJobs(YardState& state);
   void RefreshPool(YardState& state);
-  // Draws the present state of all running jobs anew.
+  // Draws the present state of all running jobs again.
   void RefreshRunning(const YardState& state, Now now);
 
   // Returns the input of a pass. It borrows the state and this object.

@@ -204,8 +204,8 @@ void Reader::PartExited(AttemptId id, const ObservedAttempt& seen) {
       break;
     case OutcomeKind::kStopped:
     case OutcomeKind::kNone: {
-      // If nobody asked for the stop, the supervisor had lost contact. The ranks are gone, so there
-      // is nothing to fence off.
+      // If no stop was requested, the supervisor had lost contact. The ranks are gone, so there is
+      // nothing to fence off.
       const std::string& reason = outcome.failure.reason;
       const Failure lost{FailureClass::kLost, reason.empty() ? "STOPPED_UNASKED" : reason,
                          absl::StrCat("its ranks on worker ", worker_, " stopped unasked")};

@@ -26,7 +26,7 @@ struct Changes {
   bool has_new_jobs = false;
   std::set<JobId> jobs;                   // jobs that have begun or ceased to wait or to run
   std::set<std::string> workers;          // workers whose capacity may have changed
-  std::set<std::string> touched_workers;  // workers whose orders or timers must be computed anew
+  std::set<std::string> touched_workers;  // workers whose orders or timers must be computed again
 
   void Touch(const std::string& worker) {
     touched_workers.insert(worker);

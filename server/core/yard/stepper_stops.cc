@@ -81,7 +81,7 @@ bool Stepper::Withdraw(JobId claimant) {
   for (const AttemptId& id : yard_.stops.StopsFor(claimant)) {
     if (std::holds_alternative<job_fsm::Stopping>(yard_.ledger.job(id.job).state)) continue;
     yard_.stops.Remove(id);
-    // Its timers are computed anew, and it may be chosen again.
+    // Its timers are computed again, and it may be chosen again.
     TouchWorkersOf(yard_.ledger.attempt(id));
     DropClaims(id.job);
     AddEvent(JobName(id.job), "STOP_WITHDRAWN", "scheduler",

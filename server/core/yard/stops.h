@@ -9,8 +9,8 @@
 // for a job that shrinks or grows it is what it continues with. Claims last until their job is
 // placed or gives up.
 //
-// None of it is stored: after a restart the next pass nominates anew, and a worker that was being
-// drained continues to drain.
+// None of it is stored: after a restart the next pass makes new nominations, and a worker that was
+// being drained continues to drain.
 #pragma once
 
 #include <cstdint>

@@ -27,7 +27,7 @@ const typename Map::mapped_type* FindIn(const Map& map, const Key& key) {
 }  // namespace
 
 // Leases and deadlines are not stored. After a start, every worker has one lease to come back, and
-// every deadline starts anew.
+// every deadline starts again.
 Yard::Yard(const Config& config, Snapshot snapshot, Now now, std::unique_ptr<const Policy> policy)
     : state_(config, std::move(snapshot), now), policy_(std::move(policy)), planned_at_(now) {
   if (policy_ == nullptr) policy_ = MakePolicy();

@@ -29,7 +29,7 @@ absl::Status CheckReferences(const Snapshot& snapshot, const Submission& submiss
   return absl::OkStatus();
 }
 
-// The name may belong to two hosts, or to one that was installed anew. What the first one runs must
+// The name may belong to two hosts, or to one that was reinstalled. What the first one runs must
 // have ended before the second takes its place.
 absl::Status CheckName(const YardState& state, const RegisterWorker& in) {
   const auto known = state.snapshot().workers.find(in.worker);

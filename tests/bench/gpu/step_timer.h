@@ -42,7 +42,7 @@ class StepTimer {
   // steps that take about `seconds`.
   absl::StatusOr<int64_t> WarmUp(double seconds);
   // Returns the time of each call of a step when it is enqueued by itself, and that of the update
-  // as one: the median of `runs`. Where the host enqueues more slowly than the device computes, the
+  // as one: the median of `runs`. If the host enqueues more slowly than the device computes, the
   // times are the host's.
   absl::StatusOr<std::vector<cuda::CallTime>> Profile(int runs);
 

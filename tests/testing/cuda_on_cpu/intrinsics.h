@@ -98,7 +98,7 @@ inline int __clz(int x) {
 inline int __clzll(long long x) {
   return std::countl_zero(static_cast<unsigned long long>(x));
 }
-// The position of the lowest bit that is set, counted from 1; 0 where no bit is set.
+// The position of the lowest bit that is set, counted from 1; 0 if no bit is set.
 inline int __ffs(int x) {
   return x == 0 ? 0 : std::countr_zero(static_cast<unsigned>(x)) + 1;
 }

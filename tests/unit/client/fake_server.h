@@ -61,7 +61,8 @@ class FakeServer : public v1::JobService::Service,
   void BreakNextStream();
   void SetExplanation(const v1::Explanation& explanation);
   void AddShare(const v1::Share& share);
-  // Blocks until so many watches of jobs have been opened since the start, and got their snapshot.
+  // Blocks until this many watches of jobs have been opened since the start, and got their
+  // snapshot.
   void WaitForWatches(int count);
 
   v1::CreateJobRequest last_create();

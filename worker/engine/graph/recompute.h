@@ -13,7 +13,7 @@ namespace trainyard::engine {
 // returned unchanged.
 //
 // The clones make the same bits: a dropout draws by layer and row, and the statistics of a cloned
-// batch_norm are read by nobody, so that they are folded once. To run after the passes that fuse
+// batch_norm are not read, so that they are folded once. It must run after the passes that fuse
 // nodes (clones are fused as their originals are) and before those that look at lifetimes.
 StepGraph Recompute(StepGraph step);
 

@@ -2,7 +2,7 @@
 //
 // When a connection breaks, Gloo forgets a transfer that is half read or half written, and the
 // thread that waits for it sleeps until the timeout. But a receive that has not begun fails at
-// once. So one receive is left pending for every peer, on a slot to which nobody sends.
+// once. So one receive is left pending for every peer, on a slot to which no peer sends.
 #pragma once
 
 #include <condition_variable>

@@ -60,7 +60,7 @@ class LocalGroup {
   }
 
   // Waits until all ranks are done with the others' memory. It has no deadline: all have come, and
-  // nobody may go while another one still reads its memory.
+  // no rank may leave while another one still reads its memory.
   absl::Status Leave(const Collective& collective) ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     return Arrive(collective, absl::InfiniteDuration());

@@ -28,8 +28,8 @@
 
 namespace trainyard::trainer {
 
-// Each line is between two neighbours, of which the stage before is rank 0. It is null where there
-// is no neighbour.
+// Each line is between two neighbours, of which the stage before is rank 0. It is null if there is
+// no neighbour.
 struct PipelineLinks {
   std::unique_ptr<parallel::Communicator> activations_in;
   std::unique_ptr<parallel::Communicator> gradients_out;

@@ -1,4 +1,5 @@
-// Plans the sums of a bitwise run, which follow a tree over the replicas whoever hosts them.
+// Plans the sums of a bitwise run, which follow a tree over the replicas, whichever ranks host
+// them.
 #include "worker/trainer/plan/hosting_plan.h"
 
 #include <algorithm>

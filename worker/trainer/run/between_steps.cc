@@ -23,8 +23,8 @@ bool IsDue(const v1::Interval& every, int64_t step, int64_t steps_per_epoch) {
 }
 
 // Ranks divide the test split; in a bitwise run the replicas do, so that batches and sums are the
-// same whoever hosts them. The stages of a pipeline evaluate the same part together, and the last
-// one has its sums.
+// same, whichever ranks host them. The stages of a pipeline evaluate the same part together, and
+// the last one has its sums.
 EvaluationShares SharesOf(const RunSetup& setup, const parallel::Hosting& hosting) {
   const int host = setup.place.pipeline;
   const bool counts = setup.place.is_last_stage();

@@ -28,7 +28,7 @@ class StepPace {
   // the checkpoint before if that is still being written.
   static constexpr absl::Duration kCheckpointLimit = absl::Seconds(23);
 
-  // Counts a step that took so long, including the time in which it waited for others.
+  // Counts a step that took this long, including the time in which it waited for others.
   void Add(absl::Duration step);
 
   // Returns the median of the last steps, or zero before three are known. One step that took long,
@@ -39,7 +39,7 @@ class StepPace {
   absl::Duration LimitAfterCheckpoint() const;
   // Returns the silence between two records of progress if collectives have `limit`.
   absl::Duration Silence(absl::Duration limit) const;
-  // Returns the silence between two batches of an evaluation, the slowest of which took so long.
+  // Returns the silence between two batches of an evaluation, the slowest of which took this long.
   static absl::Duration SilenceInEvaluation(absl::Duration slowest);
 
  private:

@@ -65,7 +65,7 @@ class Trace {
   Clock& clock_;
   UniqueFd file_;
   int64_t bytes_ = 0;    // of the file
-  bool is_off_ = false;  // for ever
+  bool is_off_ = false;  // no more timelines are written
   bool is_on_ = false;   // in this step
   int64_t step_ = 0;
   absl::Duration to_wall_clock_;  // the difference between wall-clock time and Uptime

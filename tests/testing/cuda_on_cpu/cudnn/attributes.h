@@ -14,7 +14,7 @@ struct AttributeRule {
   const char* label;
   cudnnBackendAttributeType_t type;
   Use use;
-  int64_t count_max;  // it takes 1 to so many elements
+  int64_t count_max;  // it takes 1 to this many elements
   // Another type with which it may be set. It equals `type` if there is none.
   cudnnBackendAttributeType_t other_type;
 };

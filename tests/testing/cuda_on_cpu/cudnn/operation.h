@@ -46,7 +46,7 @@ std::string ShapeText(const std::vector<int64_t>& dims);
 // BAD_PARAM_SHAPE_MISMATCH, with the message, where `is_right` is false.
 cudnnStatus_t ExpectShape(bool is_right, const std::string& message);
 
-// NOT_SUPPORTED where `type` is not float, since the emulation computes in f32.
+// Returns NOT_SUPPORTED if `type` is not float, since the emulation computes in f32.
 cudnnStatus_t ExpectFloatMath(int64_t type);
 
 }  // namespace trainyard::cuda_on_cpu::cudnn

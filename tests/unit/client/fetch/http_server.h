@@ -13,7 +13,7 @@ class HttpServer {
  public:
   struct Behaviour {
     bool knows_ranges = true;
-    // Each answer sends no more than so many bytes of the file; 0 for all.
+    // Each answer sends at most this many bytes of the file; 0 means all.
     size_t cut_after = 0;
   };
 

@@ -44,7 +44,7 @@ class TestStore : public store::Store {
     const MutexLock lock(&mutex_);
     failure_ = std::move(status);
   }
-  // Waits until so many commits have begun.
+  // Waits until this many commits have begun.
   void AwaitCommits(int count) {
     const MutexLock lock(&mutex_);
     while (commits_ < count) changed_.Wait(&mutex_);

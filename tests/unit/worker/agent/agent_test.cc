@@ -246,7 +246,7 @@ TEST_F(AgentTest, AServerThatRestartsFindsTheJobRunning) {
   {
     absl::MutexLock lock(&state_.mutex);
     state_.observed.clear();
-    state_.revision = 1;  // counted anew
+    state_.revision = 1;  // counted from the beginning
   }
   StartServer();
   ASSERT_TRUE(WaitForState(v1::OBSERVED_STATE_RUNNING));

@@ -42,7 +42,8 @@ struct FakeServerState {
   v1::RegisterWorkerRequest registered ABSL_GUARDED_BY(mutex);  // the last one
   std::string session ABSL_GUARDED_BY(mutex);
   int64_t fencing_token ABSL_GUARDED_BY(mutex) = 7;  // the only one that streams may carry
-  // Faults: the next so many calls fail; chunks are taken in pieces of at most so many bytes.
+  // Faults: this many of the next calls fail; chunks are taken in pieces of at most this many
+  // bytes.
   int unavailable ABSL_GUARDED_BY(mutex) = 0;
   int64_t take_at_most ABSL_GUARDED_BY(mutex) = 1 << 30;
   int64_t calls ABSL_GUARDED_BY(mutex) = 0;

@@ -1,4 +1,4 @@
-// NVML against libraries that stand for NVIDIA's.
+// Tests NVML with libraries that replace NVIDIA's.
 #include "worker/agent/nvml.h"
 
 #include <cstdlib>

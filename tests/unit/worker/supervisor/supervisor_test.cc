@@ -333,7 +333,7 @@ TEST_F(SupervisorTest, AnExitThatCannotBeWrittenIsTriedAgain) {
   EXPECT_EQ(Exit().outcome, Outcome::kSucceeded);
 }
 
-// Shell words that promise to say something again within so many microseconds.
+// Returns shell words that promise to report again within this many microseconds.
 std::string PromiseWithin(int64_t us) {
   return absl::StrCat(R"(U=$(awk '{printf "%.0f", $1 * 1000000}' /proc/uptime)
 echo "{\"state\":\"running\",\"step\":7,\"silent_until_boottime_us\":$((U+)",

@@ -37,8 +37,8 @@ const std::string kKilledBinary = testing::BinaryPath("trainyard-trainer");
 
 constexpr int64_t kSteps = 300;
 constexpr int64_t kCheckpointSteps = 30;
-// Between the first checkpoint and so many steps later: even later ones would now and then find a
-// run that has ended.
+// The kill comes between the first checkpoint and this many steps later. Even later ones would now
+// and then find a run that has ended.
 constexpr int64_t kLastKill = 90;
 
 // The models that are trained, and the rules. A moving average goes with each.

@@ -11,7 +11,7 @@
 
 namespace trainyard::trainer {
 
-// The job of JobText has so many steps, which are two epochs.
+// The job of JobText has this many steps, which are two epochs.
 inline constexpr int64_t kSteps = 8;
 
 inline JobText WithBatchNorm() {

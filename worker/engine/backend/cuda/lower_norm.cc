@@ -24,7 +24,7 @@ struct GroupPixels {
   float share = 1;  // of all pixels
 };
 
-// Calls body(pixels) for each group of a value that has so many pixels in all rows.
+// Calls body(pixels) for each group of a value that has this many pixels in all rows.
 template <class Body>
 void ForEachGroup(const RowGroups& groups, int64_t rows, int64_t pixels, const Body& body) {
   const int64_t per_row = pixels / rows;

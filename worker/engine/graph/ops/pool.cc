@@ -1,7 +1,7 @@
 // Pooling over windows of H and W.
 //   max_pool         (x [C, H, W]) -> y [C, H', W'], index [C, H', W']
 //     index: position of the first maximum in its window, row-major; a NaN counts as largest, as in
-//     PyTorch. Where fused with relu, windows whose maximum is not positive have none.
+//     PyTorch. If fused with relu, windows whose maximum is not positive have none.
 //   its gradient     (dy, index) -> dx, dy added at the maximum of each window
 //   avg_pool         (x) -> y   gradient (dy) -> dx
 //     The divisor counts padding as zeros, or leaves it out. What a window of ceil_mode reaches

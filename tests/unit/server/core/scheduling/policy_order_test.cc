@@ -16,7 +16,7 @@ QueuedJob Of(int64_t id, const std::string& user, const std::string& project = "
   return job;
 }
 
-// The jobs that a pool of so many devices starts, in order.
+// Returns the jobs that a pool of this many devices starts, in order.
 std::vector<int64_t> Started(const World& world, const PolicyOptions& options = {}) {
   std::vector<int64_t> started;
   for (const GangPlacement& placement : world.MakePlan(options).placements) {

@@ -86,7 +86,8 @@ class StatisticsOfRanks : public ::testing::TestWithParam<std::string> {
  protected:
   double Tolerance() const { return GetParam() == "reference_f64" ? 1e-6 : 2e-5; }
 
-  // Ranks of so many rows each (0: one that only takes part) against one that has them all.
+  // Compares ranks with these numbers of rows (0 means that a rank only takes part) with a single
+  // rank that has all rows.
   void Compare(const Graph& model, const std::vector<std::vector<int64_t>>& steps,
                CompileOptions options, double tolerance) {
     options.max_rows = 8;

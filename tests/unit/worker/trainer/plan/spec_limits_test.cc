@@ -2,8 +2,8 @@
 // ends.
 //
 // The fields and their limits are found by reflection, so that a new field is tried as soon as it
-// stands in the proto. What a worker finds out only from files, or from the memory of its devices,
-// is no part of it.
+// is in the proto. What a worker finds out only from files, or from the memory of its devices, is
+// no part of it.
 #include <algorithm>
 #include <memory>
 #include <set>
