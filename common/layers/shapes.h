@@ -1,13 +1,17 @@
 // The shapes that each kind of layer gives for those that it reads.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
-#include "common/layers/plan.h"
 #include "common/layers/stack.h"
 
 namespace trainyard::layers {
+
+// An image [channels, height, width], a flat value [features], a sequence [positions, features];
+// empty where it is unknown because of a mistake.
+using Shape = std::vector<int64_t>;
 
 // One value that a layer reads.
 struct Source {
