@@ -6,7 +6,6 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "client/commands/data_sources.h"
 #include "client/commands/fetch_progress.h"
 #include "client/commands/verbs.h"
@@ -183,12 +182,9 @@ Result FetchData(const Context& context, const FetchOptions& options) {
   for (const std::string& dataset : options.datasets) {
     const DataSource* source = FindDataSource(dataset);
     if (source == nullptr) {
-      std::vector<std::string> names;
-      for (const DataSource& known : DataSources()) names.emplace_back(known.dataset);
-      return MakeError(
-          absl::StatusCode::kNotFound, "DATASET_NOT_FOUND",
-          absl::StrCat("data set '", dataset, "' cannot be fetched; those that can are ",
-                       absl::StrJoin(names, ", ")));
+      return MakeError(absl::StatusCode::kNotFound, "DATASET_NOT_FOUND",
+                       absl::StrCat("data set '", dataset,
+                                    "' cannot be fetched; those that can are ", DataSourceNames()));
     }
     sources.push_back(source);
   }
@@ -213,10 +209,7 @@ void AddData(VerbTable& verbs) {
       "data fetch", "Download public data sets, or go on with their download",
       "cifar10 fashion-mnist --dataset_dir /srv/data",
       [declare](client::Flags& flags, FetchOptions& options) {
-        flags
-            .Words("DATASET", options.datasets,
-                   "cifar10, cifar100, fashion-mnist, mnist, tinyshakespeare")
-            .Required();
+        flags.Words("DATASET", options.datasets, DataSourceNames()).Required();
         flags.Value("--mirror", options.mirror,
                     "URL or folder that has the files, instead of their publisher's");
         declare(flags, options);

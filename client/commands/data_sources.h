@@ -20,7 +20,10 @@ struct DataSource {
   std::vector<SourceFile> files;
 };
 
+// One for each published data set of common/datasets.h.
 const std::vector<DataSource>& DataSources();
+// "cifar10, cifar100, ...".
+std::string DataSourceNames();
 // Returns null for a data set that is not known.
 const DataSource* FindDataSource(absl::string_view dataset);
 

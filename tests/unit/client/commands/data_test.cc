@@ -4,9 +4,11 @@
 
 #include <sstream>
 
+#include "absl/strings/str_join.h"
 #include "client/commands/data_sources.h"
 #include "client/commands/fetch_progress.h"
 #include "common/base/files.h"
+#include "common/datasets.h"
 #include "nlohmann/json.hpp"
 #include "tests/testing/paths.h"
 #include "tests/unit/client/command_runner.h"
@@ -17,6 +19,7 @@ namespace {
 using testing::CommandResult;
 using testing::CommandRunner;
 using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAreArray;
 
 class DataTest : public ::testing::Test {
  protected:
@@ -139,6 +142,18 @@ TEST(DataSources, AMirrorTakesThePlaceOfThePublisher) {
   for (const DataSource& known : DataSources()) {
     for (const SourceFile& each : known.files) EXPECT_EQ(each.md5.size(), 32U) << each.name;
   }
+}
+
+TEST(DataSources, EveryPublishedDataSetCanBeFetched) {
+  std::vector<absl::string_view> published;
+  for (const datasets::Facts& facts : datasets::All()) {
+    if (facts.source == datasets::Facts::Source::kPublished) published.push_back(facts.name);
+  }
+  std::vector<absl::string_view> known;
+  for (const DataSource& source : DataSources()) known.push_back(source.dataset);
+  EXPECT_THAT(known, UnorderedElementsAreArray(published));
+  EXPECT_THAT(CommandRunner("unix:/nobody").Run({"data", "fetch", "--help"}).out,
+              HasSubstr(absl::StrJoin(known, ", ")));
 }
 
 }  // namespace
