@@ -10,6 +10,7 @@
 #include "common/base/files.h"
 #include "common/datasets.h"
 #include "nlohmann/json.hpp"
+#include "tests/testing/manual_clock.h"
 #include "tests/testing/paths.h"
 #include "tests/unit/client/command_runner.h"
 
@@ -100,32 +101,22 @@ TEST_F(DataTest, FetchDrawsABarOnATerminal) {
             std::string::npos);
 }
 
-// A clock that is moved by hand.
-class HandClock : public Clock {
- public:
-  absl::Time Now() override { return absl::FromUnixSeconds(1'800'000'000) + uptime; }
-  absl::Duration Uptime() override { return uptime; }
-  void SleepFor(absl::Duration duration) override { uptime += duration; }
-
-  absl::Duration uptime = absl::Seconds(100);
-};
-
 TEST(FetchProgress, WithoutATerminalALineComesEveryTenSeconds) {
   const GlobalOptions options;
   const Surroundings surroundings;
   const output::Terminal terminal;
   std::ostringstream out, err;
   std::istringstream in;
-  HandClock clock;
+  testing::ManualClock clock;
   link::Interrupt interrupt;
   const Context context = {options, surroundings, terminal, out,          err,
                            in,      false,        clock,    *Rng::Real(), interrupt};
   FetchProgress progress(context, "a.gz");
   progress.OnOutput("progress 1048576 0\nprog");
-  clock.uptime += absl::Seconds(5);
+  clock.Advance(absl::Seconds(5));
   progress.OnOutput("ress 6291456 104857600\n");
   EXPECT_EQ(err.str(), "");
-  clock.uptime += absl::Seconds(5);
+  clock.Advance(absl::Seconds(5));
   progress.OnOutput("progress 11534336 104857600\nprogress 11534337 104857600\n");
   EXPECT_EQ(err.str(), "a.gz  11 MiB/100 MiB  11%  1.0 MiB/s  eta 1m 29s\n");
   progress.OnOutput("fetched\n");
