@@ -17,10 +17,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/strip.h"
 #include "common/base/env.h"
 #include "common/base/errors.h"
 #include "common/base/files.h"
+#include "common/base/program_paths.h"
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
 #include "common/rpc/address.h"
@@ -66,10 +66,7 @@ void Die(const absl::Status& status) {
 }  // namespace
 
 std::string DefaultStateDir(absl::string_view xdg_state_home, absl::string_view home) {
-  const std::string address = rpc::DefaultServerAddress(xdg_state_home, home);
-  return std::filesystem::path(std::string(absl::StripPrefix(address, "unix:")))
-      .parent_path()
-      .string();
+  return JoinPath(StateHome(xdg_state_home, home), "server");
 }
 
 // Members in order of construction; each borrows only what stands above it.

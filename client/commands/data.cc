@@ -15,6 +15,7 @@
 #include "client/output/table.h"
 #include "common/base/errors.h"
 #include "common/base/files.h"
+#include "common/base/program_paths.h"
 #include "common/base/status_macros.h"
 #include "common/base/strings.h"
 
@@ -39,17 +40,11 @@ constexpr absl::Duration kListTimeout = absl::Minutes(10);
 constexpr absl::Duration kVerifyTimeout = absl::Hours(48);
 constexpr absl::Duration kFetchTimeout = absl::Hours(24);
 
-absl::StatusOr<std::string> Sibling(const Context& context, absl::string_view name) {
-  std::string binary = JoinPath(context.surroundings.binary_dir, name);
-  if (FileExists(binary)) return binary;
-  return absl::NotFoundError(
-      absl::StrCat("there is no '", binary, "'; it belongs beside the trainyard binary"));
-}
-
 // Asks the trainer what is in the folder.
 absl::StatusOr<ordered_json> AskTrainer(const Context& context, const std::string& what,
                                         const std::string& dataset_dir, absl::Duration timeout) {
-  TY_ASSIGN_OR_RETURN(const std::string trainer, Sibling(context, "trainyard-trainer"));
+  TY_ASSIGN_OR_RETURN(const std::string trainer,
+                      FindProgram(context.surroundings.binary_dir, "trainyard-trainer"));
   TY_ASSIGN_OR_RETURN(
       const daemons::ChildResult result,
       daemons::RunChild({trainer, "--data", what, "--dataset_dir", dataset_dir}, "", timeout));
@@ -177,7 +172,8 @@ Result VerifyData(const Context& context, const DataOptions& options) {
 }
 
 Result FetchData(const Context& context, const FetchOptions& options) {
-  TY_ASSIGN_OR_RETURN(const std::string fetcher, Sibling(context, "trainyard-fetch"));
+  TY_ASSIGN_OR_RETURN(const std::string fetcher,
+                      FindProgram(context.surroundings.binary_dir, "trainyard-fetch"));
   std::vector<const DataSource*> sources;
   for (const std::string& dataset : options.datasets) {
     const DataSource* source = FindDataSource(dataset);
