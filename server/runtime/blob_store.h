@@ -41,8 +41,8 @@ class BlobStore {
   absl::StatusOr<int64_t> Append(const UploadId& upload, const core::CheckpointFile& file,
                                  int64_t offset, absl::string_view data);
 
-  // Verifies size and hash of all files and makes them blobs. What it returns keeps them from
-  // RemoveUnreferenced until the row that names them is committed. OUT_OF_RANGE (OFFSET_MISMATCH)
+  // Verifies size and hash of all files and makes them blobs. What it returns keeps them where they
+  // are until the row that names them is committed. OUT_OF_RANGE (OFFSET_MISMATCH)
   // where a file is not complete; DATA_LOSS (CORRUPT_FILE) where its bytes are wrong: it is
   // dropped, to be sent again.
   absl::StatusOr<std::shared_ptr<const void>> Seal(const UploadId& upload,
@@ -51,16 +51,25 @@ class BlobStore {
   // At most `max_bytes` from `offset`; empty at the end. NOT_FOUND.
   absl::StatusOr<std::string> Read(absl::string_view hash, int64_t offset, int64_t max_bytes) const;
 
-  // Removes those of the blobs (all that there are, where `hashes` is null) that neither a row nor
-  // a Seal in progress names; the number removed. `is_referenced` is asked under a lock.
-  int64_t RemoveUnreferenced(const std::vector<std::string>* hashes,
-                             const std::function<bool(const std::string& hash)>& is_referenced);
+  using IsReferenced = std::function<bool(const std::string& hash)>;
+  // Removes those of the blobs that neither a row nor a Seal in progress names. Returns the number
+  // of blobs removed. `is_referenced` is asked under a lock.
+  int64_t RemoveUnreferenced(const std::vector<std::string>& hashes,
+                             const IsReferenced& is_referenced);
+  // Moves all blobs that neither a row nor a Seal in progress names to <folder>/<2 hex>/<32 hex>.
+  // Returns their number.
+  int64_t SetUnreferencedAside(const std::string& folder, const IsReferenced& is_referenced);
   // Drops uploads of attempts that `is_live` does not know any more.
   void RemoveUploads(const std::function<bool(AttemptId)>& is_live);
 
  private:
   explicit BlobStore(std::string dir) : dir_(std::move(dir)) {}
   std::string BlobPath(absl::string_view digits) const;
+  // Calls `take` with the path of each of the blobs that neither a row nor a Seal in progress
+  // names. Returns for how many it returned true.
+  int64_t TakeUnreferenced(const std::vector<std::string>& hashes,
+                           const IsReferenced& is_referenced,
+                           const std::function<bool(const std::string& digits)>& take);
   std::string UploadPath(const UploadId& upload, const core::CheckpointFile& file) const;
   absl::Status SealFile(const UploadId& upload, const core::CheckpointFile& file);
   Mutex& MutexOf(const std::string& path);

@@ -41,8 +41,12 @@ class LogStore {
   absl::StatusOr<int64_t> SizeOf(JobId job) const;
   // Removes all streams of a job. Fine where there are none.
   absl::Status Remove(JobId job);
+  // Moves all streams of an attempt to <folder>/<job>/<attempt>.
+  absl::Status SetAside(AttemptId attempt, const std::string& folder);
   // The jobs that have streams, in no order.
   absl::StatusOr<std::vector<JobId>> ListJobs() const;
+  // The attempts of a job that have streams, in no order.
+  absl::StatusOr<std::vector<AttemptId>> ListAttempts(JobId job) const;
 
  private:
   std::string Path(const LogId& log) const;

@@ -73,8 +73,10 @@ class MetricsStore {
   virtual absl::StatusOr<int64_t> CountPoints(JobId job) = 0;
   // Forgets all points and offsets of a job. It is fine if there are none.
   virtual absl::Status DeleteJob(JobId job) = 0;
-  // The jobs that have offsets, ascending.
-  virtual absl::StatusOr<std::vector<JobId>> ListJobs() = 0;
+  // The same for one attempt.
+  virtual absl::Status DeleteAttempt(AttemptId attempt) = 0;
+  // The attempts that have offsets, ascending.
+  virtual absl::StatusOr<std::vector<AttemptId>> ListAttempts() = 0;
 
   // Points of a job that arrived after `cursor` (0: from the start), at most `limit`, which is cut
   // to kMetricPageMax. An empty page answers with the cursor that was given.
