@@ -35,9 +35,9 @@ cudaError_t Enqueue(cudaStream_t stream, std::function<void()> work) {
   if (error != cudaSuccess) {
     return error;
   }
-  return Append(
-      machine, machine.Resolve(stream),
-      {.type = cudaGraphNodeTypeKernel, .work = std::move(work), .may_block = true}, lock);
+  return Append(machine, machine.Resolve(stream),
+                {.type = cudaGraphNodeTypeKernel, .work = std::move(work), .may_block = true},
+                lock);
 }
 
 }  // namespace trainyard::cuda_on_cpu

@@ -32,33 +32,33 @@ cudaError_t Launch(Machine& machine, Lock& lock, CUgraphExec_st* exec, CUstream_
     // It is a node of the outer graph, which runs the nodes of the inner one in an order of its
     // own.
     return Append(machine, stream,
-                          {.type = cudaGraphNodeTypeGraph,
-                           .work =
-                               [plan = exec->plan, seed = machine.NextSeed()] {
-                                 Random random(seed);
-                                 GraphRun run(plan);
-                                 bool is_last = false;
-                                 while (!is_last) {
-                                   const auto& work = run.Draw(random);
-                                   if (work) {
-                                     work();
-                                   }
-                                   is_last = run.Ran();
-                                 }
-                               },
-                           .may_block = exec->plan->may_block},
-                          lock);
+                  {.type = cudaGraphNodeTypeGraph,
+                   .work =
+                       [plan = exec->plan, seed = machine.NextSeed()] {
+                         Random random(seed);
+                         GraphRun run(plan);
+                         bool is_last = false;
+                         while (!is_last) {
+                           const auto& work = run.Draw(random);
+                           if (work) {
+                             work();
+                           }
+                           is_last = run.Ran();
+                         }
+                       },
+                   .may_block = exec->plan->may_block},
+                  lock);
   }
   auto completion = std::make_shared<Completion>(stream->device);
   std::shared_ptr<Completion> before = std::exchange(exec->last_launch, completion);
   return Append(machine, stream,
-                        {.type = cudaGraphNodeTypeGraph,
-                         .work = nullptr,
-                         .may_block = exec->plan->may_block,
-                         .waits_for = std::move(before),
-                         .completes = std::move(completion),
-                         .graph = std::make_shared<GraphRun>(exec->plan)},
-                        lock);
+                {.type = cudaGraphNodeTypeGraph,
+                 .work = nullptr,
+                 .may_block = exec->plan->may_block,
+                 .waits_for = std::move(before),
+                 .completes = std::move(completion),
+                 .graph = std::make_shared<GraphRun>(exec->plan)},
+                lock);
 }
 
 }  // namespace
