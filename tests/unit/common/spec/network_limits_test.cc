@@ -69,7 +69,7 @@ TEST(NetworkLimits, AFieldThatBreaksItsOwnRuleSaysEnough) {
   EXPECT_THAT(Mistakes("model { wide_resnet { depth: 9000000000000000004 } } data { dataset: "
                        "\"cifar10\" } stages { count: 2 } devices { count: 2 }"),
               ElementsAre("spec.model.wide_resnet.depth: 9000000000000000004 is not accepted; "
-                          "expected at most 1000"));
+                          "expected at least 10 and at most 1000"));
 }
 
 TEST(NetworkLimits, MoreStagesThanTheNetworkHasAreRefused) {
