@@ -13,18 +13,20 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/strip.h"
 #include "common/base/env.h"
 #include "common/base/errors.h"
 #include "common/base/files.h"
+#include "common/base/program_paths.h"
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
 #include "common/rpc/address.h"
 #include "common/rpc/channel.h"
+#include "server/leftovers.h"
 #include "server/listen.h"
 #include "server/rpc/agent_service.h"
 #include "server/rpc/checkpoint_service.h"
@@ -66,10 +68,7 @@ void Die(const absl::Status& status) {
 }  // namespace
 
 std::string DefaultStateDir(absl::string_view xdg_state_home, absl::string_view home) {
-  const std::string address = rpc::DefaultServerAddress(xdg_state_home, home);
-  return std::filesystem::path(std::string(absl::StripPrefix(address, "unix:")))
-      .parent_path()
-      .string();
+  return JoinPath(StateHome(xdg_state_home, home), "server");
 }
 
 // Members stand in order of construction. Each borrows only from members above it.
@@ -86,7 +85,6 @@ class App::Impl {
   void CleanUp(const core::Turn& turn);
   void RemoveUploadsOfTheDead();
   void RemoveFilesOf(JobId job);
-  void RemoveFilesOfDeletedJobs();
 
   const DirectoryLock lock_;
   std::string state_dir_;
@@ -118,15 +116,20 @@ absl::Status App::Impl::Open(const std::string& state_dir, const core::Config& c
   logs_ = std::make_unique<runtime::LogStore>(JoinPath(state_dir_, "logs"));
   runtime::Runtime::Options options;
   options.config = config;
+  const std::string orphans = OrphanFolder(state_dir_, Clock::Real()->Now());
+  std::set<JobId> deleted;
+  options.on_load = [this, &orphans, &deleted](const core::Snapshot& stored) -> absl::Status {
+    TY_ASSIGN_OR_RETURN(deleted, DeletedJobsWithFiles(stored, *logs_, *metrics_));
+    return SetStreamsAside(stored, state_dir_, orphans, *logs_, *metrics_);
+  };
   options.on_turn = [this](const core::Turn& turn) { CleanUp(turn); };
   options.on_fatal = Die;
   TY_ASSIGN_OR_RETURN(runtime_,
                       runtime::Runtime::Start(std::move(options), *store_, *Clock::Real(), board_));
-  executor_.Post([this] {
+  executor_.Post([this, orphans, deleted] {
     RemoveUploadsOfTheDead();
-    RemoveFilesOfDeletedJobs();
-    blobs_->RemoveUnreferenced(
-        nullptr, [this](const std::string& hash) { return board_.IsReferenced(hash); });
+    for (const JobId job : deleted) RemoveFilesOf(job);
+    SetBlobsAside(orphans, *blobs_, board_);
   });
   services_ = std::make_unique<rpc::Services>(
       rpc::Services{*runtime_, board_, notifier_, executor_, *logs_, *blobs_, *metrics_, *store_,
@@ -145,7 +148,7 @@ void App::Impl::CleanUp(const core::Turn& turn) {
   if (!dropped.empty()) {
     executor_.Post([this, dropped = std::move(dropped)] {
       blobs_->RemoveUnreferenced(
-          &dropped, [this](const std::string& hash) { return board_.IsReferenced(hash); });
+          dropped, [this](const std::string& hash) { return board_.IsReferenced(hash); });
     });
   }
   for (const JobId job : turn.delta.deleted_jobs) {
@@ -163,16 +166,6 @@ void App::Impl::RemoveFilesOf(JobId job) {
     if (!status.ok()) {
       LogWarning("cannot remove what a deleted job left; the next start tries again",
                  {{"job", JobName(job)}, {"error", status.ToString()}});
-    }
-  }
-}
-
-// These are files that an earlier server was about to remove when it died.
-void App::Impl::RemoveFilesOfDeletedJobs() {
-  for (const auto& jobs : {logs_->ListJobs(), metrics_->ListJobs()}) {
-    if (!jobs.ok()) continue;
-    for (const JobId job : *jobs) {
-      if (board_.FindJob(job) == nullptr) RemoveFilesOf(job);
     }
   }
 }

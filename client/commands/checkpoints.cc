@@ -16,6 +16,7 @@
 #include "client/output/text.h"
 #include "common/base/files.h"
 #include "common/base/ids.h"
+#include "common/base/program_paths.h"
 #include "common/base/status_macros.h"
 #include "common/base/strings.h"
 
@@ -62,11 +63,8 @@ absl::StatusOr<v1::Checkpoint> AskedCheckpoint(link::ServerLink& link,
 // Prints what the trainer reports about a folder.
 Result VerifyFolder(const Context& context, const std::string& folder,
                     const std::string& dataset_dir) {
-  const std::string trainer = JoinPath(context.surroundings.binary_dir, "trainyard-trainer");
-  if (!FileExists(trainer)) {
-    return absl::NotFoundError(
-        absl::StrCat("there is no '", trainer, "'; it belongs beside the trainyard binary"));
-  }
+  TY_ASSIGN_OR_RETURN(const std::string trainer,
+                      FindProgram(context.surroundings.binary_dir, "trainyard-trainer"));
   const bool as_json =
       context.options.format == Format::kJson || context.options.format == Format::kJsonLines;
   std::vector<std::string> args = {trainer, "--verify", folder, "--format",

@@ -6,7 +6,6 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "client/commands/data_sources.h"
 #include "client/commands/fetch_progress.h"
 #include "client/commands/verbs.h"
@@ -16,6 +15,7 @@
 #include "client/output/table.h"
 #include "common/base/errors.h"
 #include "common/base/files.h"
+#include "common/base/program_paths.h"
 #include "common/base/status_macros.h"
 #include "common/base/strings.h"
 
@@ -41,17 +41,11 @@ constexpr absl::Duration kListTimeout = absl::Minutes(10);
 constexpr absl::Duration kVerifyTimeout = absl::Hours(48);
 constexpr absl::Duration kFetchTimeout = absl::Hours(24);
 
-absl::StatusOr<std::string> Sibling(const Context& context, absl::string_view name) {
-  std::string binary = JoinPath(context.surroundings.binary_dir, name);
-  if (FileExists(binary)) return binary;
-  return absl::NotFoundError(
-      absl::StrCat("there is no '", binary, "'; it belongs beside the trainyard binary"));
-}
-
 // Asks the trainer which data sets are in the folder.
 absl::StatusOr<ordered_json> AskTrainer(const Context& context, const std::string& what,
                                         const std::string& dataset_dir, absl::Duration timeout) {
-  TY_ASSIGN_OR_RETURN(const std::string trainer, Sibling(context, "trainyard-trainer"));
+  TY_ASSIGN_OR_RETURN(const std::string trainer,
+                      FindProgram(context.surroundings.binary_dir, "trainyard-trainer"));
   TY_ASSIGN_OR_RETURN(
       const daemons::ChildResult result,
       daemons::RunChild({trainer, "--data", what, "--dataset_dir", dataset_dir}, "", timeout));
@@ -179,17 +173,15 @@ Result VerifyData(const Context& context, const DataOptions& options) {
 }
 
 Result FetchData(const Context& context, const FetchOptions& options) {
-  TY_ASSIGN_OR_RETURN(const std::string fetcher, Sibling(context, "trainyard-fetch"));
+  TY_ASSIGN_OR_RETURN(const std::string fetcher,
+                      FindProgram(context.surroundings.binary_dir, "trainyard-fetch"));
   std::vector<const DataSource*> sources;
   for (const std::string& dataset : options.datasets) {
     const DataSource* source = FindDataSource(dataset);
     if (source == nullptr) {
-      std::vector<std::string> names;
-      for (const DataSource& known : DataSources()) names.emplace_back(known.dataset);
-      return MakeError(
-          absl::StatusCode::kNotFound, "DATASET_NOT_FOUND",
-          absl::StrCat("data set '", dataset, "' cannot be fetched; those that can are ",
-                       absl::StrJoin(names, ", ")));
+      return MakeError(absl::StatusCode::kNotFound, "DATASET_NOT_FOUND",
+                       absl::StrCat("data set '", dataset,
+                                    "' cannot be fetched; those that can are ", DataSourceNames()));
     }
     sources.push_back(source);
   }
@@ -214,10 +206,7 @@ void AddData(VerbTable& verbs) {
       "data fetch", "Download public data sets, or resume their download",
       "cifar10 fashion-mnist --dataset_dir /srv/data",
       [declare](client::Flags& flags, FetchOptions& options) {
-        flags
-            .Words("DATASET", options.datasets,
-                   "cifar10, cifar100, fashion-mnist, mnist, tinyshakespeare")
-            .Required();
+        flags.Words("DATASET", options.datasets, DataSourceNames()).Required();
         flags.Value("--mirror", options.mirror,
                     "URL or folder that has the files, instead of their publisher's");
         declare(flags, options);

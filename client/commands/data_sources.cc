@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "common/datasets.h"
 
@@ -42,6 +43,12 @@ const std::vector<DataSource>& DataSources() {
        {{"input.txt", "6fb458f1232090904fb40fe944165e91"}}},
   };
   return *sources;
+}
+
+std::string DataSourceNames() {
+  return absl::StrJoin(DataSources(), ", ", [](std::string* out, const DataSource& source) {
+    absl::StrAppend(out, source.dataset);
+  });
 }
 
 const DataSource* FindDataSource(absl::string_view dataset) {

@@ -19,7 +19,10 @@ struct DataSource {
   std::vector<SourceFile> files;
 };
 
+// One for each published data set of common/datasets.h.
 const std::vector<DataSource>& DataSources();
+// Returns the names of all of them, as in "cifar10, cifar100".
+std::string DataSourceNames();
 // Returns null if the data set is unknown.
 const DataSource* FindDataSource(absl::string_view dataset);
 

@@ -16,7 +16,7 @@
 #include "client/daemons/child.h"
 #include "client/output/proto_text.h"
 #include "client/spec_loader/spec_file.h"
-#include "common/base/files.h"
+#include "common/base/program_paths.h"
 #include "common/base/status_macros.h"
 #include "common/base/strings.h"
 #include "common/spec/resolve.h"
@@ -65,10 +65,7 @@ ordered_json ForPeople(const ordered_json& value) {
 // passed on unchanged.
 absl::StatusOr<std::string> AskTrainer(const std::string& binary_dir, const v1::JobSpec& spec,
                                        const std::vector<std::string>& flags) {
-  const std::string trainer = JoinPath(binary_dir, "trainyard-trainer");
-  if (!FileExists(trainer)) {
-    return absl::NotFoundError(absl::StrCat("there is no '", trainer, "'"));
-  }
+  TY_ASSIGN_OR_RETURN(const std::string trainer, FindProgram(binary_dir, "trainyard-trainer"));
   std::vector<std::string> args = {trainer, "--plan", "-"};
   args.insert(args.end(), flags.begin(), flags.end());
   TY_ASSIGN_OR_RETURN(const daemons::ChildResult result,

@@ -14,6 +14,7 @@
 #include "common/base/errors.h"
 #include "common/base/files.h"
 #include "common/base/ids.h"
+#include "common/base/program_paths.h"
 #include "common/base/status_macros.h"
 #include "common/base/worker_name.h"
 #include "common/rpc/address.h"
@@ -57,13 +58,9 @@ absl::Status EndedEarly(const Started& daemon, int exit_code) {
 absl::StatusOr<Started> Start(const Context& context, const std::string& what,
                               std::vector<std::string> args, const std::string& log,
                               const std::string& pid_file, const std::string& note) {
-  const std::string binary =
-      JoinPath(context.surroundings.binary_dir, absl::StrCat("trainyard-", what));
-  if (!FileExists(binary)) {
-    return absl::NotFoundError(
-        absl::StrCat("there is no '", binary, "'; it belongs beside the trainyard binary"));
-  }
-  args.insert(args.begin(), binary);
+  TY_ASSIGN_OR_RETURN(std::string binary, FindProgram(context.surroundings.binary_dir,
+                                                      absl::StrCat("trainyard-", what)));
+  args.insert(args.begin(), std::move(binary));
   Started daemon{what, 0, log, FileSize(log).value_or(0)};
   TY_ASSIGN_OR_RETURN(daemon.pid, daemons::StartDaemon(args, log));
   auto process = daemons::IdentifyProcess(daemon.pid);

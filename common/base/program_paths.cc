@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/files.h"
 
 namespace trainyard {
@@ -17,6 +18,17 @@ std::string ProgramFolder() {
   if (length <= 0) return "";
   const absl::string_view program(path.data(), static_cast<size_t>(length));
   return std::string(program.substr(0, program.rfind('/')));
+}
+
+std::string SiblingProgram(absl::string_view name) {
+  return JoinPath(ProgramFolder(), name);
+}
+
+absl::StatusOr<std::string> FindProgram(absl::string_view folder, absl::string_view name) {
+  std::string path = JoinPath(folder, name);
+  if (FileExists(path)) return path;
+  return absl::NotFoundError(
+      absl::StrCat("there is no '", path, "'; it belongs beside the trainyard binary"));
 }
 
 std::string StateHome(absl::string_view xdg_state_home, absl::string_view home) {

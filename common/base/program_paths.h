@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace trainyard {
@@ -10,6 +11,10 @@ namespace trainyard {
 // Returns the folder of the running program without a slash at its end, or an empty text if the
 // system does not tell. The other programs of an installation lie beside it.
 std::string ProgramFolder();
+// The path of another program of this installation, whether there is one or not.
+std::string SiblingProgram(absl::string_view name);
+// The path of a program in the folder of an installation. NOT_FOUND if it is not there.
+absl::StatusOr<std::string> FindProgram(absl::string_view folder, absl::string_view name);
 
 // Returns $XDG_STATE_HOME/trainyard, or ~/.local/state/trainyard if that variable is empty. It
 // takes the values of XDG_STATE_HOME and HOME, since only mains read the environment.

@@ -10,7 +10,6 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/strings.h"
-#include "common/layers/shapes.h"
 
 namespace trainyard::layers {
 namespace {

@@ -7,14 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "common/base/errors.h"
+#include "common/layers/shapes.h"
 #include "common/layers/stack.h"
 
 namespace trainyard::layers {
-
-// The shape of an image [channels, height, width], a flat value [features] or a sequence
-// [positions, features]. It is empty if it is unknown because of a mistake.
-using Shape = std::vector<int64_t>;
 
 inline constexpr int kSample = -1;
 

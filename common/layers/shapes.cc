@@ -3,7 +3,6 @@
 #include "common/layers/shapes.h"
 
 #include <algorithm>
-#include <cstdint>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"

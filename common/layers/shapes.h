@@ -1,13 +1,17 @@
 // Infers the shape of a layer's output from the shapes of its inputs.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
-#include "common/layers/plan.h"
 #include "common/layers/stack.h"
 
 namespace trainyard::layers {
+
+// The shape of an image [channels, height, width], a flat value [features] or a sequence
+// [positions, features]. It is empty if it is unknown because of a mistake.
+using Shape = std::vector<int64_t>;
 
 // A value that a layer reads.
 struct Source {

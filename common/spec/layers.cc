@@ -10,18 +10,38 @@
 namespace trainyard::spec {
 namespace {
 
+layers::Conv2d ToLayer(const v1::Conv2dLayer& conv) {
+  return {.channels = conv.channels(),
+          .kernel = conv.kernel(),
+          .stride = conv.stride(),
+          .padding = conv.padding(),
+          .dilation = conv.dilation(),
+          .groups = conv.groups(),
+          .bias = conv.bias()};
+}
+
+layers::MaxPool ToLayer(const v1::MaxPoolLayer& pool) {
+  return {.kernel = pool.kernel(),
+          .stride = pool.stride(),
+          .padding = pool.padding(),
+          .ceil_mode = pool.ceil_mode()};
+}
+
+layers::AvgPool ToLayer(const v1::AvgPoolLayer& pool) {
+  return {.kernel = pool.kernel(),
+          .stride = pool.stride(),
+          .padding = pool.padding(),
+          .count_padding = pool.count_padding()};
+}
+
+layers::Lrn ToLayer(const v1::LrnLayer& lrn) {
+  return {.size = lrn.size(), .alpha = lrn.alpha(), .beta = lrn.beta(), .k = lrn.k()};
+}
+
 layers::Kind ToKind(const v1::Layer& layer) {
   switch (layer.kind_case()) {
-    case v1::Layer::kConv2D: {
-      const v1::Conv2dLayer& conv = layer.conv2d();
-      return layers::Conv2d{.channels = conv.channels(),
-                            .kernel = conv.kernel(),
-                            .stride = conv.stride(),
-                            .padding = conv.padding(),
-                            .dilation = conv.dilation(),
-                            .groups = conv.groups(),
-                            .bias = conv.bias()};
-    }
+    case v1::Layer::kConv2D:
+      return ToLayer(layer.conv2d());
     case v1::Layer::kLinear:
       return layers::Linear{.features = layer.linear().features(), .bias = layer.linear().bias()};
     case v1::Layer::kBatchNorm:
@@ -45,22 +65,13 @@ layers::Kind ToKind(const v1::Layer& layer) {
     case v1::Layer::kConcat:
       return layers::Plain::kConcat;
     case v1::Layer::kMaxPool:
-      return layers::MaxPool{.kernel = layer.max_pool().kernel(),
-                             .stride = layer.max_pool().stride(),
-                             .padding = layer.max_pool().padding(),
-                             .ceil_mode = layer.max_pool().ceil_mode()};
+      return ToLayer(layer.max_pool());
     case v1::Layer::kAvgPool:
-      return layers::AvgPool{.kernel = layer.avg_pool().kernel(),
-                             .stride = layer.avg_pool().stride(),
-                             .padding = layer.avg_pool().padding(),
-                             .count_padding = layer.avg_pool().count_padding()};
+      return ToLayer(layer.avg_pool());
     case v1::Layer::kGlobalAvgPool:
       return layers::Plain::kGlobalAvgPool;
     case v1::Layer::kLrn:
-      return layers::Lrn{.size = layer.lrn().size(),
-                         .alpha = layer.lrn().alpha(),
-                         .beta = layer.lrn().beta(),
-                         .k = layer.lrn().k()};
+      return ToLayer(layer.lrn());
     case v1::Layer::kUpsample:
       return layers::Upsample{.scale = layer.upsample().scale()};
     case v1::Layer::kDropout:

@@ -11,6 +11,7 @@
 #include "common/spec/data_checks.h"
 #include "common/spec/defaults.h"
 #include "common/spec/interval.h"
+#include "common/spec/network_limits.h"
 #include "common/spec/rules.h"
 #include "common/spec/training_checks.h"
 
@@ -110,6 +111,13 @@ void CheckStages(const v1::JobSpec& spec, Violations& violations) {
         {"spec.stages.cuts", absl::StrCat(stages.cuts_size(), " cuts make ", stages.cuts_size() + 1,
                                           " stages, and stages.count is ", count, "; use ",
                                           count - 1, " cuts, or leave one of the two out")});
+  }
+  const int64_t most = MostStages(spec.model());
+  if (most > 0 && count > most) {
+    violations.push_back(
+        {stages.cuts_size() > 0 ? "spec.stages.cuts" : "spec.stages.count",
+         absl::StrCat(count, " stages are too many for this model, which can be cut in ", most - 1,
+                      most == 2 ? " place" : " places", "; expected ", most, " stages or fewer")});
   }
   if (devices % count != 0) {
     const int32_t fewer = devices / count * count;

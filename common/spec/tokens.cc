@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/datasets.h"
-#include "common/spec/fields.h"
+#include "common/spec/network_limits.h"
 
 namespace trainyard::spec {
 namespace {
@@ -28,13 +28,6 @@ TokenInput InputOf(const v1::ModelSpec& model) {
     return {model.layers().input(0), model.layers().vocabulary(), "spec.model.layers", "input"};
   }
   return {};
-}
-
-// Returns the name of the model, such as "resnet", or an empty text if none is chosen.
-std::string ModelName(const v1::ModelSpec& model) {
-  const auto* oneof = v1::ModelSpec::descriptor()->FindOneofByName("model");
-  const auto* field = model.GetReflection()->GetOneofFieldDescriptor(model, oneof);
-  return field == nullptr ? std::string() : field->name();
 }
 
 // Refuses fields that have a meaning only for images.

@@ -12,6 +12,7 @@
 #include "common/layers/plan.h"
 #include "common/spec/interval.h"
 #include "common/spec/layers.h"
+#include "common/spec/network_limits.h"
 
 namespace trainyard::spec {
 namespace {
@@ -33,6 +34,7 @@ void CheckResnet(const v1::ResnetModel& resnet, Violations& violations) {
 
 void CheckModel(const v1::ModelSpec& model, Violations& violations) {
   if (model.has_resnet()) CheckResnet(model.resnet(), violations);
+  CheckSampleSize(model, violations);
   if (model.has_layers()) {
     layers::PlanStack(ToStack(model.layers()), "spec.model.layers", violations);
   }

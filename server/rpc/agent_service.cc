@@ -51,6 +51,24 @@ absl::Status CheckRank(const core::Yard& yard, const std::string& session, Attem
                                               " does not run on worker '", worker, "'")}});
 }
 
+// Asks the yard whether the session may send streams of the rank. The request lives until it is
+// answered.
+template <typename Request>
+auto StreamCheck(const Request& request, AttemptId attempt) {
+  return [&request, attempt](const core::Yard& yard) -> absl::Status {
+    TY_RETURN_IF_ERROR(yard.CheckStream(request.session(), attempt, request.fencing_token()));
+    return CheckRank(yard, request.session(), attempt, request.rank());
+  };
+}
+
+// Asks the yard whether the session may write checkpoints of the attempt.
+template <typename Request>
+auto CheckpointCheck(const Request& request, AttemptId attempt) {
+  return [&request, attempt](const core::Yard& yard) -> absl::Status {
+    return yard.CheckCheckpointWriter(request.session(), attempt, request.fencing_token());
+  };
+}
+
 }  // namespace
 
 grpc::ServerUnaryReactor* AgentServiceImpl::RegisterWorker(grpc::CallbackServerContext* context,
@@ -116,18 +134,13 @@ grpc::ServerUnaryReactor* AgentServiceImpl::AppendLog(grpc::CallbackServerContex
   check.MaxBytes("data", request->data(), kChunkBytesMax);
   if (!check.ok()) return Refused(context, check);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  CheckThenWork(
-      reactor,
-      [request, attempt](const core::Yard& yard) -> absl::Status {
-        TY_RETURN_IF_ERROR(yard.CheckStream(request->session(), attempt, request->fencing_token()));
-        return CheckRank(yard, request->session(), attempt, request->rank());
-      },
-      [this, reactor, request, response, attempt, stream] {
-        const auto end = services_.logs.Append({attempt, request->rank(), stream},
-                                               request->offset(), request->data());
-        if (end.ok()) services_.notifier.Notify(attempt.job, runtime::kLogGrew);
-        FinishAppend(reactor, end, response);
-      });
+  CheckThenWork(reactor, StreamCheck(*request, attempt),
+                [this, reactor, request, response, attempt, stream] {
+                  const auto end = services_.logs.Append({attempt, request->rank(), stream},
+                                                         request->offset(), request->data());
+                  if (end.ok()) services_.notifier.Notify(attempt.job, runtime::kLogGrew);
+                  FinishAppend(reactor, end, response);
+                });
   return reactor;
 }
 
@@ -174,17 +187,12 @@ grpc::ServerUnaryReactor* AgentServiceImpl::AppendMetrics(grpc::CallbackServerCo
   }
   if (!check.ok()) return Refused(context, check);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  CheckThenWork(
-      reactor,
-      [request, attempt](const core::Yard& yard) -> absl::Status {
-        TY_RETURN_IF_ERROR(yard.CheckStream(request->session(), attempt, request->fencing_token()));
-        return CheckRank(yard, request->session(), attempt, request->rank());
-      },
-      [this, reactor, request, response, attempt] {
-        const auto end = StorePoints(attempt, *request);
-        if (end.ok()) services_.notifier.Notify(attempt.job, runtime::kMetricsGrew);
-        FinishAppend(reactor, end, response);
-      });
+  CheckThenWork(reactor, StreamCheck(*request, attempt),
+                [this, reactor, request, response, attempt] {
+                  const auto end = StorePoints(attempt, *request);
+                  if (end.ok()) services_.notifier.Notify(attempt.job, runtime::kMetricsGrew);
+                  FinishAppend(reactor, end, response);
+                });
   return reactor;
 }
 
@@ -199,17 +207,13 @@ grpc::ServerUnaryReactor* AgentServiceImpl::AppendCheckpointFile(
   const core::CheckpointFile file = FromProto(request->file(), "file", check);
   if (!check.ok()) return Refused(context, check);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  CheckThenWork(
-      reactor,
-      [request, attempt](const core::Yard& yard) {
-        return yard.CheckCheckpointWriter(request->session(), attempt, request->fencing_token());
-      },
-      [this, reactor, request, response, attempt, file] {
-        FinishAppend(reactor,
-                     services_.blobs.Append({attempt, request->step()}, file, request->offset(),
-                                            request->data()),
-                     response);
-      });
+  CheckThenWork(reactor, CheckpointCheck(*request, attempt),
+                [this, reactor, request, response, attempt, file] {
+                  FinishAppend(reactor,
+                               services_.blobs.Append({attempt, request->step()}, file,
+                                                      request->offset(), request->data()),
+                               response);
+                });
   return reactor;
 }
 
@@ -235,12 +239,8 @@ grpc::ServerUnaryReactor* AgentServiceImpl::CommitCheckpoint(
   }
   if (!check.ok()) return Refused(context, check);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  CheckThenWork(
-      reactor,
-      [request, attempt = input.attempt](const core::Yard& yard) {
-        return yard.CheckCheckpointWriter(request->session(), attempt, request->fencing_token());
-      },
-      [this, reactor, input, response] { CommitSealed(reactor, input, response); });
+  CheckThenWork(reactor, CheckpointCheck(*request, input.attempt),
+                [this, reactor, input, response] { CommitSealed(reactor, input, response); });
   return reactor;
 }
 

@@ -145,28 +145,45 @@ absl::StatusOr<std::vector<std::string>> BlobStore::AllHashes() const {
   return hashes;
 }
 
-int64_t BlobStore::RemoveUnreferenced(
-    const std::vector<std::string>* hashes,
-    const std::function<bool(const std::string& hash)>& is_referenced) {
-  std::vector<std::string> all;
-  if (hashes == nullptr) {
-    auto listed = AllHashes();
-    if (!listed.ok()) {
-      LogWarning("cannot list blobs", {{"error", std::string(listed.status().message())}});
-      return 0;
-    }
-    all = *std::move(listed);
-    hashes = &all;
-  }
-  int64_t removed = 0;
-  for (const std::string& hash : *hashes) {
+int64_t BlobStore::TakeUnreferenced(const std::vector<std::string>& hashes,
+                                    const IsReferenced& is_referenced,
+                                    const std::function<bool(const std::string& digits)>& take) {
+  int64_t taken = 0;
+  for (const std::string& hash : hashes) {
     const auto digits = HashDigits(hash);
     if (!digits.ok()) continue;
     const MutexLock lock(&pins_mutex_);
     if (pins_.contains(hash) || is_referenced(hash)) continue;
-    if (unlink(BlobPath(*digits).c_str()) == 0) ++removed;
+    if (take(std::string(*digits))) ++taken;
   }
-  return removed;
+  return taken;
+}
+
+int64_t BlobStore::RemoveUnreferenced(const std::vector<std::string>& hashes,
+                                      const IsReferenced& is_referenced) {
+  return TakeUnreferenced(hashes, is_referenced, [this](const std::string& digits) {
+    return unlink(BlobPath(digits).c_str()) == 0;
+  });
+}
+
+int64_t BlobStore::SetUnreferencedAside(const std::string& folder,
+                                        const IsReferenced& is_referenced) {
+  const auto hashes = AllHashes();
+  if (!hashes.ok()) {
+    LogWarning("cannot list blobs", {{"error", std::string(hashes.status().message())}});
+    return 0;
+  }
+  return TakeUnreferenced(*hashes, is_referenced, [&](const std::string& digits) {
+    const std::string parent = JoinPath(folder, digits.substr(0, 2));
+    absl::Status status = MakeDirectories(parent, 0700);
+    if (status.ok() && rename(BlobPath(digits).c_str(), JoinPath(parent, digits).c_str()) != 0) {
+      status = ErrnoStatus(errno, "cannot move to", JoinPath(parent, digits));
+    }
+    if (!status.ok()) {
+      LogWarning("a blob stays where it is", {{"error", std::string(status.message())}});
+    }
+    return status.ok();
+  });
 }
 
 void BlobStore::RemoveUploads(const std::function<bool(AttemptId)>& is_live) {

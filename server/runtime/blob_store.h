@@ -43,10 +43,10 @@ class BlobStore {
   absl::StatusOr<int64_t> Append(const UploadId& upload, const core::CheckpointFile& file,
                                  int64_t offset, absl::string_view data);
 
-  // Verifies size and hash of all files and makes them blobs. The result keeps them from
-  // RemoveUnreferenced until the row that names them is committed. Returns OUT_OF_RANGE
-  // (OFFSET_MISMATCH) if a file is not complete, and DATA_LOSS (CORRUPT_FILE) if its bytes are
-  // wrong; the file is then dropped, so that it is sent again.
+  // Verifies size and hash of all files and makes them blobs. The result keeps them where they are
+  // until the row that names them is committed. Returns OUT_OF_RANGE (OFFSET_MISMATCH) if a file is
+  // not complete, and DATA_LOSS (CORRUPT_FILE) if its bytes are wrong; the file is then dropped, so
+  // that it is sent again.
   absl::StatusOr<std::shared_ptr<const void>> Seal(const UploadId& upload,
                                                    const std::vector<core::CheckpointFile>& files);
 
@@ -54,16 +54,25 @@ class BlobStore {
   // there is no such blob.
   absl::StatusOr<std::string> Read(absl::string_view hash, int64_t offset, int64_t max_bytes) const;
 
+  using IsReferenced = std::function<bool(const std::string& hash)>;
   // Removes those of the blobs that neither a row nor a Seal in progress names, and returns their
-  // number. If `hashes` is null, it looks at all blobs. `is_referenced` is called under a lock.
-  int64_t RemoveUnreferenced(const std::vector<std::string>* hashes,
-                             const std::function<bool(const std::string& hash)>& is_referenced);
+  // number. `is_referenced` is called under a lock.
+  int64_t RemoveUnreferenced(const std::vector<std::string>& hashes,
+                             const IsReferenced& is_referenced);
+  // Moves all blobs that neither a row nor a Seal in progress names to <folder>/<2 hex>/<32 hex>.
+  // Returns their number.
+  int64_t SetUnreferencedAside(const std::string& folder, const IsReferenced& is_referenced);
   // Drops uploads of attempts that `is_live` does not accept.
   void RemoveUploads(const std::function<bool(AttemptId)>& is_live);
 
  private:
   explicit BlobStore(std::string dir) : dir_(std::move(dir)) {}
   std::string BlobPath(absl::string_view digits) const;
+  // Calls `take` with the path of each of the blobs that neither a row nor a Seal in progress
+  // names. Returns for how many it returned true.
+  int64_t TakeUnreferenced(const std::vector<std::string>& hashes,
+                           const IsReferenced& is_referenced,
+                           const std::function<bool(const std::string& digits)>& take);
   std::string UploadPath(const UploadId& upload, const core::CheckpointFile& file) const;
   absl::Status SealFile(const UploadId& upload, const core::CheckpointFile& file);
   Mutex& MutexOf(const std::string& path);

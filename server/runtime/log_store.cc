@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 
 #include "absl/hash/hash.h"
 #include "absl/strings/numbers.h"
@@ -102,6 +103,20 @@ absl::Status LogStore::Remove(JobId job) {
   return RemoveTree(FolderOf(job));
 }
 
+absl::Status LogStore::SetAside(AttemptId attempt, const std::string& folder) {
+  const std::string from = absl::StrCat(FolderOf(attempt.job), "/", attempt.number);
+  const std::string parent = absl::StrCat(folder, "/", attempt.job.value);
+  TY_RETURN_IF_ERROR(MakeDirectories(parent, 0700));
+  const std::string to = absl::StrCat(parent, "/", attempt.number);
+  if (rename(from.c_str(), to.c_str()) != 0) {
+    return ErrnoStatus(errno, absl::StrCat("cannot move '", from, "' to"), to);
+  }
+  TY_RETURN_IF_ERROR(SyncDirectory(parent));
+  // The folder of the job stays if it holds other attempts.
+  (void)rmdir(FolderOf(attempt.job).c_str());
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::vector<JobId>> LogStore::ListJobs() const {
   std::vector<JobId> jobs;
   const auto names = ListDirectory(dir_);
@@ -112,6 +127,16 @@ absl::StatusOr<std::vector<JobId>> LogStore::ListJobs() const {
     if (absl::SimpleAtoi(name, &job.value)) jobs.push_back(job);
   }
   return jobs;
+}
+
+absl::StatusOr<std::vector<AttemptId>> LogStore::ListAttempts(JobId job) const {
+  std::vector<AttemptId> attempts;
+  TY_ASSIGN_OR_RETURN(const auto names, ListDirectory(FolderOf(job)));
+  for (const std::string& name : names) {
+    AttemptId attempt{job, 0};
+    if (absl::SimpleAtoi(name, &attempt.number)) attempts.push_back(attempt);
+  }
+  return attempts;
 }
 
 }  // namespace trainyard::runtime

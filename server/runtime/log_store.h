@@ -41,8 +41,12 @@ class LogStore {
   absl::StatusOr<int64_t> SizeOf(JobId job) const;
   // Removes all streams of a job, if there are any.
   absl::Status Remove(JobId job);
+  // Moves all streams of an attempt to <folder>/<job>/<attempt>.
+  absl::Status SetAside(AttemptId attempt, const std::string& folder);
   // Returns the jobs that have streams, in no particular order.
   absl::StatusOr<std::vector<JobId>> ListJobs() const;
+  // The attempts of a job that have streams, in no order.
+  absl::StatusOr<std::vector<AttemptId>> ListAttempts(JobId job) const;
 
  private:
   std::string Path(const LogId& log) const;

@@ -28,6 +28,7 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Start(Options options, store::
                                                         Clock& clock, Board& board) {
   TY_CHECK(options.on_fatal != nullptr);
   TY_ASSIGN_OR_RETURN(core::Snapshot snapshot, store.Load());
+  TY_RETURN_IF_ERROR(options.on_load(snapshot));
   std::unique_ptr<Runtime> runtime(
       new Runtime(std::move(options), store, clock, board, std::move(snapshot)));
   board.Load(runtime->loop_.yard());

@@ -39,6 +39,11 @@ class Runtime {
     size_t batch_max = 1024;
     // After a commit for which there was no space, timers rest for this long.
     absl::Duration retry_after_full_disk = absl::Seconds(1);
+    // Start calls it with what the store holds, before anything of it changes. An error ends the
+    // start.
+    std::function<absl::Status(const core::Snapshot&)> on_load = [](const core::Snapshot&) {
+      return absl::OkStatus();
+    };
     // The writer calls it after each turn that changed something, once it is committed and on the
     // board.
     std::function<void(const core::Turn&)> on_turn = [](const core::Turn&) {};

@@ -60,13 +60,21 @@ absl::Status MemoryMetricsStore::DeleteJob(JobId job) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<JobId>> MemoryMetricsStore::ListJobs() {
+absl::Status MemoryMetricsStore::DeleteAttempt(AttemptId attempt) {
   const std::lock_guard lock(mutex_);
-  std::vector<JobId> jobs;
+  std::erase_if(points_[attempt.job],
+                [&](const auto& entry) { return entry.second.attempt == attempt.number; });
+  std::erase_if(offsets_, [&](const auto& entry) { return entry.first.first == attempt; });
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<AttemptId>> MemoryMetricsStore::ListAttempts() {
+  const std::lock_guard lock(mutex_);
+  std::vector<AttemptId> attempts;
   for (const auto& [stream, offset] : offsets_) {
-    if (jobs.empty() || jobs.back() != stream.first.job) jobs.push_back(stream.first.job);
+    if (attempts.empty() || attempts.back() != stream.first) attempts.push_back(stream.first);
   }
-  return jobs;
+  return attempts;
 }
 
 absl::StatusOr<MetricPage> MemoryMetricsStore::ReadAfter(JobId job, int64_t cursor, int64_t limit) {

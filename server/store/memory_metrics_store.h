@@ -21,7 +21,8 @@ class MemoryMetricsStore : public MetricsStore {
   absl::StatusOr<MetricSeries> Query(JobId job, const std::vector<std::string>& names) override;
   absl::StatusOr<int64_t> CountPoints(JobId job) override;
   absl::Status DeleteJob(JobId job) override;
-  absl::StatusOr<std::vector<JobId>> ListJobs() override;
+  absl::Status DeleteAttempt(AttemptId attempt) override;
+  absl::StatusOr<std::vector<AttemptId>> ListAttempts() override;
   absl::StatusOr<MetricPage> ReadAfter(JobId job, int64_t cursor, int64_t limit) override;
 
  private:

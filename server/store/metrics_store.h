@@ -75,8 +75,10 @@ class MetricsStore {
   virtual absl::StatusOr<int64_t> CountPoints(JobId job) = 0;
   // Forgets all points and offsets of a job. It is fine if there are none.
   virtual absl::Status DeleteJob(JobId job) = 0;
-  // Returns the jobs that have offsets, in ascending order.
-  virtual absl::StatusOr<std::vector<JobId>> ListJobs() = 0;
+  // Forgets all points and offsets of an attempt. It is fine if there are none.
+  virtual absl::Status DeleteAttempt(AttemptId attempt) = 0;
+  // Returns the attempts that have offsets, in ascending order.
+  virtual absl::StatusOr<std::vector<AttemptId>> ListAttempts() = 0;
 
   // Returns points of a job that arrived after `cursor` (0 means from the start), at most `limit`,
   // which is cut to kMetricPageMax. An empty page has the cursor that was given.

@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -111,6 +112,32 @@ int64_t PeakMemory() {
   return kib;
 }
 
+// Runs the steps of one run and prints what they took. `memory_before` is the peak before the model
+// was compiled.
+absl::Status Measure(const Arguments& arguments, double flops, int64_t memory_before,
+                     const std::function<absl::Status()>& step) {
+  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t cpu_start = std::clock();
+  for (int i = 0; i < arguments.steps; ++i) {
+    if (absl::Status status = step(); !status.ok()) {
+      return status;
+    }
+  }
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() /
+      arguments.steps;
+  const double cpu_seconds =
+      static_cast<double>(std::clock() - cpu_start) / CLOCKS_PER_SEC / arguments.steps;
+  std::printf(
+      "%s %s batch %d threads %d: %.4f ms CPU %.4f ms wall %.0f samples/s %.1f GFLOP/s "
+      "peak %.0f MiB\n",
+      arguments.net.c_str(), arguments.precision == Precision::kBf16 ? "bf16" : "f32",
+      arguments.batch, arguments.threads, cpu_seconds * 1e3, seconds * 1e3,
+      arguments.batch / seconds, flops / seconds / 1e9,
+      static_cast<double>(PeakMemory() - memory_before) / 1024);
+  return absl::OkStatus();
+}
+
 absl::Status Run(const Arguments& arguments) {
   const int64_t before = PeakMemory();
   const absl::StatusOr<Graph> model = BuildBenchNet(arguments.net);
@@ -142,25 +169,9 @@ absl::Status Run(const Arguments& arguments) {
   }
   const double flops = GraphCost(BuildTrainingStep(*model, {}).graph, arguments.batch).flops;
   for (int run = 0; run < arguments.runs; ++run) {
-    const auto start = std::chrono::steady_clock::now();
-    const std::clock_t cpu_start = std::clock();
-    for (int i = 0; i < arguments.steps; ++i) {
-      if (absl::Status status = step(); !status.ok()) {
-        return status;
-      }
+    if (absl::Status status = Measure(arguments, flops, before, step); !status.ok()) {
+      return status;
     }
-    const double seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() /
-        arguments.steps;
-    const double cpu_seconds =
-        static_cast<double>(std::clock() - cpu_start) / CLOCKS_PER_SEC / arguments.steps;
-    std::printf(
-        "%s %s batch %d threads %d: %.4f ms CPU %.4f ms wall %.0f samples/s %.1f GFLOP/s "
-        "peak %.0f MiB\n",
-        arguments.net.c_str(), arguments.precision == Precision::kBf16 ? "bf16" : "f32",
-        arguments.batch, arguments.threads, cpu_seconds * 1e3, seconds * 1e3,
-        arguments.batch / seconds, flops / seconds / 1e9,
-        static_cast<double>(PeakMemory() - before) / 1024);
   }
   if (arguments.profile) {
     PrintProfile(**executable, batch, arguments.steps);

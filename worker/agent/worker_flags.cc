@@ -25,8 +25,8 @@ void SetDefaults(WorkerFlags& flags) {
   flags.server = rpc::DefaultServerAddress(state_home, home);
   flags.state_dir = JoinPath(StateHome(state_home, home), "worker");
   flags.name = WorkerNameOf(Hostname());
-  flags.trainer = JoinPath(ProgramFolder(), "trainyard-trainer");
-  flags.supervisor = JoinPath(ProgramFolder(), "trainyard-supervisor");
+  flags.trainer = SiblingProgram("trainyard-trainer");
+  flags.supervisor = SiblingProgram("trainyard-supervisor");
 }
 
 }  // namespace

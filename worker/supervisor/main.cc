@@ -48,8 +48,8 @@ absl::StatusOr<supervisor::SupervisorOptions> ParseFlags(int argc, char** argv) 
 std::string DefaultTrainer(const std::string& run_dir) {
   const auto assignment = run_dir::ReadAssignment(run_dir::RunDir(run_dir));
   const bool other = assignment.ok() && assignment->backend != "cpu";
-  return absl::StrCat(ProgramFolder(), "/trainyard-trainer", other ? "-" : "",
-                      other ? assignment->backend : "");
+  return SiblingProgram(
+      absl::StrCat("trainyard-trainer", other ? "-" : "", other ? assignment->backend : ""));
 }
 
 int Main(int argc, char** argv) {
@@ -62,7 +62,7 @@ int Main(int argc, char** argv) {
   (void)signal(SIGPIPE, SIG_IGN);
   InitLog("trainyard-supervisor", LogLevel::kInfo, LogFormat::kText);
   if (options->trainer.empty()) options->trainer = DefaultTrainer(options->run_dir);
-  options->stack_program = absl::StrCat(ProgramFolder(), "/trainyard-stack");
+  options->stack_program = SiblingProgram("trainyard-stack");
   const absl::Status status = supervisor::Supervise(*options, *Clock::Real());
   if (!status.ok()) {
     LogError("nothing was run", {{"error", std::string(status.message())}});

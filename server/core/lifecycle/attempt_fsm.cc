@@ -158,18 +158,6 @@ struct Decide {
   static constexpr char kEnded[] = "it has ended";
 };
 
-struct NameOf {
-  absl::string_view operator()(const Placed&) const { return "PLACED"; }
-  absl::string_view operator()(const Starting&) const { return "STARTING"; }
-  absl::string_view operator()(const Running&) const { return "RUNNING"; }
-  absl::string_view operator()(const Stopping&) const { return "STOPPING"; }
-  absl::string_view operator()(const Succeeded&) const { return "SUCCEEDED"; }
-  absl::string_view operator()(const Failed&) const { return "FAILED"; }
-  absl::string_view operator()(const Preempted&) const { return "PREEMPTED"; }
-  absl::string_view operator()(const Cancelled&) const { return "CANCELLED"; }
-  absl::string_view operator()(const Lost&) const { return "LOST"; }
-};
-
 }  // namespace
 
 Result Step(const State& state, const Input& input) {
@@ -177,7 +165,7 @@ Result Step(const State& state, const Input& input) {
 }
 
 absl::string_view Name(const State& state) {
-  return std::visit(NameOf{}, state);
+  return NameOf(state);
 }
 
 bool IsFinal(const State& state) {

@@ -25,40 +25,54 @@
 namespace trainyard::core::attempt_fsm {
 
 struct Placed {
+  static constexpr char kName[] = "PLACED";
+
   friend bool operator==(const Placed&, const Placed&) = default;
 };
 struct Starting {
+  static constexpr char kName[] = "STARTING";
+
   friend bool operator==(const Starting&, const Starting&) = default;
 };
 struct Running {
+  static constexpr char kName[] = "RUNNING";
+
   friend bool operator==(const Running&, const Running&) = default;
 };
 // `reason` is kNone if a failure is the cause; then `failure` tells which.
 struct Stopping {
+  static constexpr char kName[] = "STOPPING";
   StopReason reason = StopReason::kNone;
   Failure failure;
 
   friend bool operator==(const Stopping&, const Stopping&) = default;
 };
 struct Succeeded {
+  static constexpr char kName[] = "SUCCEEDED";
+
   friend bool operator==(const Succeeded&, const Succeeded&) = default;
 };
 struct Failed {
+  static constexpr char kName[] = "FAILED";
   Failure failure;
 
   friend bool operator==(const Failed&, const Failed&) = default;
 };
 // The attempt was stopped for a better claim, a suspension, a drain or another size.
 struct Preempted {
+  static constexpr char kName[] = "PREEMPTED";
   StopReason reason = StopReason::kNone;
 
   friend bool operator==(const Preempted&, const Preempted&) = default;
 };
 struct Cancelled {
+  static constexpr char kName[] = "CANCELLED";
+
   friend bool operator==(const Cancelled&, const Cancelled&) = default;
 };
 // The outcome is unknown; `failure` has class kLost.
 struct Lost {
+  static constexpr char kName[] = "LOST";
   Failure failure;
 
   friend bool operator==(const Lost&, const Lost&) = default;

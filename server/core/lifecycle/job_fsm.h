@@ -36,18 +36,24 @@ namespace trainyard::core::job_fsm {
 // The job waits for devices. Its place in the queue depends on the job's number, so a failure never
 // lowers it.
 struct Queued {
+  static constexpr char kName[] = "QUEUED";
   int64_t not_before_us = 0;            // wall time; 0 means at once
   std::optional<Failure> last_failure;  // of the attempt before, if it failed
 
   friend bool operator==(const Queued&, const Queued&) = default;
 };
 struct Starting {
+  static constexpr char kName[] = "STARTING";
+
   friend bool operator==(const Starting&, const Starting&) = default;
 };
 struct Running {
+  static constexpr char kName[] = "RUNNING";
+
   friend bool operator==(const Running&, const Running&) = default;
 };
 struct Stopping {
+  static constexpr char kName[] = "STOPPING";
   StopReason reason = StopReason::kNone;
   std::string detail;  // which limit, or for whom
 
@@ -55,19 +61,25 @@ struct Stopping {
 };
 // If there is a failure, the job is held for a person (class kPoison), who resumes or cancels it.
 struct Suspended {
+  static constexpr char kName[] = "SUSPENDED";
   std::optional<Failure> failure;
 
   friend bool operator==(const Suspended&, const Suspended&) = default;
 };
 struct Succeeded {
+  static constexpr char kName[] = "SUCCEEDED";
+
   friend bool operator==(const Succeeded&, const Succeeded&) = default;
 };
 struct Failed {
+  static constexpr char kName[] = "FAILED";
   Failure failure;
 
   friend bool operator==(const Failed&, const Failed&) = default;
 };
 struct Cancelled {
+  static constexpr char kName[] = "CANCELLED";
+
   friend bool operator==(const Cancelled&, const Cancelled&) = default;
 };
 

@@ -1,4 +1,5 @@
-// Defines the answers of a state machine to an input. There are exactly three kinds.
+// Defines what all state machines share: their answers to an input, of which there are exactly three
+// kinds, and the names of their states.
 #pragma once
 
 #include <string>
@@ -32,5 +33,12 @@ struct Refused {
 
 template <typename State, typename Effect>
 using StepResult = std::variant<Transition<State, Effect>, Ignored, Refused>;
+
+// Returns the kName of the state that a machine is in.
+template <typename... States>
+absl::string_view NameOf(const std::variant<States...>& state) {
+  return std::visit([]<typename Each>(const Each&) -> absl::string_view { return Each::kName; },
+                    state);
+}
 
 }  // namespace trainyard::core

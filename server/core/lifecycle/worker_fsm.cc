@@ -84,12 +84,6 @@ struct DecideScheduling {
   }
 };
 
-struct NameOf {
-  absl::string_view operator()(const Active&) const { return "ACTIVE"; }
-  absl::string_view operator()(const Unreachable&) const { return "UNREACHABLE"; }
-  absl::string_view operator()(const Gone&) const { return "GONE"; }
-};
-
 struct SchedulingOf {
   Scheduling operator()(const Eligible&) const { return Scheduling::kEligible; }
   Scheduling operator()(const Cordoned&) const { return Scheduling::kCordoned; }
@@ -103,7 +97,7 @@ Result Step(const State& state, const Input& input) {
 }
 
 absl::string_view Name(const State& state) {
-  return std::visit(NameOf{}, state);
+  return NameOf(state);
 }
 
 SchedulingResult Step(const SchedulingState& state, const SchedulingInput& input) {

@@ -26,15 +26,19 @@
 namespace trainyard::core::worker_fsm {
 
 struct Active {
+  static constexpr char kName[] = "ACTIVE";
+
   friend bool operator==(const Active&, const Active&) = default;
 };
 // The worker is out of contact, and its ranks may still run.
 struct Unreachable {
+  static constexpr char kName[] = "UNREACHABLE";
   int64_t since_us = 0;  // wall
 
   friend bool operator==(const Unreachable&, const Unreachable&) = default;
 };
 struct Gone {
+  static constexpr char kName[] = "GONE";
   int64_t since_us = 0;  // wall
 
   friend bool operator==(const Gone&, const Gone&) = default;

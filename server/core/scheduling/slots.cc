@@ -43,15 +43,10 @@ Slots::Slots(const Pool& pool, const std::map<DeviceKey, std::string>& coming)
   workers_ = MakePlaces(/*by_island=*/false);
 }
 
-void Slots::AddWorker(int32_t index, const PoolWorker& worker,
-                      const std::map<DeviceKey, std::string>& coming) {
-  struct Entry {
-    int32_t island;
-    int32_t cls;
-    int32_t device;
-  };
+std::vector<Slots::ClassedDevice> Slots::ClassDevices(
+    const PoolWorker& worker, const std::map<DeviceKey, std::string>& coming) {
   const int32_t labels = LabelsNumber(worker.labels);
-  std::vector<Entry> entries;
+  std::vector<ClassedDevice> entries;
   entries.reserve(worker.devices.size());
   DeviceClass cls;
   for (size_t i = 0; i < worker.devices.size(); ++i) {
@@ -76,14 +71,19 @@ void Slots::AddWorker(int32_t index, const PoolWorker& worker,
     }
     entries.push_back({device.island, number, static_cast<int32_t>(i)});
   }
-  const auto order = [](const Entry& a, const Entry& b) {
+  const auto order = [](const ClassedDevice& a, const ClassedDevice& b) {
     return std::tie(a.island, a.cls, a.device) < std::tie(b.island, b.cls, b.device);
   };
   if (!std::is_sorted(entries.begin(), entries.end(), order)) {
     std::sort(entries.begin(), entries.end(), order);
   }
+  return entries;
+}
+
+void Slots::AddWorker(int32_t index, const PoolWorker& worker,
+                      const std::map<DeviceKey, std::string>& coming) {
   const size_t first_shelf = shelves_.size();
-  for (const Entry& entry : entries) {
+  for (const ClassedDevice& entry : ClassDevices(worker, coming)) {
     const bool is_new = shelves_.size() == first_shelf || shelves_.back().island != entry.island ||
                         shelves_.back().cls != entry.cls;
     if (is_new) shelves_.push_back({index, entry.island, entry.cls, 0, 0, size(), size()});

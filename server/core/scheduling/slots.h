@@ -112,6 +112,15 @@ class Slots {
   int32_t TypeNumber(const std::string& type) const;
   int32_t LabelsNumber(const std::map<std::string, std::string>& labels);
   int32_t ClassNumber(const DeviceClass& cls);
+  // A device of a worker with its class.
+  struct ClassedDevice {
+    int32_t island;
+    int32_t cls;
+    int32_t device;
+  };
+  // The devices in the order of the shelves.
+  std::vector<ClassedDevice> ClassDevices(const PoolWorker& worker,
+                                          const std::map<DeviceKey, std::string>& coming);
   void AddWorker(int32_t index, const PoolWorker& worker,
                  const std::map<DeviceKey, std::string>& coming);
   Places MakePlaces(bool by_island) const;

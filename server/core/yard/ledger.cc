@@ -6,19 +6,43 @@
 #include "common/base/check.h"
 
 namespace trainyard::core {
+namespace {
+
+// Copies the records of these keys.
+template <typename Key, typename Record>
+void CopyRecords(const std::set<Key>& keys, const std::map<Key, Record>& records,
+                 std::vector<Record>& rows) {
+  for (const Key& key : keys) rows.push_back(records.at(key));
+}
+
+// Copies the records of these keys. Those that are not there any more were deleted.
+template <typename Key, typename Record>
+void CopyOrDelete(const std::set<Key>& keys, const std::map<Key, Record>& records,
+                  std::vector<Record>& rows, std::vector<Key>& deleted) {
+  for (const Key& key : keys) {
+    const auto found = records.find(key);
+    if (found != records.end()) {
+      rows.push_back(found->second);
+    } else {
+      deleted.push_back(key);
+    }
+  }
+}
+
+}  // namespace
 
 JobRecord& Ledger::EditJob(JobId id) {
-  jobs_.insert(id);
+  changes_.jobs.insert(id);
   return snapshot_.jobs.at(id);
 }
 
 AttemptRecord& Ledger::EditAttempt(AttemptId id) {
-  attempts_.insert(id);
+  changes_.attempts.insert(id);
   return snapshot_.attempts.at(id);
 }
 
 WorkerRecord& Ledger::EditWorker(const std::string& name) {
-  workers_.insert(name);
+  changes_.workers.insert(name);
   return snapshot_.workers.at(name);
 }
 
@@ -26,7 +50,7 @@ JobId Ledger::AddJob(JobRecord job) {
   const JobId id{snapshot_.next_job++};
   job.id = id;
   TY_CHECK(snapshot_.jobs.emplace(id, std::move(job)).second);
-  jobs_.insert(jobs_.end(), id);
+  changes_.jobs.insert(changes_.jobs.end(), id);
   return id;
 }
 
@@ -37,36 +61,36 @@ void Ledger::DeleteJob(JobId id) {
   auto last = first;
   while (last != snapshot_.attempts.end() && is_of_job(last->first)) ++last;
   snapshot_.attempts.erase(first, last);
-  std::erase_if(attempts_, is_of_job);
-  jobs_.erase(id);
-  deleted_jobs_.insert(id);
+  std::erase_if(changes_.attempts, is_of_job);
+  changes_.jobs.erase(id);
+  changes_.deleted_jobs.insert(id);
 }
 
 void Ledger::KeepSubmission(JobId id, const Submission& submission) {
   snapshot_.kept_submissions.insert_or_assign(id, submission);
-  kept_submissions_.insert(id);
+  changes_.kept_submissions.insert(id);
 }
 
 void Ledger::DropSubmission(JobId id) {
   snapshot_.kept_submissions.erase(id);
-  kept_submissions_.erase(id);
-  deleted_submissions_.insert(id);
+  changes_.kept_submissions.erase(id);
+  changes_.deleted_submissions.insert(id);
 }
 
 void Ledger::AddAttempt(AttemptRecord attempt) {
   const AttemptId id = attempt.id;
   TY_CHECK(snapshot_.attempts.emplace(id, std::move(attempt)).second);
-  attempts_.insert(id);
+  changes_.attempts.insert(id);
 }
 
 void Ledger::PutWorker(WorkerRecord worker) {
-  workers_.insert(worker.name);
+  changes_.workers.insert(worker.name);
   std::string name = worker.name;
   snapshot_.workers.insert_or_assign(std::move(name), std::move(worker));
 }
 
 void Ledger::AddRequest(RequestRecord request) {
-  requests_.push_back(request);
+  changes_.requests.push_back(request);
   std::string id = request.request_id;
   TY_CHECK(snapshot_.requests.emplace(std::move(id), std::move(request)).second);
 }
@@ -74,104 +98,74 @@ void Ledger::AddRequest(RequestRecord request) {
 void Ledger::AddCheckpoint(CheckpointRecord checkpoint) {
   const CheckpointRef id = checkpoint.id;
   TY_CHECK(snapshot_.checkpoints.emplace(id, std::move(checkpoint)).second);
-  checkpoints_.insert(id);
-  deleted_checkpoints_.erase(id);
+  changes_.checkpoints.insert(id);
+  changes_.deleted_checkpoints.erase(id);
 }
 
 void Ledger::DeleteCheckpoint(const CheckpointRef& id) {
   TY_CHECK(snapshot_.checkpoints.erase(id) == 1);
-  checkpoints_.erase(id);
-  deleted_checkpoints_.insert(id);
+  changes_.checkpoints.erase(id);
+  changes_.deleted_checkpoints.insert(id);
 }
 
 void Ledger::PutQuota(QuotaRecord quota) {
-  quotas_.insert(quota.subject);
+  changes_.quotas.insert(quota.subject);
   std::string subject = quota.subject;
   snapshot_.quotas.insert_or_assign(std::move(subject), std::move(quota));
 }
 
 void Ledger::DeleteQuota(const std::string& subject) {
-  if (snapshot_.quotas.erase(subject) > 0) quotas_.insert(subject);
+  if (snapshot_.quotas.erase(subject) > 0) changes_.quotas.insert(subject);
 }
 
 void Ledger::PutReservation(ReservationRecord reservation) {
-  reservations_.insert(reservation.name);
+  changes_.reservations.insert(reservation.name);
   std::string name = reservation.name;
   snapshot_.reservations.insert_or_assign(std::move(name), std::move(reservation));
 }
 
 void Ledger::DeleteReservation(const std::string& name) {
   TY_CHECK(snapshot_.reservations.erase(name) == 1);
-  reservations_.insert(name);
+  changes_.reservations.insert(name);
 }
 
 std::map<UsageKey, UsageRecord>& Ledger::EditUsage() {
-  usage_changed_ = true;
+  changes_.usage_changed = true;
   return snapshot_.usage;
 }
 
 void Ledger::AddEvent(int64_t time_us, std::string resource, std::string type,
                       absl::string_view actor, std::string message) {
-  events_.push_back({snapshot_.next_event++, time_us, std::move(resource), std::move(type),
-                     std::string(actor), std::move(message)});
+  changes_.events.push_back({snapshot_.next_event++, time_us, std::move(resource), std::move(type),
+                             std::string(actor), std::move(message)});
 }
 
 Delta Ledger::Take() {
-  Delta delta;
+  Changes changes = std::exchange(changes_, {});
   const int64_t revision = snapshot_.revision + 1;
-  for (const JobId& id : jobs_) {
-    JobRecord& job = snapshot_.jobs.at(id);
-    job.revision = revision;
-    delta.jobs.push_back(job);
-  }
-  delta.deleted_jobs.assign(deleted_jobs_.begin(), deleted_jobs_.end());
-  delta.kept_submissions.assign(kept_submissions_.begin(), kept_submissions_.end());
-  delta.deleted_submissions.assign(deleted_submissions_.begin(), deleted_submissions_.end());
-  for (const AttemptId& id : attempts_) delta.attempts.push_back(snapshot_.attempts.at(id));
-  for (const std::string& name : workers_) {
-    WorkerRecord& worker = snapshot_.workers.at(name);
-    worker.revision = revision;
-    delta.workers.push_back(worker);
-  }
-  for (const CheckpointRef& id : checkpoints_) {
-    delta.checkpoints.push_back(snapshot_.checkpoints.at(id));
-  }
-  delta.deleted_checkpoints.assign(deleted_checkpoints_.begin(), deleted_checkpoints_.end());
-  delta.events = std::move(events_);
-  delta.requests = std::move(requests_);
-  for (const std::string& subject : quotas_) {
-    const auto found = snapshot_.quotas.find(subject);
-    if (found != snapshot_.quotas.end()) {
-      delta.quotas.push_back(found->second);
-    } else {
-      delta.deleted_quotas.push_back(subject);
-    }
-  }
-  for (const std::string& name : reservations_) {
-    const auto found = snapshot_.reservations.find(name);
-    if (found != snapshot_.reservations.end()) {
-      delta.reservations.push_back(found->second);
-    } else {
-      delta.deleted_reservations.push_back(name);
-    }
-  }
-  if (usage_changed_) {
+  for (const JobId& id : changes.jobs) snapshot_.jobs.at(id).revision = revision;
+  for (const std::string& name : changes.workers) snapshot_.workers.at(name).revision = revision;
+  Delta delta;
+  CopyRecords(changes.jobs, snapshot_.jobs, delta.jobs);
+  delta.deleted_jobs.assign(changes.deleted_jobs.begin(), changes.deleted_jobs.end());
+  delta.kept_submissions.assign(changes.kept_submissions.begin(), changes.kept_submissions.end());
+  delta.deleted_submissions.assign(changes.deleted_submissions.begin(),
+                                   changes.deleted_submissions.end());
+  CopyRecords(changes.attempts, snapshot_.attempts, delta.attempts);
+  CopyRecords(changes.workers, snapshot_.workers, delta.workers);
+  CopyRecords(changes.checkpoints, snapshot_.checkpoints, delta.checkpoints);
+  delta.deleted_checkpoints.assign(changes.deleted_checkpoints.begin(),
+                                   changes.deleted_checkpoints.end());
+  delta.events = std::move(changes.events);
+  delta.requests = std::move(changes.requests);
+  CopyOrDelete(changes.quotas, snapshot_.quotas, delta.quotas, delta.deleted_quotas);
+  CopyOrDelete(changes.reservations, snapshot_.reservations, delta.reservations,
+               delta.deleted_reservations);
+  delta.usage_changed = changes.usage_changed;
+  if (changes.usage_changed) {
     for (const auto& [key, usage] : snapshot_.usage) delta.usage.push_back(usage);
   }
-  delta.usage_changed = std::exchange(usage_changed_, false);
   delta.pool_time_us = snapshot_.pool_time_us;
-  quotas_.clear();
-  reservations_.clear();
-  jobs_.clear();
-  deleted_jobs_.clear();
-  kept_submissions_.clear();
-  deleted_submissions_.clear();
-  attempts_.clear();
-  workers_.clear();
-  checkpoints_.clear();
-  deleted_checkpoints_.clear();
-  events_.clear();
-  requests_.clear();
   if (!delta.empty()) snapshot_.revision = revision;
   delta.revision = snapshot_.revision;
   delta.next_job = snapshot_.next_job;

@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "server/core/lifecycle/snapshot.h"
@@ -47,7 +48,7 @@ class Ledger {
   // Usage is a small table, so it goes into the delta as a whole.
   std::map<UsageKey, UsageRecord>& EditUsage();
   void AddPoolTime(int64_t us) {
-    usage_changed_ = true;
+    changes_.usage_changed = true;
     snapshot_.pool_time_us += us;
   }
 
@@ -58,20 +59,25 @@ class Ledger {
   Delta Take();
 
  private:
+  // The keys of the records that have changed since the last delta, and the rows that were added.
+  struct Changes {
+    std::set<JobId> jobs;
+    std::set<JobId> deleted_jobs;
+    std::set<JobId> kept_submissions;
+    std::set<JobId> deleted_submissions;
+    std::set<AttemptId> attempts;
+    std::set<std::string> workers;
+    std::set<CheckpointRef> checkpoints;
+    std::set<CheckpointRef> deleted_checkpoints;
+    std::vector<EventRecord> events;
+    std::vector<RequestRecord> requests;
+    std::set<std::string> quotas;  // changed or deleted
+    std::set<std::string> reservations;
+    bool usage_changed = false;
+  };
+
   Snapshot snapshot_;
-  std::set<JobId> jobs_;
-  std::set<JobId> deleted_jobs_;
-  std::set<JobId> kept_submissions_;
-  std::set<JobId> deleted_submissions_;
-  std::set<AttemptId> attempts_;
-  std::set<std::string> workers_;
-  std::set<CheckpointRef> checkpoints_;
-  std::set<CheckpointRef> deleted_checkpoints_;
-  std::vector<EventRecord> events_;
-  std::vector<RequestRecord> requests_;
-  std::set<std::string> quotas_;  // changed or deleted
-  std::set<std::string> reservations_;
-  bool usage_changed_ = false;
+  Changes changes_;
 };
 
 }  // namespace trainyard::core

@@ -1,13 +1,19 @@
 // Keeps metric points on disk, in a file of their own.
 #include "server/store/sqlite/sqlite_metrics_store.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <filesystem>
 #include <iterator>
 #include <map>
 #include <mutex>
 #include <utility>
 
 #include "common/base/errors.h"
+#include "common/base/files.h"
 #include "common/base/status_macros.h"
 #include "server/store/series.h"
 #include "server/store/sqlite/database.h"
@@ -38,7 +44,9 @@ constexpr char kPointsAfter[] =
 constexpr char kCountPoints[] = "SELECT count(*) FROM points WHERE job = ?";
 constexpr char kDeletePoints[] = "DELETE FROM points WHERE job = ?";
 constexpr char kDeleteOffsets[] = "DELETE FROM offsets WHERE job = ?";
-constexpr char kReadJobs[] = "SELECT DISTINCT job FROM offsets ORDER BY job";
+constexpr char kDeletePointsOfAttempt[] = "DELETE FROM points WHERE job = ? AND attempt = ?";
+constexpr char kDeleteOffsetsOfAttempt[] = "DELETE FROM offsets WHERE job = ? AND attempt = ?";
+constexpr char kReadAttempts[] = "SELECT DISTINCT job, attempt FROM offsets ORDER BY job, attempt";
 
 constexpr char kNamelessPoint[] = "a point belongs to no metric";
 
@@ -56,7 +64,8 @@ class SqliteMetricsStore : public MetricsStore {
   absl::StatusOr<MetricSeries> Query(JobId job, const std::vector<std::string>& names) override;
   absl::StatusOr<int64_t> CountPoints(JobId job) override;
   absl::Status DeleteJob(JobId job) override;
-  absl::StatusOr<std::vector<JobId>> ListJobs() override;
+  absl::Status DeleteAttempt(AttemptId attempt) override;
+  absl::StatusOr<std::vector<AttemptId>> ListAttempts() override;
   absl::StatusOr<MetricPage> ReadAfter(JobId job, int64_t cursor, int64_t limit) override;
 
  private:
@@ -197,14 +206,25 @@ absl::Status SqliteMetricsStore::DeleteJob(JobId job) {
   return transaction.Commit();
 }
 
-absl::StatusOr<std::vector<JobId>> SqliteMetricsStore::ListJobs() {
+absl::Status SqliteMetricsStore::DeleteAttempt(AttemptId attempt) {
+  const std::lock_guard lock(writer_mutex_);
+  Transaction transaction(*writer_);
+  TY_RETURN_IF_ERROR(transaction.Begin());
+  for (const char* sql : {kDeletePointsOfAttempt, kDeleteOffsetsOfAttempt}) {
+    Statement& statement = writer_->Prepared(sql);
+    TY_RETURN_IF_ERROR(statement.Bind(attempt.job.value).Bind(attempt.number).Run());
+  }
+  return transaction.Commit();
+}
+
+absl::StatusOr<std::vector<AttemptId>> SqliteMetricsStore::ListAttempts() {
   const std::lock_guard lock(reader_mutex_);
-  std::vector<JobId> jobs;
-  TY_RETURN_IF_ERROR(ForEachRow(reader_->Prepared(kReadJobs), [&](const Statement& row) {
-    jobs.push_back(JobId{row.Int(0)});
+  std::vector<AttemptId> attempts;
+  TY_RETURN_IF_ERROR(ForEachRow(reader_->Prepared(kReadAttempts), [&](const Statement& row) {
+    attempts.push_back({JobId{row.Int(0)}, row.Int32(1)});
     return absl::OkStatus();
   }));
-  return jobs;
+  return attempts;
 }
 
 absl::StatusOr<MetricPage> SqliteMetricsStore::ReadAfter(JobId job, int64_t cursor, int64_t limit) {
@@ -227,6 +247,14 @@ absl::StatusOr<MetricPage> SqliteMetricsStore::ReadAfter(JobId job, int64_t curs
 }
 
 }  // namespace
+
+absl::Status CopySqliteMetrics(const std::string& path, const std::string& copy) {
+  TY_ASSIGN_OR_RETURN(const auto db, Database::Open(path, Database::Mode::kRelaxed));
+  TY_RETURN_IF_ERROR(db->Prepared("VACUUM INTO ?").Bind(copy).Run());
+  TY_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(copy, O_RDONLY));
+  if (fsync(fd.get()) != 0) return ErrnoStatus(errno, "cannot sync", copy);
+  return SyncDirectory(std::filesystem::path(copy).parent_path().string());
+}
 
 absl::StatusOr<std::unique_ptr<MetricsStore>> OpenSqliteMetricsStore(const std::string& path) {
   TY_ASSIGN_OR_RETURN(auto writer, Database::Open(path, Database::Mode::kRelaxed));

@@ -159,15 +159,29 @@ TEST_P(MetricsStoreContract, AJobCanBeForgotten) {
   ASSERT_TRUE(store_->AppendPoints({JobId{2}, 1}, 0, 0, {Point(1, "lr", 9)}, 10).ok());
   EXPECT_EQ(*store_->CountPoints(JobId{1}), 3);
   EXPECT_EQ(*store_->CountPoints(JobId{3}), 0);
-  EXPECT_THAT(*store_->ListJobs(), ElementsAre(JobId{1}, JobId{2}));
+  EXPECT_THAT(*store_->ListAttempts(),
+              ElementsAre(AttemptId{JobId{1}, 1}, AttemptId{JobId{1}, 2}, AttemptId{JobId{2}, 1}));
 
   ASSERT_TRUE(store_->DeleteJob(JobId{1}).ok());
   ASSERT_TRUE(store_->DeleteJob(JobId{1}).ok()) << "again is fine";
   Reopen();
   EXPECT_EQ(*store_->CountPoints(JobId{1}), 0);
   EXPECT_EQ(*store_->ReadOffset({JobId{1}, 2}, 0), 0);
-  EXPECT_THAT(*store_->ListJobs(), ElementsAre(JobId{2}));
+  EXPECT_THAT(*store_->ListAttempts(), ElementsAre(AttemptId{JobId{2}, 1}));
   EXPECT_EQ(*store_->CountPoints(JobId{2}), 1) << "other jobs keep theirs";
+}
+
+TEST_P(MetricsStoreContract, AnAttemptThatIsDeletedLeavesTheOthers) {
+  Append(1, {Point(1, "lr", 1), Point(2, "lr", 2)});
+  Append(2, {Point(3, "lr", 3)});
+  ASSERT_TRUE(store_->DeleteAttempt({JobId{1}, 2}).ok());
+  ASSERT_TRUE(store_->DeleteAttempt({JobId{1}, 2}).ok()) << "again is fine";
+  Reopen();
+  EXPECT_EQ(*store_->CountPoints(JobId{1}), 2);
+  EXPECT_EQ(*store_->ReadOffset({JobId{1}, 2}, 0), 0);
+  EXPECT_THAT(*store_->ListAttempts(), ElementsAre(AttemptId{JobId{1}, 1}));
+  Append(2, {Point(3, "lr", 4)});
+  EXPECT_EQ(*store_->CountPoints(JobId{1}), 3);
 }
 
 TEST_P(MetricsStoreContract, WatchersReadInOrderOfArrival) {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/testing/cuda_on_cpu/append.h"
 #include "tests/testing/cuda_on_cpu/capture.h"
 #include "tests/testing/cuda_on_cpu/memory.h"
 
@@ -87,7 +88,7 @@ cudaError_t AppendCopy(Machine& machine, Lock& lock, const Rows& copy, cudaMemcp
       Copy({copy.to, copy.to_pitch, staged->data(), copy.width, copy.width, copy.rows});
     };
   }
-  error = machine.Append(stream, {.type = cudaGraphNodeTypeMemcpy, .work = std::move(work)}, lock);
+  error = Append(machine, stream, {.type = cudaGraphNodeTypeMemcpy, .work = std::move(work)}, lock);
   const bool is_on_device = to == MemoryKind::kDevice && from == MemoryKind::kDevice;
   if (error == cudaSuccess && !is_captured &&
       (to == MemoryKind::kPageable || (is_blocking && !is_on_device && !is_late))) {
@@ -105,10 +106,10 @@ cudaError_t AppendFill(Machine& machine, Lock& lock, void* to, int value, size_t
   if (!KindOfRange(machine, to, bytes, &kind) || kind == MemoryKind::kPageable) {
     return cudaErrorInvalidValue;
   }
-  return machine.Append(stream,
-                        {.type = cudaGraphNodeTypeMemset,
-                         .work = [to, value, bytes] { std::memset(to, value, bytes); }},
-                        lock);
+  return Append(machine, stream,
+                {.type = cudaGraphNodeTypeMemset,
+                 .work = [to, value, bytes] { std::memset(to, value, bytes); }},
+                lock);
 }
 
 }  // namespace

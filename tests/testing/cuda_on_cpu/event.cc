@@ -1,6 +1,7 @@
 // Events: points in a stream that the host and other streams can wait for.
 #include <utility>
 
+#include "tests/testing/cuda_on_cpu/append.h"
 #include "tests/testing/cuda_on_cpu/capture.h"
 #include "tests/testing/cuda_on_cpu/machine.h"
 
@@ -20,8 +21,8 @@ cudaError_t Record(Machine& machine, Lock& lock, CUevent_st* event, CUstream_st*
   event->completion = completion;
   event->capture = nullptr;
   event->captured.clear();
-  return machine.Append(
-      stream,
+  return Append(
+      machine, stream,
       {.type = cudaGraphNodeTypeEventRecord, .work = nullptr, .completes = std::move(completion)},
       lock);
 }
@@ -36,9 +37,9 @@ cudaError_t Wait(Machine& machine, Lock& lock, CUstream_st* stream, const CUeven
   if (event->completion == nullptr) {
     return cudaSuccess;
   }
-  return machine.Append(
-      stream, {.type = cudaGraphNodeTypeWaitEvent, .work = nullptr, .waits_for = event->completion},
-      lock);
+  return Append(
+      machine, stream,
+      {.type = cudaGraphNodeTypeWaitEvent, .work = nullptr, .waits_for = event->completion}, lock);
 }
 
 // Returns cudaSuccess if the host may ask about the event.

@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "tests/testing/cuda_on_cpu/machine.h"
+#include "tests/testing/cuda_on_cpu/operation.h"
 #include "tests/testing/cuda_on_cpu/random.h"
 
 struct CUgraphNode_st {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <utility>
 
+#include "tests/testing/cuda_on_cpu/append.h"
 #include "tests/testing/cuda_on_cpu/cuda_on_cpu.h"
 #include "tests/testing/cuda_on_cpu/grid.h"
 #include "tests/testing/cuda_on_cpu/limits.h"
@@ -77,15 +78,15 @@ void LaunchKernel(const void* kernel, dim3 grid, dim3 block, size_t dynamic_shar
                 .block_size = block,
                 .dynamic_shared_bytes = dynamic_shared,
                 .where = stream.where};
-    return machine.Append(resolved,
-                          {.type = cudaGraphNodeTypeKernel,
-                           .work =
-                               [run, random, body = std::move(thread)]() mutable {
-                                 ++kernels_run;
-                                 run.seed = random->Next();
-                                 RunGrid(run, body);
-                               }},
-                          lock);
+    return Append(machine, resolved,
+                  {.type = cudaGraphNodeTypeKernel,
+                   .work =
+                       [run, random, body = std::move(thread)]() mutable {
+                         ++kernels_run;
+                         run.seed = random->Next();
+                         RunGrid(run, body);
+                       }},
+                  lock);
   });
 }
 

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "common/base/check.h"
-#include "tests/testing/cuda_on_cpu/capture.h"
 #include "tests/testing/cuda_on_cpu/graph.h"
 
 namespace trainyard::cuda_on_cpu {
@@ -73,19 +72,7 @@ CUstream_st* Machine::Resolve(cudaStream_t handle) {
   return streams.contains(handle) ? handle : nullptr;
 }
 
-cudaError_t Machine::Append(CUstream_st* stream, Operation operation, Lock& lock) {
-  if (stream == nullptr) {
-    return cudaErrorInvalidResourceHandle;
-  }
-  if (stream->capture != nullptr) {
-    return AppendToCapture(stream, std::move(operation));
-  }
-  if (stream->is_legacy) {
-    const cudaError_t error = CheckLegacyUse(*this, *stream->device);
-    if (error != cudaSuccess) {
-      return error;
-    }
-  }
+void Machine::Push(CUstream_st* stream, Operation operation, Lock& lock) {
   Device& device = *stream->device;
   operation.ticket = next_ticket_++;
   const uint64_t ticket = operation.ticket;
@@ -101,7 +88,6 @@ cudaError_t Machine::Append(CUstream_st* stream, Operation operation, Lock& lock
       RunOne(device, lock, /*may_block=*/false);
     }
   }
-  return cudaSuccess;
 }
 
 bool Machine::Ready(const CUstream_st& stream) const {
@@ -227,21 +213,6 @@ void Machine::Drain(Device& device, Lock& lock) {
       return !stream->queue.empty() && stream->queue.front().ticket < end;
     });
   });
-}
-
-cudaError_t Enqueue(cudaStream_t stream, std::function<void()> work) {
-  if (in_operation) {
-    return cudaErrorNotPermitted;
-  }
-  Machine& machine = Machine::Get();
-  Lock lock(machine.mutex);
-  const cudaError_t error = machine.DriverError();
-  if (error != cudaSuccess) {
-    return error;
-  }
-  return machine.Append(
-      machine.Resolve(stream),
-      {.type = cudaGraphNodeTypeKernel, .work = std::move(work), .may_block = true}, lock);
 }
 
 void SetSeed(uint64_t seed) {

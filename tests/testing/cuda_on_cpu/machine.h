@@ -20,39 +20,13 @@
 #include <vector>
 
 #include "tests/testing/cuda_on_cpu/cuda_on_cpu.h"
+#include "tests/testing/cuda_on_cpu/operation.h"
 #include "tests/testing/cuda_on_cpu/random.h"
 
 namespace trainyard::cuda_on_cpu {
 
 struct Capture;
-struct Device;
-class GraphRun;
 using Lock = std::unique_lock<std::mutex>;
-
-// Records that an operation has run. Events stand for it.
-struct Completion {
-  explicit Completion(Device* recorded_on) : device(recorded_on) {}
-
-  Device* device;
-  bool done = false;
-  // The time of the device's clock, which each operation advances by a microsecond.
-  int64_t time_us = 0;
-};
-
-struct Operation {
-  cudaGraphNodeType type = cudaGraphNodeTypeEmpty;
-  // It may be empty.
-  std::function<void()> work;
-  // The work may wait for other devices, so it runs only when the host waits.
-  bool may_block = false;
-  // The operation cannot run before this is complete.
-  std::shared_ptr<Completion> waits_for = nullptr;
-  std::shared_ptr<Completion> completes = nullptr;
-  // A launched graph, instead of `work`. Each of its nodes is a step of its own.
-  std::shared_ptr<GraphRun> graph = nullptr;
-  // Grows from each operation of the machine to the next.
-  uint64_t ticket = 0;
-};
 
 struct Device {
   int index = 0;
@@ -86,8 +60,8 @@ class Machine {
   uint64_t NextSeed();
   void Seed(uint64_t seed);
 
-  // Appends to the stream, or to the graph that it is captured into.
-  cudaError_t Append(CUstream_st* stream, Operation operation, Lock& lock);
+  // Queues the operation on a stream that is not captured.
+  void Push(CUstream_st* stream, Operation operation, Lock& lock);
   // Runs the device's work until `done` returns true.
   void RunUntil(Device& device, Lock& lock, const std::function<bool()>& done);
   // Waits for everything that the stream, or the device, has been given so far.

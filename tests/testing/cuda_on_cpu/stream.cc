@@ -1,6 +1,7 @@
 // Streams, and waiting for them.
 #include <utility>
 
+#include "tests/testing/cuda_on_cpu/append.h"
 #include "tests/testing/cuda_on_cpu/capture.h"
 #include "tests/testing/cuda_on_cpu/machine.h"
 
@@ -186,11 +187,11 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void*
     if (function == nullptr) {
       return cudaErrorInvalidValue;
     }
-    return machine.Append(machine.Resolve(stream),
-                          {.type = cudaGraphNodeTypeHost,
-                           .work = [function, data] { function(data); },
-                           .may_block = true},
-                          lock);
+    return Append(machine, machine.Resolve(stream),
+                  {.type = cudaGraphNodeTypeHost,
+                   .work = [function, data] { function(data); },
+                   .may_block = true},
+                  lock);
   });
 }
 

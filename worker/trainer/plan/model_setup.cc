@@ -58,6 +58,63 @@ double BaseRate(const v1::OptimizerSpec& spec) {
   return spec.sgd().lr();
 }
 
+absl::StatusOr<engine::Graph> Build(const v1::MlpModel& mlp) {
+  return engine::BuildMlp(
+      {.input = Numbers(mlp.input()), .hidden = Numbers(mlp.hidden()), .classes = mlp.classes()});
+}
+
+absl::StatusOr<engine::Graph> Build(const v1::ConvnetModel& convnet) {
+  return engine::BuildConvnet({.input = Numbers(convnet.input()),
+                               .channels = Numbers(convnet.channels()),
+                               .classes = convnet.classes(),
+                               .batch_norm = convnet.batch_norm()});
+}
+
+absl::StatusOr<engine::Graph> Build(const v1::ResnetModel& resnet) {
+  return engine::BuildResnet({.input = Numbers(resnet.input()),
+                              .depth = resnet.depth(),
+                              .stem = StemOf(resnet.stem()),
+                              .classes = resnet.classes(),
+                              .zero_init_residual = resnet.zero_init_residual()});
+}
+
+absl::StatusOr<engine::Graph> Build(const v1::WideResnetModel& wide) {
+  return engine::BuildWideResnet({.input = Numbers(wide.input()),
+                                  .depth = wide.depth(),
+                                  .width = wide.width(),
+                                  .classes = wide.classes()});
+}
+
+absl::StatusOr<engine::Graph> Build(const v1::AlexnetModel& alexnet) {
+  return engine::BuildAlexnet({.input = Numbers(alexnet.input()),
+                               .classes = alexnet.classes(),
+                               .dropout = alexnet.dropout()});
+}
+
+absl::StatusOr<engine::Graph> Build(const v1::VggModel& vgg) {
+  return engine::BuildVgg({.input = Numbers(vgg.input()),
+                           .depth = vgg.depth(),
+                           .batch_norm = vgg.batch_norm(),
+                           .classes = vgg.classes(),
+                           .dropout = vgg.dropout()});
+}
+
+absl::StatusOr<engine::Graph> Build(const v1::GooglenetModel& googlenet) {
+  return engine::BuildGooglenet({.input = Numbers(googlenet.input()),
+                                 .stem = StemOf(googlenet.stem()),
+                                 .classes = googlenet.classes(),
+                                 .dropout = googlenet.dropout()});
+}
+
+absl::StatusOr<engine::Graph> Build(const v1::Gpt2Model& gpt2) {
+  return engine::BuildGpt2({.layers = gpt2.layers(),
+                            .heads = gpt2.heads(),
+                            .width = gpt2.width(),
+                            .context = gpt2.context(),
+                            .vocabulary = gpt2.vocabulary(),
+                            .dropout = gpt2.dropout()});
+}
+
 absl::Status CoupledMicrobatch(int64_t microbatch, int64_t rows, int64_t batch) {
   return InvalidFields(
       {{"spec.memory.microbatch",
@@ -72,64 +129,22 @@ absl::Status CoupledMicrobatch(int64_t microbatch, int64_t rows, int64_t batch) 
 
 absl::StatusOr<engine::Graph> BuildModel(const v1::ModelSpec& spec) {
   switch (spec.model_case()) {
-    case v1::ModelSpec::kMlp: {
-      const v1::MlpModel& mlp = spec.mlp();
-      return engine::BuildMlp({.input = Numbers(mlp.input()),
-                               .hidden = Numbers(mlp.hidden()),
-                               .classes = mlp.classes()});
-    }
-    case v1::ModelSpec::kConvnet: {
-      const v1::ConvnetModel& convnet = spec.convnet();
-      return engine::BuildConvnet({.input = Numbers(convnet.input()),
-                                   .channels = Numbers(convnet.channels()),
-                                   .classes = convnet.classes(),
-                                   .batch_norm = convnet.batch_norm()});
-    }
-    case v1::ModelSpec::kResnet: {
-      const v1::ResnetModel& resnet = spec.resnet();
-      return engine::BuildResnet({.input = Numbers(resnet.input()),
-                                  .depth = resnet.depth(),
-                                  .stem = StemOf(resnet.stem()),
-                                  .classes = resnet.classes(),
-                                  .zero_init_residual = resnet.zero_init_residual()});
-    }
-    case v1::ModelSpec::kWideResnet: {
-      const v1::WideResnetModel& wide = spec.wide_resnet();
-      return engine::BuildWideResnet({.input = Numbers(wide.input()),
-                                      .depth = wide.depth(),
-                                      .width = wide.width(),
-                                      .classes = wide.classes()});
-    }
-    case v1::ModelSpec::kAlexnet: {
-      const v1::AlexnetModel& alexnet = spec.alexnet();
-      return engine::BuildAlexnet({.input = Numbers(alexnet.input()),
-                                   .classes = alexnet.classes(),
-                                   .dropout = alexnet.dropout()});
-    }
-    case v1::ModelSpec::kVgg: {
-      const v1::VggModel& vgg = spec.vgg();
-      return engine::BuildVgg({.input = Numbers(vgg.input()),
-                               .depth = vgg.depth(),
-                               .batch_norm = vgg.batch_norm(),
-                               .classes = vgg.classes(),
-                               .dropout = vgg.dropout()});
-    }
-    case v1::ModelSpec::kGooglenet: {
-      const v1::GooglenetModel& googlenet = spec.googlenet();
-      return engine::BuildGooglenet({.input = Numbers(googlenet.input()),
-                                     .stem = StemOf(googlenet.stem()),
-                                     .classes = googlenet.classes(),
-                                     .dropout = googlenet.dropout()});
-    }
-    case v1::ModelSpec::kGpt2: {
-      const v1::Gpt2Model& gpt2 = spec.gpt2();
-      return engine::BuildGpt2({.layers = gpt2.layers(),
-                                .heads = gpt2.heads(),
-                                .width = gpt2.width(),
-                                .context = gpt2.context(),
-                                .vocabulary = gpt2.vocabulary(),
-                                .dropout = gpt2.dropout()});
-    }
+    case v1::ModelSpec::kMlp:
+      return Build(spec.mlp());
+    case v1::ModelSpec::kConvnet:
+      return Build(spec.convnet());
+    case v1::ModelSpec::kResnet:
+      return Build(spec.resnet());
+    case v1::ModelSpec::kWideResnet:
+      return Build(spec.wide_resnet());
+    case v1::ModelSpec::kAlexnet:
+      return Build(spec.alexnet());
+    case v1::ModelSpec::kVgg:
+      return Build(spec.vgg());
+    case v1::ModelSpec::kGooglenet:
+      return Build(spec.googlenet());
+    case v1::ModelSpec::kGpt2:
+      return Build(spec.gpt2());
     case v1::ModelSpec::kLayers:
       return engine::BuildLayers(spec::ToStack(spec.layers()));
     case v1::ModelSpec::MODEL_NOT_SET:

@@ -4,10 +4,13 @@
 
 #include <sstream>
 
+#include "absl/strings/str_join.h"
 #include "client/commands/data_sources.h"
 #include "client/commands/fetch_progress.h"
 #include "common/base/files.h"
+#include "common/datasets.h"
 #include "nlohmann/json.hpp"
+#include "tests/testing/manual_clock.h"
 #include "tests/testing/paths.h"
 #include "tests/unit/client/command_runner.h"
 
@@ -17,6 +20,7 @@ namespace {
 using testing::CommandResult;
 using testing::CommandRunner;
 using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAreArray;
 
 class DataTest : public ::testing::Test {
  protected:
@@ -97,32 +101,22 @@ TEST_F(DataTest, FetchDrawsABarOnATerminal) {
             std::string::npos);
 }
 
-// A clock that is moved by hand.
-class HandClock : public Clock {
- public:
-  absl::Time Now() override { return absl::FromUnixSeconds(1'800'000'000) + uptime; }
-  absl::Duration Uptime() override { return uptime; }
-  void SleepFor(absl::Duration duration) override { uptime += duration; }
-
-  absl::Duration uptime = absl::Seconds(100);
-};
-
 TEST(FetchProgress, WithoutATerminalALineComesEveryTenSeconds) {
   const GlobalOptions options;
   const Surroundings surroundings;
   const output::Terminal terminal;
   std::ostringstream out, err;
   std::istringstream in;
-  HandClock clock;
+  testing::ManualClock clock;
   link::Interrupt interrupt;
   const Context context = {options, surroundings, terminal, out,          err,
                            in,      false,        clock,    *Rng::Real(), interrupt};
   FetchProgress progress(context, "a.gz");
   progress.OnOutput("progress 1048576 0\nprog");
-  clock.uptime += absl::Seconds(5);
+  clock.Advance(absl::Seconds(5));
   progress.OnOutput("ress 6291456 104857600\n");
   EXPECT_EQ(err.str(), "");
-  clock.uptime += absl::Seconds(5);
+  clock.Advance(absl::Seconds(5));
   progress.OnOutput("progress 11534336 104857600\nprogress 11534337 104857600\n");
   EXPECT_EQ(err.str(), "a.gz  11 MiB/100 MiB  11%  1.0 MiB/s  eta 1m 29s\n");
   progress.OnOutput("fetched\n");
@@ -139,6 +133,18 @@ TEST(DataSources, AMirrorTakesThePlaceOfThePublisher) {
   for (const DataSource& known : DataSources()) {
     for (const SourceFile& each : known.files) EXPECT_EQ(each.md5.size(), 32U) << each.name;
   }
+}
+
+TEST(DataSources, EveryPublishedDataSetCanBeFetched) {
+  std::vector<absl::string_view> published;
+  for (const datasets::Facts& facts : datasets::All()) {
+    if (facts.source == datasets::Facts::Source::kPublished) published.push_back(facts.name);
+  }
+  std::vector<absl::string_view> known;
+  for (const DataSource& source : DataSources()) known.push_back(source.dataset);
+  EXPECT_THAT(known, UnorderedElementsAreArray(published));
+  EXPECT_THAT(CommandRunner("unix:/nobody").Run({"data", "fetch", "--help"}).out,
+              HasSubstr(absl::StrJoin(known, ", ")));
 }
 
 }  // namespace

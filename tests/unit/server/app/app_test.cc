@@ -12,6 +12,7 @@
 #include "common/base/errors.h"
 #include "common/base/files.h"
 #include "common/rpc/channel.h"
+#include "server/store/sqlite/sqlite_metrics_store.h"
 #include "tests/testing/temp_dir.h"
 #include "tests/testing/wait.h"
 #include "trainyard/v1/job.grpc.pb.h"
@@ -133,6 +134,54 @@ TEST_F(AppTest, TheFilesOfADeletedJobGo) {
   app = Start(Options("a"));
   ASSERT_NE(app, nullptr);
   EXPECT_TRUE(testing::WaitUntil([&] { return !FileExists(dir_.File("a/logs/1")); }));
+}
+
+TEST_F(AppTest, AnOlderDatabaseDestroysNothingThatIsNewer) {
+  const std::string database = dir_.File("a/trainyard.db");
+  const AttemptId newer_attempt{JobId{1}, 1};
+  const AttemptId newer_job{JobId{2}, 1};
+  auto app = Start(Options("a"));
+  ASSERT_NE(app, nullptr);
+  EXPECT_EQ(CreateJob(*app, "first").name(), "jobs/1");
+  app.reset();
+  const std::string backup = *ReadFile(database);
+  app = Start(Options("a"));
+  ASSERT_NE(app, nullptr);
+  EXPECT_EQ(CreateJob(*app, "second").name(), "jobs/2");
+  app.reset();
+  ASSERT_TRUE(MakeDirectories(dir_.File("a/logs/1/1")).ok());
+  ASSERT_TRUE(WriteFileAtomically(dir_.File("a/logs/1/1/0.log"), "one").ok());
+  ASSERT_TRUE(MakeDirectories(dir_.File("a/logs/2/1")).ok());
+  ASSERT_TRUE(WriteFileAtomically(dir_.File("a/logs/2/1/0.log"), "two").ok());
+  const std::string blob = "blobs/01/01234567890123456789012345678901";
+  ASSERT_TRUE(MakeDirectories(dir_.File("a/blobs/01")).ok());
+  ASSERT_TRUE(WriteFileAtomically(dir_.File("a/" + blob), "weights").ok());
+  {
+    auto metrics = *store::OpenSqliteMetricsStore(dir_.File("a/metrics.db"));
+    for (const AttemptId attempt : {newer_attempt, newer_job}) {
+      ASSERT_TRUE(metrics->AppendPoints(attempt, 0, 0, {{1, "train.loss", 2, 3}}, 10).ok());
+    }
+  }
+
+  ASSERT_TRUE(WriteFileAtomically(database, backup).ok());
+  app = Start(Options("a"));
+  ASSERT_NE(app, nullptr);
+  EXPECT_FALSE(FileExists(dir_.File("a/logs/1")));
+  EXPECT_FALSE(FileExists(dir_.File("a/logs/2")));
+  const auto folders = ListDirectory(dir_.File("a/orphans"));
+  ASSERT_TRUE(folders.ok()) << folders.status();
+  ASSERT_EQ(folders->size(), 1u);
+  const std::string orphans = dir_.File("a/orphans/" + (*folders)[0]);
+  EXPECT_EQ(*ReadFile(orphans + "/logs/1/1/0.log"), "one");
+  EXPECT_EQ(*ReadFile(orphans + "/logs/2/1/0.log"), "two");
+  EXPECT_TRUE(testing::WaitUntil([&] { return FileExists(orphans + "/" + blob); }));
+  const auto kept = *store::OpenSqliteMetricsStore(orphans + "/metrics.db");
+  EXPECT_THAT(*kept->ListAttempts(), ElementsAre(newer_attempt, newer_job));
+  EXPECT_EQ(*kept->CountPoints(JobId{2}), 1);
+  // What gets the number now begins with nothing.
+  EXPECT_EQ(CreateJob(*app, "other").name(), "jobs/2");
+  app.reset();
+  EXPECT_TRUE((*store::OpenSqliteMetricsStore(dir_.File("a/metrics.db")))->ListAttempts()->empty());
 }
 
 TEST_F(AppTest, AStateDirectoryHasOneServer) {

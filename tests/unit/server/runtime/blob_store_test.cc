@@ -90,13 +90,27 @@ TEST_F(BlobStoreTest, AnEmptyFileIsAFile) {
 TEST_F(BlobStoreTest, RemovesOnlyWhatNothingNames) {
   auto pin = Put("hello");
   const std::string hash = File("hello").hash;
-  EXPECT_EQ(blobs_->RemoveUnreferenced(nullptr, never_), 0);  // pinned: its row is on the way
+  EXPECT_EQ(blobs_->RemoveUnreferenced({hash}, never_), 0);  // pinned: its row is on the way
   pin.reset();
-  EXPECT_EQ(blobs_->RemoveUnreferenced(nullptr, [](const std::string&) { return true; }), 0);
-  const std::vector<std::string> others = {File("other").hash};
-  EXPECT_EQ(blobs_->RemoveUnreferenced(&others, never_), 0);
-  EXPECT_EQ(blobs_->RemoveUnreferenced(nullptr, never_), 1);
+  EXPECT_EQ(blobs_->RemoveUnreferenced({hash}, [](const std::string&) { return true; }), 0);
+  EXPECT_EQ(blobs_->RemoveUnreferenced({File("other").hash}, never_), 0);
+  EXPECT_EQ(blobs_->RemoveUnreferenced({hash}, never_), 1);
   EXPECT_TRUE(absl::IsNotFound(blobs_->Read(hash, 0, 10).status()));
+}
+
+TEST_F(BlobStoreTest, MovesOnlyWhatNothingNames) {
+  auto pin = Put("hello");
+  const std::string hash = File("hello").hash;
+  const std::string folder = dir_.File("aside");
+  EXPECT_EQ(blobs_->SetUnreferencedAside(folder, never_), 0);  // pinned
+  pin.reset();
+  EXPECT_EQ(blobs_->SetUnreferencedAside(folder, [](const std::string&) { return true; }), 0);
+  EXPECT_FALSE(FileExists(folder));
+  EXPECT_EQ(blobs_->SetUnreferencedAside(folder, never_), 1);
+  EXPECT_TRUE(absl::IsNotFound(blobs_->Read(hash, 0, 10).status()));
+  const std::string digits = *HashDigits(hash);
+  EXPECT_EQ(*ReadFile(JoinPath(JoinPath(folder, digits.substr(0, 2)), digits)), "hello");
+  EXPECT_EQ(blobs_->SetUnreferencedAside(folder, never_), 0);
 }
 
 TEST_F(BlobStoreTest, UploadsOfTheDeadGo) {

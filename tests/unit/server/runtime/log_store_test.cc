@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "common/base/errors.h"
 #include "common/base/files.h"
 #include "tests/testing/temp_dir.h"
@@ -83,6 +85,24 @@ TEST_F(LogStoreTest, AllStreamsOfAJobCanBeRemoved) {
   EXPECT_EQ(*logs_.SizeOf(JobId{12}), 0);
   EXPECT_EQ(*logs_.Read(other, 0, 100), "stays");
   EXPECT_EQ(*logs_.ListJobs(), std::vector<JobId>{JobId{13}});
+}
+
+TEST_F(LogStoreTest, AnAttemptCanBeMovedAside) {
+  const LogId second = {{JobId{12}, 2}, 0};
+  ASSERT_TRUE(logs_.Append(log_, 0, "hello").ok());
+  ASSERT_TRUE(logs_.Append(second, 0, "stays").ok());
+  const std::vector<AttemptId> both = *logs_.ListAttempts(JobId{12});
+  EXPECT_EQ(std::set<AttemptId>(both.begin(), both.end()),
+            (std::set<AttemptId>{log_.attempt, second.attempt}));
+
+  ASSERT_TRUE(logs_.SetAside(log_.attempt, dir_.File("aside")).ok());
+  EXPECT_EQ(*ReadFile(dir_.File("aside/12/1/3.log")), "hello");
+  EXPECT_EQ(*logs_.Read(log_, 0, 100), "");
+  EXPECT_EQ(*logs_.ListAttempts(JobId{12}), std::vector<AttemptId>{second.attempt});
+
+  ASSERT_TRUE(logs_.SetAside(second.attempt, dir_.File("aside")).ok());
+  EXPECT_TRUE(logs_.ListJobs()->empty());
+  EXPECT_FALSE(logs_.SetAside(second.attempt, dir_.File("aside")).ok()) << "there is nothing";
 }
 
 }  // namespace

@@ -10,9 +10,13 @@
 #include "server/store/memory_store.h"
 #include "tests/testing/manual_clock.h"
 #include "tests/unit/server/runtime/flag.h"
+#include "tests/unit/server/runtime/inputs.h"
 
 namespace trainyard::runtime {
 namespace {
+
+using testing::RegisterWorker;
+using testing::SubmitJob;
 
 // A memory store whose commits a test can hold up and let fail.
 class TestStore : public store::Store {
@@ -98,24 +102,13 @@ class RuntimeTest : public ::testing::Test {
     runtime_ = *std::move(runtime);
   }
 
-  static core::SubmitJob Job(const std::string& name, int32_t devices = 1) {
-    auto submission = std::make_shared<core::Submission>();
-    submission->uid = "uid-" + name;
-    submission->name = name;
-    submission->user = "anna";
-    submission->demand.count = devices;
-    return {submission, "", "", "user:anna"};
-  }
-  static core::RegisterWorker Worker(const std::string& session) {
-    core::RegisterWorker input;
-    input.worker = "lab-1";
-    input.uid = "u";
-    input.session = session;
-    core::DeviceRecord device;
-    device.name = "cpu-0";
-    device.type = "cpu";
-    input.devices = {device};
-    return input;
+  // Registers the worker under the session s1, and has it wait for something to do. Returns the
+  // revision that it has.
+  int64_t LetWorkerWait(Answer<DesiredState>& waiting) {
+    EXPECT_TRUE(Post(RegisterWorker("s1")).ok());
+    const int64_t revision = Sync(Report("s1", 1, 0), absl::Seconds(5))->revision;
+    runtime_->Sync(Report("s1", 2, revision), absl::Seconds(5), waiting.Taker());
+    return revision;
   }
   static core::SyncReport Report(const std::string& session, int64_t sequence, int64_t revision) {
     core::SyncReport report;
@@ -153,7 +146,7 @@ class RuntimeTest : public ::testing::Test {
 
 TEST_F(RuntimeTest, AnAcknowledgedInputIsInTheStoreAndOnTheBoard) {
   Start();
-  const auto reply = Post(Job("a"));
+  const auto reply = Post(SubmitJob("a"));
   ASSERT_TRUE(reply.ok()) << reply.status();
   EXPECT_EQ(reply->job, JobId{1});
   EXPECT_TRUE(store_.Load()->jobs.contains(JobId{1}));
@@ -165,7 +158,7 @@ TEST_F(RuntimeTest, RepliesOnlyAfterTheCommit) {
   Start();
   store_.Hold(true);
   Answer<core::Reply> answer;
-  runtime_->Post(Job("a"), answer.Taker());
+  runtime_->Post(SubmitJob("a"), answer.Taker());
   store_.AwaitCommits(1);
   EXPECT_FALSE(answer.came.is_raised());
   EXPECT_EQ(board_.FindJob(JobId{1}), nullptr);
@@ -177,10 +170,10 @@ TEST_F(RuntimeTest, InputsThatWaitShareOneCommit) {
   Start();
   store_.Hold(true);
   Answer<core::Reply> first;
-  runtime_->Post(Job("first"), first.Taker());
+  runtime_->Post(SubmitJob("first"), first.Taker());
   store_.AwaitCommits(1);
   std::vector<Answer<core::Reply>> answers(20);
-  for (auto& answer : answers) runtime_->Post(Job("more"), answer.Taker());
+  for (auto& answer : answers) runtime_->Post(SubmitJob("more"), answer.Taker());
   store_.Hold(false);
   for (auto& answer : answers) EXPECT_TRUE(answer.Wait().ok());
   EXPECT_EQ(store_.commits(), 2);
@@ -190,7 +183,7 @@ TEST_F(RuntimeTest, ReadsSeeCommittedStateOnly) {
   Start();
   store_.Hold(true);
   Answer<core::Reply> posted;
-  runtime_->Post(Job("a"), posted.Taker());
+  runtime_->Post(SubmitJob("a"), posted.Taker());
   Answer<const core::Yard*> read;
   runtime_->Read(read.Taker());
   store_.AwaitCommits(1);
@@ -201,16 +194,16 @@ TEST_F(RuntimeTest, ReadsSeeCommittedStateOnly) {
 
 TEST_F(RuntimeTest, AFullDiskIsToldToAllOfTheTurnAndHealsByItself) {
   Start();
-  ASSERT_TRUE(Post(Job("kept")).ok());
+  ASSERT_TRUE(Post(SubmitJob("kept")).ok());
   store_.Fail(error::DiskFull("/state"));
-  const auto refused = Post(Job("lost"));
+  const auto refused = Post(SubmitJob("lost"));
   EXPECT_EQ(ErrorReason(refused.status()), "DISK_FULL");
   EXPECT_EQ(board_.FindJob(JobId{2}), nullptr);
   // What the yard refuses keeps its own reason.
   EXPECT_EQ(Post(core::CancelJob{JobId{77}, "user:anna", ""}).status().code(),
             absl::StatusCode::kNotFound);
   store_.Fail(absl::OkStatus());
-  const auto reply = Post(Job("after"));
+  const auto reply = Post(SubmitJob("after"));
   ASSERT_TRUE(reply.ok()) << reply.status();
   EXPECT_EQ(reply->job, JobId{2});
   EXPECT_TRUE(fatal_.ok());
@@ -219,8 +212,8 @@ TEST_F(RuntimeTest, AFullDiskIsToldToAllOfTheTurnAndHealsByItself) {
 TEST_F(RuntimeTest, AnyOtherFailedCommitIsTheEnd) {
   Start();
   store_.Fail(absl::DataLossError("cannot sync"));
-  EXPECT_EQ(Post(Job("a")).status().code(), absl::StatusCode::kDataLoss);
-  EXPECT_EQ(Post(Job("b")).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(Post(SubmitJob("a")).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(Post(SubmitJob("b")).status().code(), absl::StatusCode::kDataLoss);
   runtime_->Stop();
   EXPECT_EQ(fatal_.code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(store_.commits(), 1);
@@ -231,12 +224,12 @@ TEST_F(RuntimeTest, AFullQueueRefusesAtOnce) {
   Start();
   store_.Hold(true);
   Answer<core::Reply> first;
-  runtime_->Post(Job("first"), first.Taker());
+  runtime_->Post(SubmitJob("first"), first.Taker());
   store_.AwaitCommits(1);
   Answer<core::Reply> second, third;
-  runtime_->Post(Job("second"), second.Taker());
-  runtime_->Post(Job("third"), third.Taker());
-  const auto refused = Post(Job("fourth"));
+  runtime_->Post(SubmitJob("second"), second.Taker());
+  runtime_->Post(SubmitJob("third"), third.Taker());
+  const auto refused = Post(SubmitJob("fourth"));
   EXPECT_EQ(ErrorReason(refused.status()), "SERVER_BUSY");
   EXPECT_TRUE(GetRetryDelay(refused.status()).has_value());
   store_.Hold(false);
@@ -245,17 +238,17 @@ TEST_F(RuntimeTest, AFullQueueRefusesAtOnce) {
 
 TEST_F(RuntimeTest, ANewRuntimeTakesUpWhatTheStoreHolds) {
   Start();
-  ASSERT_TRUE(Post(Job("a")).ok());
+  ASSERT_TRUE(Post(SubmitJob("a")).ok());
   runtime_.reset();
   Start();
   EXPECT_NE(board_.FindJob(JobId{1}), nullptr);
-  EXPECT_EQ(Post(Job("b"))->job, JobId{2});
+  EXPECT_EQ(Post(SubmitJob("b"))->job, JobId{2});
 }
 
 TEST_F(RuntimeTest, AWorkerWithNewsIsAnsweredAtOnce) {
   Start();
-  ASSERT_TRUE(Post(Worker("s1")).ok());
-  ASSERT_TRUE(Post(Job("a")).ok());
+  ASSERT_TRUE(Post(RegisterWorker("s1")).ok());
+  ASSERT_TRUE(Post(SubmitJob("a")).ok());
   const auto desired = Sync(Report("s1", 1, 0), absl::Seconds(5));
   ASSERT_TRUE(desired.ok()) << desired.status();
   ASSERT_EQ(desired->attempts.size(), 1u);
@@ -264,14 +257,14 @@ TEST_F(RuntimeTest, AWorkerWithNewsIsAnsweredAtOnce) {
 
 TEST_F(RuntimeTest, AWorkerWithoutNewsWaitsForThem) {
   Start();
-  ASSERT_TRUE(Post(Worker("s1")).ok());
+  ASSERT_TRUE(Post(RegisterWorker("s1")).ok());
   const auto before = Sync(Report("s1", 1, 0), absl::Seconds(5));
   ASSERT_TRUE(before.ok()) << before.status();
   Answer<DesiredState> waiting;
   runtime_->Sync(Report("s1", 2, before->revision), absl::Seconds(5), waiting.Taker());
   Turn();
   EXPECT_FALSE(waiting.came.is_raised());
-  ASSERT_TRUE(Post(Job("a")).ok());
+  ASSERT_TRUE(Post(SubmitJob("a")).ok());
   const auto& after = waiting.Wait();
   ASSERT_TRUE(after.ok()) << after.status();
   EXPECT_GT(after->revision, before->revision);
@@ -280,10 +273,8 @@ TEST_F(RuntimeTest, AWorkerWithoutNewsWaitsForThem) {
 
 TEST_F(RuntimeTest, AWaitingWorkerIsAnsweredWhenItsTimeIsOver) {
   Start();
-  ASSERT_TRUE(Post(Worker("s1")).ok());
-  const int64_t revision = Sync(Report("s1", 1, 0), absl::Seconds(5))->revision;
   Answer<DesiredState> waiting;
-  runtime_->Sync(Report("s1", 2, revision), absl::Seconds(5), waiting.Taker());
+  const int64_t revision = LetWorkerWait(waiting);
   Turn();
   clock_.Advance(absl::Seconds(4));
   Turn();
@@ -295,7 +286,7 @@ TEST_F(RuntimeTest, AWaitingWorkerIsAnsweredWhenItsTimeIsOver) {
 
 TEST_F(RuntimeTest, ASecondCallOfAWorkerAnswersTheFirst) {
   Start();
-  ASSERT_TRUE(Post(Worker("s1")).ok());
+  ASSERT_TRUE(Post(RegisterWorker("s1")).ok());
   const int64_t revision = Sync(Report("s1", 1, 0), absl::Seconds(5))->revision;
   Answer<DesiredState> first, second;
   runtime_->Sync(Report("s1", 2, revision), absl::Seconds(5), first.Taker());
@@ -308,11 +299,9 @@ TEST_F(RuntimeTest, ASecondCallOfAWorkerAnswersTheFirst) {
 
 TEST_F(RuntimeTest, ANewSessionEndsTheWaitingOfTheOldOne) {
   Start();
-  ASSERT_TRUE(Post(Worker("s1")).ok());
-  const int64_t revision = Sync(Report("s1", 1, 0), absl::Seconds(5))->revision;
   Answer<DesiredState> waiting;
-  runtime_->Sync(Report("s1", 2, revision), absl::Seconds(5), waiting.Taker());
-  ASSERT_TRUE(Post(Worker("s2")).ok());
+  LetWorkerWait(waiting);
+  ASSERT_TRUE(Post(RegisterWorker("s2")).ok());
   Turn();
   EXPECT_EQ(Sync(Report("s1", 3, 0), absl::Seconds(5)).status().code(),
             absl::StatusCode::kFailedPrecondition);
@@ -321,32 +310,28 @@ TEST_F(RuntimeTest, ANewSessionEndsTheWaitingOfTheOldOne) {
 
 TEST_F(RuntimeTest, AFullDiskEndsTheWaitingOfWorkers) {
   Start();
-  ASSERT_TRUE(Post(Worker("s1")).ok());
-  const int64_t revision = Sync(Report("s1", 1, 0), absl::Seconds(5))->revision;
   Answer<DesiredState> waiting;
-  runtime_->Sync(Report("s1", 2, revision), absl::Seconds(5), waiting.Taker());
+  LetWorkerWait(waiting);
   Turn();
   store_.Fail(error::DiskFull("/state"));
-  EXPECT_EQ(ErrorReason(Post(Job("lost")).status()), "DISK_FULL");
+  EXPECT_EQ(ErrorReason(Post(SubmitJob("lost")).status()), "DISK_FULL");
   EXPECT_EQ(ErrorReason(waiting.Wait().status()), "UNKNOWN_SESSION");
 }
 
 TEST_F(RuntimeTest, AWaitingWorkerNeverSeesWhatCouldNotBeCommitted) {
   Start();
-  ASSERT_TRUE(Post(Worker("s1")).ok());
-  const int64_t revision = Sync(Report("s1", 1, 0), absl::Seconds(5))->revision;
   Answer<DesiredState> waiting;
-  runtime_->Sync(Report("s1", 2, revision), absl::Seconds(5), waiting.Taker());
+  LetWorkerWait(waiting);
   Turn();
   store_.Fail(absl::DataLossError("cannot sync"));
-  EXPECT_FALSE(Post(Job("lost")).ok());
+  EXPECT_FALSE(Post(SubmitJob("lost")).ok());
   runtime_->Stop();
   EXPECT_EQ(waiting.Wait().status().code(), absl::StatusCode::kUnavailable);
 }
 
 TEST_F(RuntimeTest, TimersRunWithoutInputs) {
   Start();
-  ASSERT_TRUE(Post(Worker("s1")).ok());
+  ASSERT_TRUE(Post(RegisterWorker("s1")).ok());
   clock_.Advance(absl::Microseconds(options_.config.lease_us) + absl::Seconds(1));
   Turn();
   const auto worker = store_.Load()->workers.at("lab-1");
@@ -356,7 +341,7 @@ TEST_F(RuntimeTest, TimersRunWithoutInputs) {
 TEST_F(RuntimeTest, AfterStopEverythingIsRefused) {
   Start();
   runtime_->Stop();
-  EXPECT_EQ(Post(Job("late")).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(Post(SubmitJob("late")).status().code(), absl::StatusCode::kUnavailable);
 }
 
 }  // namespace

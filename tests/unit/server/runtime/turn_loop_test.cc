@@ -11,35 +11,19 @@
 
 #include "common/base/errors.h"
 #include "server/store/memory_store.h"
+#include "tests/unit/server/runtime/inputs.h"
 
 namespace trainyard::runtime {
 namespace {
+
+using testing::RegisterWorker;
+using testing::SubmitJob;
 
 class TurnLoopTest : public ::testing::Test {
  protected:
   TurnLoopTest() : loop_(core::Config(), absl::Seconds(1), *store_.Load(), Now()) {}
 
   core::Now Now() const { return {1'000'000 + uptime_us_, uptime_us_}; }
-
-  static core::SubmitJob Job(const std::string& name) {
-    auto submission = std::make_shared<core::Submission>();
-    submission->uid = "uid-" + name;
-    submission->name = name;
-    submission->user = "anna";
-    submission->demand.count = 1;
-    return {submission, "", "", "user:anna"};
-  }
-  static core::RegisterWorker Worker(const std::string& session) {
-    core::RegisterWorker input;
-    input.worker = "lab-1";
-    input.uid = "u";
-    input.session = session;
-    core::DeviceRecord device;
-    device.name = "cpu-0";
-    device.type = "cpu";
-    input.devices = {device};
-    return input;
-  }
 
   TurnItem Post(core::Input input) {
     return PostItem{std::move(input), [this](absl::StatusOr<core::Reply> reply) {
@@ -83,7 +67,7 @@ class TurnLoopTest : public ::testing::Test {
 };
 
 TEST_F(TurnLoopTest, NothingIsAnsweredBeforeTheTurnHasEnded) {
-  const core::Turn* turn = loop_.Take(Items(Post(Job("a")), Post(Job("b"))), Now());
+  const core::Turn* turn = loop_.Take(Items(Post(SubmitJob("a")), Post(SubmitJob("b"))), Now());
   ASSERT_NE(turn, nullptr);
   EXPECT_EQ(turn->delta.jobs.size(), 2u);
   EXPECT_THAT(posted_, ::testing::IsEmpty());
@@ -96,31 +80,32 @@ TEST_F(TurnLoopTest, NothingIsAnsweredBeforeTheTurnHasEnded) {
 TEST_F(TurnLoopTest, ATurnWithoutInputsDecidesNothingUntilATimerIsDue) {
   EXPECT_EQ(loop_.Take({}, Now()), nullptr);
   Give(loop_.Committed());
-  Turn(Items(Post(Worker("s1"))));
+  Turn(Items(Post(RegisterWorker("s1"))));
   ASSERT_TRUE(loop_.NextDeadline().has_value());
   uptime_us_ = *loop_.NextDeadline();
   EXPECT_NE(loop_.Take({}, Now()), nullptr);
 }
 
 TEST_F(TurnLoopTest, ATurnThatFoundNoSpaceLeavesTheYardAsTheStoreHasIt) {
-  Turn(Items(Post(Job("kept"))));
+  Turn(Items(Post(SubmitJob("kept"))));
   posted_.clear();
-  ASSERT_NE(loop_.Take(Items(Post(Job("lost")), Post(core::CancelJob{JobId{77}, "user:anna", ""})),
-                       Now()),
-            nullptr);
+  ASSERT_NE(
+      loop_.Take(Items(Post(SubmitJob("lost")), Post(core::CancelJob{JobId{77}, "user:anna", ""})),
+                 Now()),
+      nullptr);
   Give(loop_.OutOfSpace(error::DiskFull("/state"), *store_.Load()));
   ASSERT_EQ(posted_.size(), 2u);
   EXPECT_EQ(ErrorReason(posted_[0]), "DISK_FULL");
   // A refusal of the yard stands whatever became of the commit.
   EXPECT_TRUE(absl::IsNotFound(posted_[1]));
   EXPECT_EQ(loop_.yard().snapshot().jobs.size(), 1u);
-  Turn(Items(Post(Job("after"))));
+  Turn(Items(Post(SubmitJob("after"))));
   EXPECT_TRUE(posted_.back().ok());
   EXPECT_EQ(loop_.yard().snapshot().jobs.size(), 2u);
 }
 
 TEST_F(TurnLoopTest, AfterAFullDiskTimersRest) {
-  Turn(Items(Post(Worker("s1"))));
+  Turn(Items(Post(RegisterWorker("s1"))));
   uptime_us_ = *loop_.NextDeadline();
   ASSERT_NE(loop_.Take({}, Now()), nullptr);
   Give(loop_.OutOfSpace(error::DiskFull("/state"), *store_.Load()));
@@ -132,12 +117,12 @@ TEST_F(TurnLoopTest, AfterAFullDiskTimersRest) {
 }
 
 TEST_F(TurnLoopTest, AWorkerWithoutNewsWaitsAndIsAnsweredWithTheTurnThatHasSome) {
-  Turn(Items(Post(Worker("s1"))));
+  Turn(Items(Post(RegisterWorker("s1"))));
   Turn(Items(Sync(1, 0, absl::Seconds(5))));
   ASSERT_EQ(synced_.size(), 1u);
   Turn(Items(Sync(2, synced_[0]->revision, absl::Seconds(5))));
   ASSERT_EQ(synced_.size(), 1u);
-  const core::Turn* turn = loop_.Take(Items(Post(Job("a"))), Now());
+  const core::Turn* turn = loop_.Take(Items(Post(SubmitJob("a"))), Now());
   ASSERT_NE(turn, nullptr);
   EXPECT_EQ(synced_.size(), 1u);
   ASSERT_TRUE(store_.Commit(turn->delta).ok());
@@ -148,7 +133,7 @@ TEST_F(TurnLoopTest, AWorkerWithoutNewsWaitsAndIsAnsweredWithTheTurnThatHasSome)
 }
 
 TEST_F(TurnLoopTest, AWaitingWorkerIsAnsweredWhenItsTimeIsOver) {
-  Turn(Items(Post(Worker("s1"))));
+  Turn(Items(Post(RegisterWorker("s1"))));
   Turn(Items(Sync(1, 0, absl::Seconds(5))));
   Turn(Items(Sync(2, synced_[0]->revision, absl::Seconds(5))));
   ASSERT_TRUE(loop_.NextDeadline().has_value());
@@ -159,7 +144,7 @@ TEST_F(TurnLoopTest, AWaitingWorkerIsAnsweredWhenItsTimeIsOver) {
 }
 
 TEST_F(TurnLoopTest, AtTheEndThoseWhoWaitAreTold) {
-  Turn(Items(Post(Worker("s1"))));
+  Turn(Items(Post(RegisterWorker("s1"))));
   Turn(Items(Sync(1, 0, absl::Seconds(5))));
   Turn(Items(Sync(2, synced_[0]->revision, absl::Seconds(5))));
   Give(loop_.EndWaiting(absl::UnavailableError("the end")));

@@ -9,20 +9,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
+#include "tests/testing/manual_clock.h"
 
 namespace trainyard::agent {
 namespace {
 
 constexpr AttemptId kId{{12}, 1};
-
-class FakeClock : public Clock {
- public:
-  absl::Time Now() override { return absl::UnixEpoch() + uptime; }
-  absl::Duration Uptime() override { return uptime; }
-  void SleepFor(absl::Duration duration) override { uptime += duration; }
-
-  absl::Duration uptime = absl::Seconds(1000);
-};
 
 // Writes down what the daemon does; a test says what there is to see.
 class FakeRunDirs : public RunDirs {
@@ -93,7 +85,7 @@ class DaemonCoreTest : public ::testing::Test {
     if (!resume_from.empty()) wanted.resume_from = ResumeSource{resume_from, 10, {}};
     Desired desired;
     desired.serial = ++serial_;
-    desired.lease_expire_uptime = clock_.uptime + absl::Seconds(15);
+    desired.lease_expire_uptime = clock_.Uptime() + absl::Seconds(15);
     desired.attempts[kId] = wanted;
     core_.Wants(std::move(desired));
   }
@@ -107,7 +99,7 @@ class DaemonCoreTest : public ::testing::Test {
     return dirs_.done;
   }
 
-  FakeClock clock_;
+  testing::ManualClock clock_;
   FakeRunDirs dirs_;
   std::string device_ = "cpu-0";
   DaemonCore core_{dirs_, {MakeDevice()}, clock_};
@@ -162,7 +154,7 @@ TEST_F(DaemonCoreTest, AFullDiskIsTriedAgainAndThenGivenUp) {
   for (int turn = 0; turn < 20 && report_.attempts.empty(); ++turn) {
     for (const std::string& what : Turn()) tries += what == "prepare" ? 1 : 0;
     EXPECT_EQ(core_.is_retrying(), report_.attempts.empty());
-    clock_.uptime += absl::Milliseconds(100);
+    clock_.Advance(absl::Milliseconds(100));
   }
   EXPECT_EQ(tries, 3);
   ASSERT_EQ(report_.attempts.size(), 1u);
@@ -184,7 +176,7 @@ TEST_F(DaemonCoreTest, ASupervisorHasSecondsToTakeItsLockAndThreeTries) {
   int launches = 0;
   int unstarted = 0;
   for (int second = 0; second < 30 && unstarted == 0; ++second) {
-    clock_.uptime += absl::Seconds(1);
+    clock_.Advance(absl::Seconds(1));
     Want(DesiredAttempt::Action::kRun);
     for (const std::string& what : Turn()) {
       launches += what == "launch" ? 1 : 0;

@@ -3,6 +3,7 @@
 #include "tests/unit/worker/trainer/gang_trainer.h"
 
 #include <algorithm>
+#include <numeric>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -17,6 +18,56 @@
 #include "worker/trainer/trainer.h"
 
 namespace trainyard::trainer {
+namespace {
+
+using CommunicatorsByName = std::map<std::string, std::unique_ptr<parallel::Communicator>>;
+
+// A line between some ranks, by the name by which they ask for it.
+struct Line {
+  std::string name;
+  std::vector<int> ranks;  // ascending
+  std::shared_ptr<parallel::LocalGroup> group;
+};
+
+std::vector<Line> MakeLines(int world_size, int stages) {
+  std::vector<Line> lines;
+  const auto add = [&lines](const std::string& name, std::vector<int> ranks) {
+    auto group = parallel::MakeLocalGroup(static_cast<int>(ranks.size()));
+    lines.push_back({name, std::move(ranks), std::move(group)});
+  };
+  std::vector<int> all(static_cast<size_t>(world_size));
+  std::iota(all.begin(), all.end(), 0);
+  for (const char* name : {"gradients", "batch_norm"}) add(name, all);
+  // Between neighbours of a pipeline.
+  for (int before = 0; before + 1 < world_size; ++before) {
+    for (const char* name : {"activations_", "gradients_"}) {
+      add(absl::StrCat(name, before), {before, before + 1});
+    }
+  }
+  // Between the ranks of one stage, by pipeline.
+  for (int stage = 0; stage < stages && stages < world_size; ++stage) {
+    std::vector<int> siblings;
+    for (int rank = stage; rank < world_size; rank += stages) siblings.push_back(rank);
+    for (const char* name : {"siblings", "gradients"}) {
+      add(absl::StrCat("stage_", stage, "_", name), siblings);
+    }
+  }
+  return lines;
+}
+
+// The ends of the lines that `rank` has.
+CommunicatorsByName LinesOf(const std::vector<Line>& lines, int rank) {
+  CommunicatorsByName own;
+  for (const Line& line : lines) {
+    const auto found = std::find(line.ranks.begin(), line.ranks.end(), rank);
+    if (found == line.ranks.end()) continue;
+    own[line.name] =
+        parallel::MakeLocalCommunicator(line.group, static_cast<int>(found - line.ranks.begin()));
+  }
+  return own;
+}
+
+}  // namespace
 
 std::string JobText::Spec() const {
   return absl::StrCat(R"({"name": "test", "model": )", model, R"(, "data": )", data,
@@ -37,27 +88,9 @@ std::vector<run_dir::RankResult> GangTrainer::Run() {
   TY_CHECK_OK(run_dir::WriteAssignment(dir_, assignment_));
   const int world_size = assignment_.world_size;
   const auto group = parallel::MakeLocalGroup(world_size);
-  std::map<std::string, std::shared_ptr<parallel::LocalGroup>> further;
-  for (const char* name : {"gradients", "batch_norm"}) {
-    further[name] = parallel::MakeLocalGroup(world_size);
-  }
-  // The line is between neighbours of a pipeline. The second argument is the one before.
-  std::map<std::string, std::pair<std::shared_ptr<parallel::LocalGroup>, int>> between;
-  for (int before = 0; before + 1 < world_size; ++before) {
-    for (const char* name : {"activations_", "gradients_"}) {
-      between[absl::StrCat(name, before)] = {parallel::MakeLocalGroup(2), before};
-    }
-  }
-  // The line is between the ranks of one stage, by pipeline.
   const auto spec = ParseSpec(assignment_.spec_json);
-  const int stages = spec.ok() ? std::max(1, spec->stages().count()) : 1;
-  std::map<std::string, std::pair<std::shared_ptr<parallel::LocalGroup>, int>> of_stage;
-  for (int stage = 0; stage < stages && stages < world_size; ++stage) {
-    for (const char* name : {"siblings", "gradients"}) {
-      of_stage[absl::StrCat("stage_", stage, "_", name)] = {
-          parallel::MakeLocalGroup(world_size / stages), stage};
-    }
-  }
+  const std::vector<Line> lines =
+      MakeLines(world_size, spec.ok() ? std::max(1, spec->stages().count()) : 1);
   std::vector<run_dir::RankResult> results(static_cast<size_t>(world_size));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < world_size; ++rank) {
@@ -66,25 +99,14 @@ std::vector<run_dir::RankResult> GangTrainer::Run() {
       RankOptions options{.run_dir = dir_.root(), .rank = rank, .connect = {}};
       // Held here too, so that a rank that fails before it connects is lost to the others.
       auto host = parallel::MakeLocalCommunicator(group, rank);
-      std::map<std::string, std::unique_ptr<parallel::Communicator>> lines;
-      for (const auto& [name, line] : further) {
-        lines[name] = parallel::MakeLocalCommunicator(line, rank);
-      }
-      for (const auto& [name, line] : between) {
-        if (rank != line.second && rank != line.second + 1) continue;
-        lines[name] = parallel::MakeLocalCommunicator(line.first, rank - line.second);
-      }
-      for (const auto& [name, line] : of_stage) {
-        if (rank % stages != line.second) continue;
-        lines[name] = parallel::MakeLocalCommunicator(line.first, rank / stages);
-      }
+      CommunicatorsByName own = LinesOf(lines, rank);
       options.connect = [&](const run_dir::Assignment&,
                             engine::MemoryKind arena) -> absl::StatusOr<Communicators> {
         Communicators communicators;
         communicators.host = std::move(host);
-        communicators.connect_group = [&lines](const parallel::Group& of)
+        communicators.connect_group = [&own](const parallel::Group& of)
             -> absl::StatusOr<std::unique_ptr<parallel::Communicator>> {
-          return std::move(lines.at(of.name));
+          return std::move(own.at(of.name));
         };
         if (arena == engine::MemoryKind::kHost || !make_exchange_) return communicators;
         communicators.make_device_exchange = [this, rank](DeviceExchangeRequest request) {

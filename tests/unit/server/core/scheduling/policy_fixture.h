@@ -18,6 +18,50 @@
 
 namespace trainyard::core {
 
+// A device as a word, without its name: "h200=7", "cpu!".
+inline PoolDevice DeviceOf(absl::string_view word) {
+  constexpr char kMarks[] = "=~@*!";
+  PoolDevice device;
+  size_t end = word.find_first_of(kMarks);
+  device.type = std::string(word.substr(0, end));
+  while (end < word.size()) {
+    const char mark = word[end];
+    const size_t next = std::min(word.find_first_of(kMarks, end + 1), word.size());
+    const std::string value(word.substr(end + 1, next - end - 1));
+    int64_t number = 0;
+    (void)absl::SimpleAtoi(value, &number);
+    if (mark == '=') device.holder = JobId{number};
+    if (mark == '~') device.claim = JobId{number};
+    if (mark == '@') device.reservation = value;
+    if (mark == '*') device.memory_bytes = number << 30;
+    if (mark == '!') {
+      device.usable = false;
+      device.why_not = "is quarantined: Xid 79";
+    }
+    end = next;
+  }
+  return device;
+}
+
+// A worker without its devices: "a[disk=ssd]", "b-".
+inline PoolWorker WorkerOf(std::string name) {
+  PoolWorker worker;
+  if (const size_t bracket = name.find('['); bracket != std::string::npos) {
+    for (const absl::string_view label :
+         absl::StrSplit(name.substr(bracket + 1, name.size() - bracket - 2), ',')) {
+      worker.labels.insert(absl::StrSplit(label, absl::MaxSplits('=', 1)));
+    }
+    name.resize(bracket);
+  }
+  if (name.back() == '-') {
+    name.pop_back();
+    worker.takes_ranks = false;
+    worker.why_not = "is cordoned";
+  }
+  worker.name = std::move(name);
+  return worker;
+}
+
 // Workers are separated by ";", their devices by blanks; "|" begins an island:
 //   "a[disk=ssd]: h200 h200=7 | h200~5; b-: cpu cpu!"
 // After the type of a device: =7 held by jobs/7, ~5 claimed for jobs/5, @night of that reservation,
@@ -27,21 +71,7 @@ inline Pool PoolOf(const std::string& text) {
   for (const absl::string_view part : absl::StrSplit(text, ';', absl::SkipWhitespace())) {
     const std::pair<std::string, std::string> halves =
         absl::StrSplit(part, absl::MaxSplits(':', 1));
-    std::string name(absl::StripAsciiWhitespace(halves.first));
-    PoolWorker worker;
-    if (const size_t bracket = name.find('['); bracket != std::string::npos) {
-      for (const absl::string_view label :
-           absl::StrSplit(name.substr(bracket + 1, name.size() - bracket - 2), ',')) {
-        worker.labels.insert(absl::StrSplit(label, absl::MaxSplits('=', 1)));
-      }
-      name.resize(bracket);
-    }
-    if (name.back() == '-') {
-      name.pop_back();
-      worker.takes_ranks = false;
-      worker.why_not = "is cordoned";
-    }
-    worker.name = name;
+    PoolWorker worker = WorkerOf(std::string(absl::StripAsciiWhitespace(halves.first)));
     int32_t island = 0;
     for (absl::string_view word : absl::StrSplit(halves.second, ' ', absl::SkipEmpty())) {
       if (word == "|") {
@@ -56,26 +86,8 @@ inline Pool PoolOf(const std::string& text) {
         times = 1;
       }
       for (int i = 0; i < times; ++i) {
-        PoolDevice device;
+        PoolDevice device = DeviceOf(word);
         device.island = island;
-        size_t end = word.find_first_of("=~@*!");
-        device.type = std::string(word.substr(0, end));
-        while (end < word.size()) {
-          const char kind = word[end];
-          const size_t next = std::min(word.find_first_of("=~@*!", end + 1), word.size());
-          const std::string value(word.substr(end + 1, next - end - 1));
-          int64_t number = 0;
-          (void)absl::SimpleAtoi(value, &number);
-          if (kind == '=') device.holder = JobId{number};
-          if (kind == '~') device.claim = JobId{number};
-          if (kind == '@') device.reservation = value;
-          if (kind == '*') device.memory_bytes = number << 30;
-          if (kind == '!') {
-            device.usable = false;
-            device.why_not = "is quarantined: Xid 79";
-          }
-          end = next;
-        }
         device.name = absl::StrCat(device.type, "-", worker.devices.size());
         worker.devices.push_back(std::move(device));
       }

@@ -7,8 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
+#include "common/layers/cuts.h"
 #include "common/layers/plan.h"
 #include "tests/unit/worker/engine/engine_testing.h"
+#include "worker/engine/graph/split.h"
 #include "worker/engine/models/models.h"
 
 namespace trainyard::engine {
@@ -258,6 +260,7 @@ TEST_P(RandomStackTest, ThePlanIsTheGraphAndBothBackendsAgree) {
     ++node;
   }
   EXPECT_EQ(graph.classes(), plan.classes);
+  EXPECT_EQ(static_cast<size_t>(layers::CountCuts(stack, plan)), PossibleCuts(graph).size());
   SCOPED_TRACE(testing::RenderGraph(graph));
   testing::ExpectNear(Trained(graph, "cpu", {.momentum = 0.9}, 2),
                       Trained(graph, "reference", {.momentum = 0.9}, 2), 2e-3);

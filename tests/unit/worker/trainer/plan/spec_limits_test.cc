@@ -19,6 +19,7 @@
 #include "google/protobuf/text_format.h"
 #include "google/protobuf/util/json_util.h"
 #include "gtest/gtest.h"
+#include "worker/engine/graph/split.h"
 #include "worker/trainer/plan/data_setup.h"
 #include "worker/trainer/plan/model_setup.h"
 #include "worker/trainer/plan/spec.h"
@@ -285,6 +286,92 @@ TEST(SpecLimits, WhatTheServerAcceptsAWorkerSetsUp) {
                            "trainyard.v1.ResnetModel.input", "trainyard.v1.VggModel.input",
                            "trainyard.v1.WideResnetModel.input", "trainyard.v1.Layer.from",
                            "trainyard.v1.DevicesSpec.max", "trainyard.v1.JobSpec.tags"));
+}
+
+// Each network that a spec can choose by name, in each of its forms.
+constexpr const char* kNetworks[] = {
+    "mlp {}",
+    "mlp { hidden: 8 hidden: 9 hidden: 10 }",
+    "convnet {}",
+    "convnet { batch_norm: true }",
+    "resnet { depth: 18 }",
+    "resnet { depth: 34 }",
+    "resnet { depth: 50 }",
+    "resnet { depth: 101 stem: STEM_CIFAR }",
+    "resnet { depth: 20 stem: STEM_CIFAR }",
+    "resnet { depth: 32 stem: STEM_CIFAR }",
+    "resnet { depth: 110 stem: STEM_CIFAR }",
+    "wide_resnet { depth: 10 width: 1 }",
+    "wide_resnet { depth: 28 }",
+    "alexnet {}",
+    "alexnet { dropout: 0 }",
+    "vgg { depth: 11 }",
+    "vgg { depth: 13 batch_norm: true }",
+    "vgg { depth: 16 dropout: 0 }",
+    "vgg { depth: 19 }",
+    "googlenet {}",
+    "googlenet { dropout: 0 }",
+    "googlenet { stem: STEM_CIFAR }",
+    "gpt2 { layers: 3 heads: 1 }",
+    "gpt2 { dropout: 0 }",
+};
+
+// A spec of a network over squares of images of this side, or over tokens.
+v1::JobSpec SpecOf(const char* network, int64_t side) {
+  v1::JobSpec spec;
+  TY_CHECK(google::protobuf::TextFormat::ParseFromString(
+      absl::StrCat("model { ", network, " } optimizer { sgd { lr: 0.1 } } train { steps: 10 }"),
+      &spec));
+  spec.set_name("limits");
+  if (spec.model().has_gpt2()) {
+    spec.mutable_data()->set_dataset("tokens");
+    spec.mutable_data()->set_path("text");
+    return spec;
+  }
+  spec.mutable_data()->set_dataset("images");
+  spec.mutable_data()->set_path("pets");
+  spec.mutable_data()->set_image_size(side);
+  Message& model = *spec.mutable_model();
+  const Reflection& of_model = *model.GetReflection();
+  Message& chosen = *of_model.MutableMessage(
+      &model, of_model.GetOneofFieldDescriptor(model, v1::ModelSpec::descriptor()->oneof_decl(0)));
+  const FieldDescriptor& input = *chosen.GetDescriptor()->FindFieldByName("input");
+  for (const int64_t size : {int64_t{3}, side, side}) {
+    chosen.GetReflection()->AddInt64(&chosen, &input, size);
+  }
+  return spec;
+}
+
+TEST(SpecLimits, TheServerRefusesTheImagesThatAWorkerRefuses) {
+  std::vector<int64_t> sides = {224, 1024, 4096};
+  for (int64_t side = 1; side <= 96; ++side) sides.push_back(side);
+  for (const char* network : kNetworks) {
+    for (const int64_t side : sides) {
+      const v1::JobSpec spec = SpecOf(network, side);
+      v1::JobSpec resolved;
+      const bool is_accepted = spec::ResolveInto(spec, resolved).empty();
+      const absl::Status status = BuildModel(resolved.model()).status();
+      EXPECT_EQ(is_accepted, status.ok()) << network << " of " << side << ": " << status;
+    }
+  }
+}
+
+TEST(SpecLimits, TheServerRefusesTheStagesThatAWorkerRefuses) {
+  for (const char* network : kNetworks) {
+    v1::JobSpec spec = SpecOf(network, 224);
+    v1::JobSpec resolved;
+    ASSERT_TRUE(spec::ResolveInto(spec, resolved).empty()) << network;
+    const auto graph = BuildModel(resolved.model());
+    ASSERT_TRUE(graph.ok()) << graph.status();
+    const auto most = static_cast<int>(engine::PossibleCuts(*graph).size()) + 1;
+    for (const int count : {2, most, most + 1}) {
+      if (count > 64) continue;  // the limit of the field
+      spec.mutable_stages()->set_count(count);
+      spec.mutable_devices()->set_count(count);
+      EXPECT_EQ(spec::ResolveInto(spec, resolved).empty(), count <= most)
+          << network << " in " << count << " stages; at most " << most;
+    }
+  }
 }
 
 }  // namespace

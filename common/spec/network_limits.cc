@@ -1,0 +1,95 @@
+// Plans the network as a stack of layers, for the sample of the spec and, if that does not fit, for
+// others, until it is known which would.
+#include "common/spec/network_limits.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/layers/cuts.h"
+#include "common/layers/plan.h"
+#include "common/spec/networks.h"
+#include "common/spec/rules.h"
+
+namespace trainyard::spec {
+namespace {
+
+// No network needs larger images than these.
+constexpr int64_t kSmallestSidesMax = 256;
+
+// Returns true if the network takes samples of this side, or of so many tokens.
+bool Fits(layers::Stack network, int64_t size) {
+  const bool is_image = network.vocabulary == 0;
+  std::fill(network.input.begin() + (is_image ? 1 : 0), network.input.end(), size);
+  std::vector<FieldViolation> violations;
+  layers::PlanStack(network, "", violations);
+  return violations.empty();
+}
+
+// Returns the first size that fits, or 0 if none of the small ones does.
+int64_t SmallestFit(const layers::Stack& network) {
+  for (int64_t size = 1; size <= kSmallestSidesMax; ++size) {
+    if (Fits(network, size)) return size;
+  }
+  return 0;
+}
+
+// `fits` does, and `too_large` is.
+int64_t LargestFit(const layers::Stack& network, int64_t fits, int64_t too_large) {
+  while (too_large - fits > 1) {
+    const int64_t middle = fits + (too_large - fits) / 2;
+    (Fits(network, middle) ? fits : too_large) = middle;
+  }
+  return fits;
+}
+
+}  // namespace
+
+std::string ModelName(const v1::ModelSpec& model) {
+  const auto* oneof = v1::ModelSpec::descriptor()->FindOneofByName("model");
+  const auto* field = model.GetReflection()->GetOneofFieldDescriptor(model, oneof);
+  return field == nullptr ? std::string() : field->name();
+}
+
+void CheckSampleSize(const v1::ModelSpec& model, std::vector<FieldViolation>& violations) {
+  // A field that breaks its own rule says enough, and may ask for a network without end.
+  if (model.has_layers() || !ValidateRules(model, "").empty()) return;
+  const layers::Stack network = NetworkOf(model);
+  std::vector<FieldViolation> mistakes;
+  layers::PlanStack(network, "", mistakes);
+  const int64_t smallest = mistakes.empty() ? 0 : SmallestFit(network);
+  // Where no size fits, something else is wrong, and has been said.
+  if (smallest == 0) return;
+  const std::string name = ModelName(model);
+  const std::string path = absl::StrCat("spec.model.", name);
+  if (network.vocabulary > 0) {
+    const int64_t context = network.input[0];
+    violations.push_back({path + ".context",
+                          absl::StrCat(context, " is too large for ", name,
+                                       " with a vocabulary of ", network.vocabulary, "; expected ",
+                                       LargestFit(network, smallest, context), " or less")});
+    return;
+  }
+  const auto [least, most] = std::minmax(network.input[1], network.input[2]);
+  const bool is_small = least < smallest;
+  violations.push_back(
+      {path + ".input", absl::StrCat("[", absl::StrJoin(network.input, ", "), "] is too ",
+                                     is_small ? "small" : "large", " for ", name,
+                                     "; expected a height and width of ",
+                                     is_small ? smallest : LargestFit(network, smallest, most),
+                                     is_small ? " or more" : " or less")});
+}
+
+int64_t MostStages(const v1::ModelSpec& model) {
+  if (!ValidateRules(model, "").empty()) return 0;
+  // The embedding is read again at the end, as the weight of the classifier, so only the loss can
+  // be cut off.
+  if (model.has_gpt2()) return 2;
+  const layers::Stack network = NetworkOf(model);
+  std::vector<FieldViolation> mistakes;
+  const layers::StackPlan plan = layers::PlanStack(network, "", mistakes);
+  return mistakes.empty() ? layers::CountCuts(network, plan) + 1 : 0;
+}
+
+}  // namespace trainyard::spec
