@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "worker/checkpoint/manifest.h"
 
 namespace trainyard::checkpoint {
 
@@ -17,17 +18,6 @@ namespace trainyard::checkpoint {
 struct CheckpointFile {
   std::string name;
   std::string content;
-};
-
-struct ManifestEntry {
-  std::string name;
-  int64_t size = 0;
-  std::string hash;  // "xxh3-128:<32 hex digits>"
-};
-
-struct Manifest {
-  int64_t step = 0;
-  std::vector<ManifestEntry> files;  // by name
 };
 
 // Writes `<checkpoints_dir>/step-<step>` by way of `step-<step>.tmp`. Replaces nothing that is
@@ -38,9 +28,6 @@ struct Manifest {
 absl::Status WriteCheckpoint(const std::string& checkpoints_dir, int64_t step,
                              const std::vector<CheckpointFile>& files);
 
-// MANIFEST is JSON: {"format": 1, "step": 600, "files": [{"name": ..., "size": ..., "hash": ...}]},
-// in one spelling only. NOT_FOUND; DATA_LOSS (CORRUPT_FILE) for anything else.
-absl::StatusOr<Manifest> ParseManifest(const std::string& path);
 // Reads the manifest and compares every size and hash; no file may lack or be added. NOT_FOUND
 // where there is no such folder, DATA_LOSS (CORRUPT_FILE) with the file and what differs.
 absl::StatusOr<Manifest> VerifyCheckpoint(const std::string& checkpoint_dir);
