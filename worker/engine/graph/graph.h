@@ -196,14 +196,6 @@ struct Graph {
 // Smallest room for `count` elements, where real numbers take `real_bytes`.
 int64_t BytesOf(Element element, int64_t count, int64_t real_bytes);
 
-// Arithmetic and traffic of a node for so many rows, each tensor read or written once.
-struct Cost {
-  double flops = 0;
-  double bytes = 0;
-};
-Cost NodeCost(const Graph& graph, const Node& node, int64_t rows);
-Cost GraphCost(const Graph& graph, int64_t rows);
-
 // "conv2d", "max_pool_gradient".
 absl::string_view OpName(OpKind op);
 

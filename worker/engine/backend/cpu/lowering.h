@@ -25,6 +25,7 @@
 #include "worker/engine/backend/cpu/packed_weights.h"
 #include "worker/engine/backend/cpu/program.h"
 #include "worker/engine/backend/state_memory.h"
+#include "worker/engine/graph/cost.h"
 #include "worker/engine/graph/step_graph.h"
 
 namespace trainyard::engine::cpu {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "worker/engine/backend/cuda/kernels/elementwise.h"
+#include "worker/engine/graph/cost.h"
 
 namespace trainyard::engine::cuda {
 
