@@ -2,7 +2,6 @@
 #include "worker/engine/backend/cpu/lowering.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
@@ -31,7 +30,7 @@ void Lowering::Begin() {
   if (step_.graph.has_stage_input && program_.stage_input_block > 1) {
     BlockStageInput(program_.stage_input_block);
   }
-  FindParts();
+  for (const auto& [id, part] : PlacedParts(step_.graph)) parts_[id] = {.place = part};
 }
 
 void Lowering::Finish() {
@@ -68,27 +67,6 @@ void Lowering::BlockStageInput(int64_t block) {
   buffers_[static_cast<size_t>(input)] = to;
 }
 
-void Lowering::FindParts() {
-  for (const Node& node : step_.graph.nodes) {
-    if (node.op != OpKind::kConcat) {
-      continue;
-    }
-    int64_t first_channel = 0;
-    int64_t divisor = 0;  // of where parts begin
-    for (const ValueId part : node.inputs) {
-      divisor = std::gcd(divisor, first_channel);
-      first_channel += value(part).shape[0];
-    }
-    first_channel = 0;
-    for (size_t i = 0; i < node.concat().placed.size(); ++i) {
-      if (node.concat().placed[i]) {
-        parts_[node.inputs[i]] = {node.outputs[0], first_channel, divisor, false};
-      }
-      first_channel += value(node.inputs[i]).shape[0];
-    }
-  }
-}
-
 bool Lowering::FillsBlocks(const Layout& whole, int64_t first, int64_t count) {
   return first % whole.block == 0 && (count % whole.block == 0 || first + count == whole.channels);
 }
@@ -98,8 +76,8 @@ Operand Lowering::OperandOf(ValueId id, const Layout& wanted) {
   if (part == parts_.end() || !part->second.lies_there || !(layout(id) == wanted)) {
     return {In(id, wanted), 0, wanted.elements()};
   }
-  const Layout& whole = layout(part->second.whole);
-  return {BufferOf(part->second.whole), part->second.first_channel * whole.plane(),
+  const Layout& whole = layout(part->second.place.whole);
+  return {BufferOf(part->second.place.whole), part->second.place.first_channel * whole.plane(),
           whole.elements()};
 }
 
@@ -108,14 +86,14 @@ Operand Lowering::OutputOperand(const Node& node, int index) {
   const auto found = parts_.find(output);
   if (found != parts_.end()) {
     Part& part = found->second;
-    Layout whole = PlainLayout(value(part.whole).shape).As(layout(output).type);
+    Layout whole = PlainLayout(value(part.place.whole).shape).As(layout(output).type);
     whole.block = layout(output).block;
-    const bool is_first = layouts_[static_cast<size_t>(part.whole)].channels == 0;
-    part.lies_there = part.divisor % whole.block == 0 &&
-                      FillsBlocks(whole, part.first_channel, layout(output).channels) &&
-                      (is_first || layout(part.whole) == whole);
+    const bool is_first = layouts_[static_cast<size_t>(part.place.whole)].channels == 0;
+    part.lies_there = part.place.divisor % whole.block == 0 &&
+                      FillsBlocks(whole, part.place.first_channel, layout(output).channels) &&
+                      (is_first || layout(part.place.whole) == whole);
     if (part.lies_there) {
-      SetLayout(part.whole, whole);
+      SetLayout(part.place.whole, whole);
       return OperandOf(output, layout(output));
     }
   }
@@ -142,7 +120,7 @@ BufferId Lowering::CopyOfPart(ValueId id) {
 }
 
 void Lowering::LieWithin(ValueId id, ValueId whole, int64_t first_channel) {
-  parts_[id] = {.whole = whole, .first_channel = first_channel, .lies_there = true};
+  parts_[id] = {.place = {whole, first_channel}, .lies_there = true};
 }
 
 bool Lowering::LiesWithin(ValueId id) const {

@@ -20,6 +20,7 @@
 
 #include "common/base/check.h"
 #include "dnnl.hpp"
+#include "worker/engine/backend/concat_parts.h"
 #include "worker/engine/backend/cpu/kernels.h"
 #include "worker/engine/backend/cpu/layout.h"
 #include "worker/engine/backend/cpu/packed_weights.h"
@@ -195,13 +196,9 @@ class Lowering {
   std::map<std::string, ConvFormats>& convs() { return convs_; }
 
  private:
-  // Values that lie, or may lie, within another one, from this channel on.
+  // A value that lies, or may lie, within another one.
   struct Part {
-    ValueId whole = kNoValue;
-    int64_t first_channel = 0;
-    // The greatest common divisor of the channels at which parts of the whole begin: the whole lies
-    // in blocks that divide it.
-    int64_t divisor = 0;
+    ConcatPart place;
     bool lies_there = false;
   };
   // A value in another layout than its home.
@@ -212,7 +209,6 @@ class Lowering {
   };
 
   void BlockStageInput(int64_t block);
-  void FindParts();
   // A part on its own, for ops that cannot read it within its whole.
   BufferId CopyOfPart(ValueId id);
 

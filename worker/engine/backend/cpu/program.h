@@ -9,7 +9,7 @@
 
 #include "dnnl.hpp"
 #include "worker/engine/backend/backend.h"
-#include "worker/engine/backend/buffer_plan.h"
+#include "worker/engine/backend/call_list.h"
 #include "worker/engine/backend/rank_statistics.h"
 #include "worker/engine/backend/row_groups.h"
 
@@ -47,38 +47,15 @@ struct Call {
   int64_t ready = 0;
 };
 
-// Not thread-safe. Closures of the calls hold a pointer to it: it does not move.
-class Program {
+class Program : public CallList<Call> {
  public:
-  Program() = default;
-  Program(const Program&) = delete;
-  Program& operator=(const Program&) = delete;
-
   // Building.
   BufferId AddArenaBuffer(int64_t bytes) { return buffers_.AddArena(bytes); }
-  BufferId AddFixedBuffer(void* data) { return buffers_.AddFixed(data); }
   // The batch's inputs; its address comes with each run.
   BufferId AddInputBuffer();
   // Memory at a buffer, wherever it will lie.
   dnnl::memory Bound(const dnnl::engine& engine, const dnnl::memory::desc& desc, BufferId buffer);
-  // Appends the call. It reads or writes `buffers`, which so must lie in the arena then; kNoBuffer
-  // among them means nothing.
-  void Emit(Call call, const std::vector<BufferId>& buffers);
-  // The reduction arena is final up to here after the last call.
-  void SetReady(int64_t ready) {
-    if (!calls_.empty()) {
-      calls_.back().ready = ready;
-    }
-  }
-  // The buffer must still be there when the program ends.
-  void Keep(BufferId buffer) { buffers_.Keep(buffer); }
-  // Lays out the arena (BufferPlan::Plan); after the last Emit. With `is_guarded`, Run checks after
-  // every call that nothing was written beyond a live buffer.
-  void Plan(bool is_guarded, const Program* larger);
 
-  int64_t arena_bytes() const { return buffers_.arena_bytes(); }
-  // The bytes of all buffers, if none shared memory.
-  int64_t unshared_bytes() const { return buffers_.unshared_bytes(); }
   void Bind(std::byte* arena);
 
   // Runs calls [first, calls), or up to one that leaves an error in the state. `seconds`, if
@@ -86,16 +63,6 @@ class Program {
   void Run(const float* inputs, size_t calls, RunState& state,
            const Executable::ReadyCallback& on_ready, std::vector<double>* seconds = nullptr,
            size_t first = 0);
-
-  template <class T>
-  T* ptr(BufferId buffer) const {
-    return buffers_.ptr<T>(buffer);
-  }
-  template <class T>
-  T* ptr_or_null(BufferId buffer) const {
-    return buffers_.ptr_or_null<T>(buffer);
-  }
-  const std::vector<Call>& calls() const { return calls_; }
 
   int64_t stage_input_block = 1;  // for the compiler
 
@@ -116,11 +83,9 @@ class Program {
     BufferId buffer;
   };
 
-  BufferPlan buffers_;
   std::byte* bound_ = nullptr;
   std::vector<BufferId> inputs_;
   std::vector<Binding> bindings_;
-  std::vector<Call> calls_;
 };
 
 }  // namespace trainyard::engine::cpu

@@ -13,8 +13,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "absl/types/span.h"
 #include "worker/engine/backend/cpu/update_kernels.h"
+#include "worker/engine/backend/optimizer_state.h"
 #include "worker/engine/backend/state_table.h"
 #include "worker/engine/graph/memory_plan.h"
 #include "worker/engine/optim/optimizer.h"
@@ -35,13 +35,8 @@ class Updater {
   // Clears the gradients that no range had. False where one that was applied was not finite.
   bool End(float* gradients);
   bool updates_ranges() const { return IsElementwise(spec_); }
-  void ExchangeAverages(float* parameters);
-
-  float* slots() const { return slots_.as<float>(); }
-  float* averages() const { return averages_.as<float>(); }
-  // Each slot, then the averages.
-  std::vector<absl::Span<float>> parameter_states() const;
-  int64_t state_bytes() const { return slots_.bytes() + averages_.bytes(); }
+  OptimizerState<float>& state() { return state_; }
+  const OptimizerState<float>& state() const { return state_; }
   int64_t workspace_bytes() const { return sums_.bytes(); }
 
  private:
@@ -61,7 +56,6 @@ class Updater {
     int64_t end = 0;
   };
 
-  int64_t CountStep();
   void SumSquares(const float* parameters, const float* gradients);
   double GradientNorm() const;
   // LAMB's first half: the moments and the sums over them. Clears the gradients.
@@ -81,13 +75,11 @@ class Updater {
   const OptimizerSpec spec_;
   const std::vector<Segment>& segments_;
   const int64_t gradient_elements_;
-  const int64_t step_offset_;
-  const size_t slot_count_;
   const int threads_;
   const UpdateKernels& kernels_;
   std::vector<Block> blocks_;        // ascending
   std::vector<size_t> first_block_;  // by segment, and the end
-  AlignedBuffer slots_, averages_;
+  OptimizerState<float> state_;
   AlignedBuffer sums_;  // a Sums a block, where norms are needed; then a ratio a segment
   double* ratios_ = nullptr;
   // The rates of the update that has begun.

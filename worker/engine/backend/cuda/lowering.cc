@@ -20,7 +20,11 @@ Lowering::Lowering(const StepGraph& step, const ReductionLayout& reduction, cons
       weights_(weights),
       target_(target),
       program_(program) {
-  FindParts();
+  // Inputs of whole vectors of channels can be written in place; others are copied.
+  const int64_t vector = kVectorBytes / SizeOf(target_.type);
+  for (const auto& [id, part] : PlacedParts(step_.graph)) {
+    if (part.divisor % vector == 0 && Channels(part.whole) % vector == 0) parts_[id] = part;
+  }
 }
 
 int64_t Lowering::Channels(ValueId id) const {
@@ -124,23 +128,6 @@ void Lowering::EmitKernel(const Node& node, std::function<void(const Enqueue&)> 
         return absl::OkStatus();
       },
       buffers);
-}
-
-// Parts that are whole vectors of channels can be written in place; others are copied.
-void Lowering::FindParts() {
-  const int64_t vector = kVectorBytes / SizeOf(target_.type);
-  for (const Node& node : step_.graph.nodes) {
-    if (node.op != OpKind::kConcat) continue;
-    const bool is_aligned = std::all_of(node.inputs.begin(), node.inputs.end(),
-                                        [&](ValueId part) { return Channels(part) % vector == 0; });
-    int64_t first_channel = 0;
-    for (size_t i = 0; i < node.concat().placed.size(); ++i) {
-      if (node.concat().placed[i] && is_aligned) {
-        parts_[node.inputs[i]] = {node.outputs[0], first_channel};
-      }
-      first_channel += Channels(node.inputs[i]);
-    }
-  }
 }
 
 void Lowering::EmitBiasGradient(const Node& node, ValueId dy_id, int64_t first_channel,

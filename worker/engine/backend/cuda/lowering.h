@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "worker/engine/backend/concat_parts.h"
 #include "worker/engine/backend/cuda/compile_target.h"
 #include "worker/engine/backend/cuda/device/types.h"
 #include "worker/engine/backend/cuda/kernels/norm.h"
@@ -104,8 +105,6 @@ class Lowering {
   void EmitBiasGradient(const Node& node, ValueId dy, int64_t first_channel, ValueId dbias);
 
  private:
-  void FindParts();
-
   const StepGraph& step_;
   const ReductionLayout& reduction_;
   const StepMemory state_;
@@ -113,12 +112,7 @@ class Lowering {
   const CompileTarget target_;
   Program& program_;
   std::map<ValueId, Place> places_;
-  // Values that may lie within another one, from this channel on.
-  struct Part {
-    ValueId whole = kNoValue;
-    int64_t first_channel = 0;
-  };
-  std::map<ValueId, Part> parts_;
+  std::map<ValueId, ConcatPart> parts_;  // those that are written in place
 };
 
 }  // namespace trainyard::engine::cuda
