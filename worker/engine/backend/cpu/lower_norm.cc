@@ -301,7 +301,6 @@ void LowerGroupNormGradient(Lowering& lowering, const Node& node) {
   const BufferId tables = lowering.AddScratch(TableBytes(lowering.threads() * lanes, 3));
   const int64_t rows = lowering.rows();
   const int threads = lowering.threads();
-  const bool adds = node.adds;
   Program* program = &lowering.program();
   auto run = [=]<class T>(RunState& state, const Kernels<T>& kernels) {
     const int64_t plane = home.plane() * home.block;
@@ -354,10 +353,9 @@ void LowerGroupNormGradient(Lowering& lowering, const Node& node) {
                               nullptr, a + lane, b + lane, c + lane, nullptr, to + p * plane);
       }
     });
-    const bool add = state.accumulate || adds;
     for (int64_t i = 0; i < home.channels; ++i) {
-      double of_weight = add ? dweight[i] : 0;
-      double of_bias = add ? dbias[i] : 0;
+      double of_weight = state.accumulate ? dweight[i] : 0;
+      double of_bias = state.accumulate ? dbias[i] : 0;
       for (int64_t n = 0; n < rows; ++n) {
         of_bias += program->ptr<float>(sums)[n * 2 * lanes + i];
         of_weight += program->ptr<float>(sums)[(n * 2 + 1) * lanes + i];

@@ -2,6 +2,7 @@
 #include "worker/engine/backend/cpu/lowering.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
@@ -206,6 +207,13 @@ std::string Lowering::CallName(const Node& node) const {
 
 void Lowering::EmitCall(const Node& node, std::function<void(RunState&)> run,
                         const std::vector<BufferId>& buffers) {
+  if (node.adds) {
+    run = [run = std::move(run)](RunState& state) {
+      const bool accumulate = std::exchange(state.accumulate, true);
+      run(state);
+      state.accumulate = accumulate;
+    };
+  }
   program_.Emit({.name = CallName(node),
                  .op = std::string(OpName(node.op)),
                  .run = std::move(run),
@@ -268,23 +276,21 @@ void Lowering::EmitParameterGradient(const Node& node, const dnnl::primitive& pr
     store_sum = dnnl::reorder({engine_, computed, engine_, plain, add});
   }
   const int64_t weight_count = entry.count;
-  const bool adds = node.adds;
   Program* program = &program_;
   const Kernels<float>* kernels = &BestKernels<float>();
   dnnl::stream stream = stream_;
   const int threads = options_.threads;
   auto run = [=](RunState& state) {
-    const bool accumulate = state.accumulate || adds;
-    primitive.execute(stream, accumulate ? indirect : direct);
+    primitive.execute(stream, state.accumulate ? indirect : direct);
     if (!is_plain) {
-      (accumulate ? store_sum : store).execute(stream, leave);
-    } else if (accumulate) {
+      (state.accumulate ? store_sum : store).execute(stream, leave);
+    } else if (state.accumulate) {
       const float* computed_now = program->ptr<float>(scratch);
       ParallelChunks(threads, weight_count, [&](int64_t begin, int64_t count) {
         kernels->add(weight_sums + begin, computed_now + begin, weight_sums + begin, count);
       });
     }
-    if (accumulate && bias_sums != nullptr) {
+    if (state.accumulate && bias_sums != nullptr) {
       kernels->add(bias_sums, program->ptr<float>(bias_scratch), bias_sums, bias_count);
     }
   };

@@ -153,7 +153,8 @@ class Lowering {
   }
   std::string CallName(const Node& node) const;
   double Flops(const Node& node) const { return NodeCost(step_.graph, node, rows()).flops; }
-  // Emits `run` for the node, touching these buffers.
+  // Emits `run` for the node, touching these buffers. A node that adds to what an earlier one wrote
+  // finds `accumulate` set in each run.
   void EmitCall(const Node& node, std::function<void(RunState&)> run,
                 const std::vector<BufferId>& buffers);
 

@@ -366,13 +366,12 @@ absl::Status LowerGroupNormGradient(Lowering& lowering, const Node& node) {
   float* const dweight = lowering.Sums(node.outputs[1]);
   float* const dbias = lowering.Sums(node.outputs[2]);
   const GroupNormShape shape = {lowering.Image(x_id), node.layer<layers::GroupNorm>().groups};
-  const bool adds = node.adds;
   const BufferId workspace = lowering.AddScratch(GroupNormWorkspace(shape));
   lowering.EmitKernel(node,
                       [=, program = &lowering.program()](const Enqueue& how) {
                         GroupNormBackward(shape, program->At(dy), program->At(x), weight,
                                           program->ptr<float>(mean), program->ptr<float>(inverse),
-                                          program->At(dx), dweight, dbias, how.adds || adds, clears,
+                                          program->At(dx), dweight, dbias, how.adds, clears,
                                           program->ptr<void>(workspace), how.stream);
                       },
                       {dy.buffer, x.buffer, mean, inverse, dx.buffer, workspace});

@@ -102,12 +102,11 @@ absl::Status LowerEmbeddingGradient(Lowering& lowering, const Node& node) {
   const int64_t count = lowering.Pixels(node.inputs[0]);
   const int64_t vocabulary = table[0];
   const int64_t channels = table[1];
-  const bool adds = node.adds;
   const BufferId workspace = lowering.AddScratch(EmbeddingGradientWorkspace(count, vocabulary));
   lowering.EmitKernel(node,
                       [=, program = &lowering.program()](const Enqueue& how) {
                         EmbeddingGradient(program->ptr<int32_t>(tokens), program->At(dy), sums,
-                                          how.adds || adds, count, vocabulary, channels,
+                                          how.adds, count, vocabulary, channels,
                                           program->ptr<void>(workspace), how.stream);
                       },
                       {dy.buffer, tokens, workspace});
@@ -140,11 +139,10 @@ absl::Status LowerPositionEmbeddingGradient(Lowering& lowering, const Node& node
   const int64_t table_positions = table[0];
   const int64_t channels = table[1];
   const int64_t rows = lowering.rows();
-  const bool adds = node.adds;
   lowering.EmitKernel(node,
                       [=, program = &lowering.program()](const Enqueue& how) {
-                        PositionEmbeddingGradient(program->At(dy), sums, how.adds || adds, rows,
-                                                  positions, table_positions, channels, how.stream);
+                        PositionEmbeddingGradient(program->At(dy), sums, how.adds, rows, positions,
+                                                  table_positions, channels, how.stream);
                       },
                       {dy.buffer});
   return absl::OkStatus();

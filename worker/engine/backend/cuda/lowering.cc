@@ -114,7 +114,15 @@ void Lowering::Emit(const Node& node, std::function<absl::Status(const Enqueue&)
   Call call;
   call.op = std::string(OpName(node.op));
   call.name = absl::StrCat(node.name, " ", call.op, node.relu ? "+relu" : "");
-  call.enqueue = std::move(enqueue);
+  if (node.adds) {
+    call.enqueue = [enqueue = std::move(enqueue)](const Enqueue& how) {
+      Enqueue adding = how;
+      adding.adds = true;
+      return enqueue(adding);
+    };
+  } else {
+    call.enqueue = std::move(enqueue);
+  }
   call.flops = NodeCost(step_.graph, node, rows()).flops;
   program_.Emit(std::move(call), buffers);
 }
@@ -137,11 +145,10 @@ void Lowering::EmitBiasGradient(const Node& node, ValueId dy_id, int64_t first_c
   const int64_t pixels = Pixels(dy_id);
   const int64_t channels = SumsCount(dbias);
   float* const sums = Sums(dbias);
-  const bool adds = node.adds;
   const BufferId workspace = AddScratch(ColumnSumWorkspace(pixels, channels));
   EmitKernel(node,
              [=, program = &program_](const Enqueue& how) {
-               ColumnSum(program->At(dy), pixels, channels, how.adds || adds, sums,
+               ColumnSum(program->At(dy), pixels, channels, how.adds, sums,
                          program->ptr<void>(workspace), how.stream);
              },
              {dy.buffer, workspace});

@@ -95,7 +95,8 @@ class Lowering {
   BufferId StatisticBuffer(ValueId id);
   StatisticSums SumsOfStatistics(const Node& norm) const;
 
-  // Makes the node a call of the program that reads and writes `buffers`.
+  // Makes the node a call of the program that reads and writes `buffers`. A node that adds to what
+  // an earlier one wrote is always told to add.
   void Emit(const Node& node, std::function<absl::Status(const Enqueue&)> enqueue,
             const Buffers& buffers);
   // Does so for kernels of our own, which report errors when they are launched.
