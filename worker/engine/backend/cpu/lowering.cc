@@ -231,6 +231,21 @@ void Lowering::AddScratchpad(const dnnl::memory::desc& scratchpad, Arguments& ar
   buffers.push_back(buffer);
 }
 
+Lowering::BiasGradient Lowering::AddBiasGradient(ValueId gradient, Arguments& direct,
+                                                 Arguments& indirect,
+                                                 std::vector<BufferId>& buffers) {
+  const ReductionEntry& entry = GradientEntry(gradient);
+  const BiasGradient bias = {state_.reduction + entry.offset, entry.count,
+                             AddScratch(entry.count * int64_t{sizeof(float)})};
+  const dnnl::memory::desc desc({entry.count}, kF32, dnnl::memory::format_tag::x);
+  buffers.push_back(bias.scratch);
+  indirect.insert({DNNL_ARG_DIFF_BIAS, Memory(desc, bias.scratch)});
+  direct.insert({DNNL_ARG_DIFF_BIAS, dnnl::memory(desc, engine_, bias.sums)});
+  return bias;
+}
+
+// What must be added to other sums, and what lies otherwise than the arena, goes by way of scratch
+// memory.
 void Lowering::EmitParameterGradient(const Node& node, const dnnl::primitive& primitive,
                                      Arguments arguments, std::vector<BufferId> buffers,
                                      const dnnl::memory::desc& computed,
@@ -238,8 +253,6 @@ void Lowering::EmitParameterGradient(const Node& node, const dnnl::primitive& pr
   const ReductionEntry& entry = GradientEntry(node.outputs[0]);
   float* weight_sums = state_.reduction + entry.offset;
   const bool is_plain = computed == plain;
-
-  // Where the primitive leaves its results when they cannot go straight into the arena.
   const BufferId scratch = AddScratch(static_cast<int64_t>(computed.get_size()));
   buffers.push_back(scratch);
   Arguments direct = arguments;
@@ -248,21 +261,8 @@ void Lowering::EmitParameterGradient(const Node& node, const dnnl::primitive& pr
   const dnnl::memory weight_arena(plain, engine_, weight_sums);
   indirect.insert({DNNL_ARG_DIFF_WEIGHTS, weight_scratch});
   direct.insert({DNNL_ARG_DIFF_WEIGHTS, is_plain ? weight_arena : weight_scratch});
-
-  float* bias_sums = nullptr;
-  int64_t bias_count = 0;
-  BufferId bias_scratch = -1;
-  if (node.outputs.size() > 1) {
-    const ReductionEntry& bias_entry = GradientEntry(node.outputs[1]);
-    bias_sums = state_.reduction + bias_entry.offset;
-    bias_count = bias_entry.count;
-    const dnnl::memory::desc bias({bias_count}, dnnl::memory::data_type::f32,
-                                  dnnl::memory::format_tag::x);
-    bias_scratch = AddScratch(bias_count * int64_t{sizeof(float)});
-    buffers.push_back(bias_scratch);
-    indirect.insert({DNNL_ARG_DIFF_BIAS, Memory(bias, bias_scratch)});
-    direct.insert({DNNL_ARG_DIFF_BIAS, dnnl::memory(bias, engine_, bias_sums)});
-  }
+  BiasGradient bias;
+  if (node.outputs.size() > 1) bias = AddBiasGradient(node.outputs[1], direct, indirect, buffers);
 
   dnnl::primitive_attr add;
   dnnl::post_ops sum;
@@ -290,8 +290,8 @@ void Lowering::EmitParameterGradient(const Node& node, const dnnl::primitive& pr
         kernels->add(weight_sums + begin, computed_now + begin, weight_sums + begin, count);
       });
     }
-    if (state.accumulate && bias_sums != nullptr) {
-      kernels->add(bias_sums, program->ptr<float>(bias_scratch), bias_sums, bias_count);
+    if (state.accumulate && bias.sums != nullptr) {
+      kernels->add(bias.sums, program->ptr<float>(bias.scratch), bias.sums, bias.count);
     }
   };
   EmitCall(node, std::move(run), buffers);

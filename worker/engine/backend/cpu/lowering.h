@@ -209,7 +209,18 @@ class Lowering {
     BufferId buffer;
   };
 
+  // Where a primitive leaves the gradient of a bias, and the sums that it belongs to.
+  struct BiasGradient {
+    float* sums = nullptr;  // null: no bias
+    int64_t count = 0;
+    BufferId scratch = kNoBuffer;
+  };
+
   void BlockStageInput(int64_t block);
+  // Adds the bias to the arguments of a primitive: its sums to `direct`, scratch memory to
+  // `indirect` and to the buffers.
+  BiasGradient AddBiasGradient(ValueId gradient, Arguments& direct, Arguments& indirect,
+                               std::vector<BufferId>& buffers);
   // A part on its own, for ops that cannot read it within its whole.
   BufferId CopyOfPart(ValueId id);
 
