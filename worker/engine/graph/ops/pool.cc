@@ -29,30 +29,16 @@ double GlobalGradientFlops(const Graph& graph, const Node& node, int64_t rows) {
 }
 
 // Emits `op` reading dy, and the index where there is one.
-void EmitGradient(Autodiff& autodiff, const Node& node, OpKind op) {
-  const ValueId x = node.inputs[0];
-  if (!autodiff.Wants(x)) {
-    return;
-  }
-  const ValueId dx = autodiff.NewGradient(x);
-  Node gradient{op, node.name, {autodiff.GradientOf(node.outputs[0])}, {dx}, node.attributes};
-  if (op == OpKind::kMaxPoolGradient) {
-    gradient.inputs.push_back(node.outputs[1]);
-  }
-  autodiff.Emit(gradient);
-  autodiff.Contribute(x, dx);
-}
-
 void MaxPoolBackward(Autodiff& autodiff, const Node& node) {
-  EmitGradient(autodiff, node, OpKind::kMaxPoolGradient);
+  autodiff.EmitInputGradient(node, OpKind::kMaxPoolGradient, {node.outputs[1]});
 }
 
 void AvgPoolBackward(Autodiff& autodiff, const Node& node) {
-  EmitGradient(autodiff, node, OpKind::kAvgPoolGradient);
+  autodiff.EmitInputGradient(node, OpKind::kAvgPoolGradient);
 }
 
 void GlobalAvgPoolBackward(Autodiff& autodiff, const Node& node) {
-  EmitGradient(autodiff, node, OpKind::kGlobalAvgPoolGradient);
+  autodiff.EmitInputGradient(node, OpKind::kGlobalAvgPoolGradient);
 }
 
 }  // namespace
