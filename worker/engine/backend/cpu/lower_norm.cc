@@ -116,9 +116,13 @@ void LowerNormOfBatch(Lowering& lowering, const Node& node) {
 // Where the operands of a gradient of batch_norm lie.
 struct NormGradientPlaces {
   Operand dy, x, second, addend, g, dx;
-  BufferId mean, variance, mask;
-  const float *weight, *bias;
-  float *weight_sums, *bias_sums;
+  BufferId mean = kNoBuffer;
+  BufferId variance = kNoBuffer;
+  BufferId mask = kNoBuffer;
+  const float* weight = nullptr;
+  const float* bias = nullptr;
+  float* weight_sums = nullptr;
+  float* bias_sums = nullptr;
 };
 
 NormGradientPlaces PlaceNormGradient(Lowering& lowering, const Node& node, const Layout& layout) {
