@@ -1,4 +1,4 @@
-// Lowers layer_norm, embeddings and attention. Attention goes to cuDNN where its gradients are
+// Lowers embeddings and attention. Attention goes to cuDNN where its gradients are
 // known to be right and it has plans for both directions, and otherwise to our own kernels.
 #include "common/base/status_macros.h"
 #include "worker/engine/backend/cuda/dnn/node_problem.h"
@@ -31,51 +31,6 @@ bool IsOverwritten(Lowering& lowering, ValueId id) {
 }
 
 }  // namespace
-
-absl::Status LowerLayerNorm(Lowering& lowering, const Node& node) {
-  const ValueId output = node.outputs[0];
-  const Place x = lowering.PlaceOf(node.inputs[0]);
-  const Place y = lowering.MakeOutput(node);
-  const int64_t count = lowering.Pixels(output);
-  const int64_t channels = lowering.Channels(output);
-  const BufferId mean = lowering.PlainBuffer(node.outputs[1], count * SizeOf(Type::kF32));
-  const BufferId inverse = lowering.PlainBuffer(node.outputs[2], count * SizeOf(Type::kF32));
-  const float* const weight = lowering.Parameter(node.inputs[1]);
-  const float* const bias = lowering.Parameter(node.inputs[2]);
-  const auto eps = static_cast<float>(node.layer<layers::LayerNorm>().eps);
-  lowering.EmitKernel(node,
-                      [=, program = &lowering.program()](const Enqueue& how) {
-                        LayerNormForward(program->At(x), weight, bias, eps, program->At(y),
-                                         program->ptr<float>(mean), program->ptr<float>(inverse),
-                                         count, channels, how.stream);
-                      },
-                      {x.buffer, y.buffer, mean, inverse});
-  return absl::OkStatus();
-}
-
-absl::Status LowerLayerNormGradient(Lowering& lowering, const Node& node) {
-  const ValueId x_id = node.inputs[1];
-  const Place dy = lowering.PlaceOf(node.inputs[0]);
-  const Place x = lowering.PlaceOf(x_id);
-  const float* const weight = lowering.Parameter(node.inputs[2]);
-  const BufferId mean = lowering.PlainBufferOf(node.inputs[3]);
-  const BufferId inverse = lowering.PlainBufferOf(node.inputs[4]);
-  const Place dx = node.outputs[0] == kNoValue ? Place{} : lowering.MakeOutput(node);
-  float* const dweight = lowering.Sums(node.outputs[1]);
-  float* const dbias = lowering.Sums(node.outputs[2]);
-  const int64_t count = lowering.Pixels(x_id);
-  const int64_t channels = lowering.Channels(x_id);
-  const BufferId workspace = lowering.AddScratch(LayerNormWorkspace(count, channels));
-  lowering.EmitKernel(node,
-                      [=, program = &lowering.program()](const Enqueue& how) {
-                        LayerNormGradient(program->At(dy), program->At(x), weight,
-                                          program->ptr<float>(mean), program->ptr<float>(inverse),
-                                          program->At(dx), dweight, dbias, how.adds, count,
-                                          channels, program->ptr<void>(workspace), how.stream);
-                      },
-                      {dy.buffer, x.buffer, mean, inverse, dx.buffer, workspace});
-  return absl::OkStatus();
-}
 
 absl::Status LowerEmbedding(Lowering& lowering, const Node& node) {
   const ValueId output = node.outputs[0];

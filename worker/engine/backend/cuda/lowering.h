@@ -7,6 +7,7 @@
 // concatenations and slices are read and written where they lie in their whole.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -28,6 +29,17 @@ using Buffers = std::vector<BufferId>;
 
 // Logits of at most so many classes stay f32, which costs nothing there.
 inline constexpr int64_t kExactLogitsMax = 1024;
+
+// What a kernel is given that computes the output of a node from its inputs.
+template <int inputs>
+struct MapViews {
+  std::array<View, inputs> in = {};
+  View out = {};
+  int64_t pixels = 0;  // of the output
+  int64_t channels = 0;
+  bool clears_padding = false;
+  cudaStream_t stream = nullptr;
+};
 
 class Lowering {
  public:
@@ -102,6 +114,29 @@ class Lowering {
   // Does so for kernels of our own, which report errors when they are launched.
   void EmitKernel(const Node& node, std::function<void(const Enqueue&)> enqueue,
                   const Buffers& buffers);
+  // Emits a kernel that computes the output of the node from its first inputs: run(views).
+  template <int inputs, class Run>
+  void EmitMap(const Node& node, const Run& run) {
+    std::array<Place, inputs> from;
+    for (size_t i = 0; i < from.size(); ++i) from[i] = PlaceOf(node.inputs[i]);
+    const ValueId output = node.outputs[0];
+    const Place to = MakeOutput(node);
+    Buffers buffers = {to.buffer};
+    for (const Place& place : from) buffers.push_back(place.buffer);
+    const MapViews<inputs> views = {.pixels = Pixels(output),
+                                    .channels = Channels(output),
+                                    .clears_padding = ClearsPadding(to, output)};
+    EmitKernel(
+        node,
+        [=, program = &program_](const Enqueue& how) {
+          MapViews<inputs> at = views;
+          for (size_t i = 0; i < from.size(); ++i) at.in[i] = program->At(from[i]);
+          at.out = program->At(to);
+          at.stream = how.stream;
+          run(at);
+        },
+        buffers);
+  }
   // Sums up the channels [first_channel, ...) of dy over its pixels.
   void EmitBiasGradient(const Node& node, ValueId dy, int64_t first_channel, ValueId dbias);
 
