@@ -20,97 +20,103 @@ BufferId StatisticBuffer(Lowering& lowering, ValueId id) {
              : lowering.BufferOf(id);
 }
 
-void LowerNormEvaluation(Lowering& lowering, const Node& node) {
-  const Layout x_layout = lowering.Stored(lowering.layout(node.inputs[0]));
-  lowering.SetLayout(node.outputs[0], x_layout);
-  const Operand x = lowering.OperandOf(node.inputs[0], x_layout);
-  const Operand residual = FusedInput(lowering, node, node.norm().residual, x_layout);
-  const Operand y = lowering.OutputOperand(node);
-  const float* weight = lowering.Parameter(node.inputs[1]);
-  const float* bias = lowering.Parameter(node.inputs[2]);
-  // Running, or those of the batch.
+// Where the operands of batch_norm lie, and what is known of it before it runs.
+struct NormPlaces {
+  Layout layout;
+  Operand x, residual, y;
+  BufferId affine = kNoBuffer;  // scale and shift of each group's lanes
+  const float* weight = nullptr;
+  const float* bias = nullptr;
+  double eps = 0;
+  bool relu = false;
+  int64_t rows = 0;
+  int threads = 1;
+
+  int64_t lanes() const { return layout.blocks() * layout.block; }
+};
+
+NormPlaces PlaceNorm(Lowering& lowering, const Node& node) {
+  NormPlaces at;
+  at.layout = lowering.Stored(lowering.layout(node.inputs[0]));
+  lowering.SetLayout(node.outputs[0], at.layout);
+  at.x = lowering.OperandOf(node.inputs[0], at.layout);
+  at.residual = FusedInput(lowering, node, node.norm().residual, at.layout);
+  at.y = lowering.OutputOperand(node);
+  at.affine = lowering.AddScratch(TableBytes(lowering.step().max_groups * at.lanes(), 2));
+  at.weight = lowering.Parameter(node.inputs[1]);
+  at.bias = lowering.Parameter(node.inputs[2]);
+  at.eps = node.norm().eps;
+  at.relu = node.relu;
+  at.rows = lowering.rows();
+  at.threads = lowering.threads();
+  return at;
+}
+
+// Computes y from the statistics of the groups, [groups, channels].
+template <class T>
+void NormalizeAll(const NormPlaces& at, const Program& program, const RunState& state,
+                  const Kernels<T>& kernels, const float* mean, const float* variance,
+                  uint8_t* mask) {
+  const Normalization<T> normalization = {kernels,
+                                          at.layout,
+                                          at.rows,
+                                          *state.groups,
+                                          at.threads,
+                                          at.relu,
+                                          At<T>(program, at.x, at.layout),
+                                          program.ptr<float>(at.affine),
+                                          At<T>(program, at.residual, at.layout),
+                                          At<T>(program, at.y, at.layout),
+                                          mask};
+  normalization.FillAffine(at.weight, at.bias, mean, variance, at.eps);
+  normalization.Run();
+}
+
+// The statistics are running ones, or those of the batch.
+void LowerNormOfStatistics(Lowering& lowering, const Node& node) {
+  const NormPlaces at = PlaceNorm(lowering, node);
   const BufferId mean = StatisticBuffer(lowering, node.inputs[3]);
   const BufferId variance = StatisticBuffer(lowering, node.inputs[4]);
-  const int64_t lanes = x_layout.blocks() * x_layout.block;
-  const BufferId affine = lowering.AddScratch(TableBytes(lowering.step().max_groups * lanes, 2));
-  const int64_t rows = lowering.rows();
-  const int threads = lowering.threads();
-  const double eps = node.norm().eps;
-  const bool relu = node.relu;
   Program* program = &lowering.program();
   auto run = [=]<class T>(RunState& state, const Kernels<T>& kernels) {
-    const Normalization<T> normalization = {kernels,
-                                            x_layout,
-                                            rows,
-                                            *state.groups,
-                                            threads,
-                                            relu,
-                                            At<T>(*program, x, x_layout),
-                                            program->ptr<float>(affine),
-                                            At<T>(*program, residual, x_layout),
-                                            At<T>(*program, y, x_layout),
-                                            nullptr};
-    normalization.FillAffine(weight, bias, program->ptr<float>(mean), program->ptr<float>(variance),
-                             eps);
-    normalization.Run();
+    NormalizeAll(at, *program, state, kernels, program->ptr<float>(mean),
+                 program->ptr<float>(variance), nullptr);
   };
-  lowering.EmitKernels(node, run, {x.buffer, y.buffer, affine, residual.buffer, mean, variance});
+  lowering.EmitKernels(node, run,
+                       {at.x.buffer, at.y.buffer, at.affine, at.residual.buffer, mean, variance});
 }
 
 void LowerNormOfBatch(Lowering& lowering, const Node& node) {
-  const Layout x_layout = lowering.Stored(lowering.layout(node.inputs[0]));
-  lowering.SetLayout(node.outputs[0], x_layout);
-  const Operand x = lowering.OperandOf(node.inputs[0], x_layout);
-  const Operand residual = FusedInput(lowering, node, node.norm().residual, x_layout);
-  const Operand y = lowering.OutputOperand(node);
+  const NormPlaces at = PlaceNorm(lowering, node);
   const BufferId mean = lowering.BufferOf(node.outputs[1]);
   const BufferId variance = lowering.BufferOf(node.outputs[2]);
   BufferId mask = kNoBuffer;
-  if (residual.buffer != kNoBuffer) {
-    lowering.SetLayout(node.outputs[3], x_layout);
+  if (at.residual.buffer != kNoBuffer) {
+    lowering.SetLayout(node.outputs[3], at.layout);
     mask = lowering.BufferOf(node.outputs[3]);
   }
-  const float* weight = lowering.Parameter(node.inputs[1]);
-  const float* bias = lowering.Parameter(node.inputs[2]);
-  const int64_t lanes = x_layout.blocks() * x_layout.block;
-  // Mean and squared distances of each plane; then scale and shift of each group's lanes.
-  const BufferId moments = lowering.AddScratch(TableBytes(lowering.rows() * lanes, 2));
-  const BufferId affine = lowering.AddScratch(TableBytes(lowering.step().max_groups * lanes, 2));
-  const int64_t rows = lowering.rows();
-  const int threads = lowering.threads();
-  const double eps = node.norm().eps;
-  const bool relu = node.relu;
+  // Mean and squared distances of each plane.
+  const BufferId moments = lowering.AddScratch(TableBytes(at.rows * at.lanes(), 2));
   Program* program = &lowering.program();
   auto run = [=]<class T>(RunState& state, const Kernels<T>& kernels) {
-    const int64_t block = x_layout.block;
-    const Planes<T> from = At<T>(*program, x, x_layout);
+    const Layout& layout = at.layout;
+    const int64_t block = layout.block;
+    const Planes<T> from = At<T>(*program, at.x, layout);
     float* means = program->ptr<float>(moments);
-    float* distances = means + rows * lanes;
-    ParallelFor(threads, rows * x_layout.blocks(), [&](int64_t p) {
-      kernels.moments(x_layout.plane(), block, from[p], means + p * block, distances + p * block);
+    float* distances = means + at.rows * at.lanes();
+    ParallelFor(at.threads, at.rows * layout.blocks(), [&](int64_t p) {
+      kernels.moments(layout.plane(), block, from[p], means + p * block, distances + p * block);
     });
-    state.status = PlaneMoments{x_layout, rows, means, distances}.Merge(
+    state.status = PlaneMoments{layout, at.rows, means, distances}.Merge(
         state, program->ptr<float>(mean), program->ptr<float>(variance));
-    if (!state.status.ok()) {
-      return;
+    if (state.status.ok()) {
+      NormalizeAll(at, *program, state, kernels, program->ptr<float>(mean),
+                   program->ptr<float>(variance), program->ptr_or_null<uint8_t>(mask));
     }
-    const Normalization<T> normalization = {kernels,
-                                            x_layout,
-                                            rows,
-                                            *state.groups,
-                                            threads,
-                                            relu,
-                                            from,
-                                            program->ptr<float>(affine),
-                                            At<T>(*program, residual, x_layout),
-                                            At<T>(*program, y, x_layout),
-                                            program->ptr_or_null<uint8_t>(mask)};
-    normalization.FillAffine(weight, bias, program->ptr<float>(mean), program->ptr<float>(variance),
-                             eps);
-    normalization.Run();
   };
   lowering.EmitKernels(
-      node, run, {x.buffer, y.buffer, mean, variance, moments, affine, residual.buffer, mask});
+      node, run,
+      {at.x.buffer, at.y.buffer, mean, variance, moments, at.affine, at.residual.buffer, mask});
 }
 
 // Where the operands of a gradient of batch_norm lie.
@@ -158,7 +164,7 @@ void LowerBatchNorm(Lowering& lowering, const Node& node) {
   if (node.norm().batch_statistics) {
     LowerNormOfBatch(lowering, node);
   } else {
-    LowerNormEvaluation(lowering, node);
+    LowerNormOfStatistics(lowering, node);
   }
 }
 
