@@ -19,6 +19,7 @@
 #include "tests/testing/temp_dir.h"
 #include "tests/unit/worker/data/jpeg_files.h"
 #include "tests/unit/worker/data/tar_files.h"
+#include "worker/data/open_dataset.h"
 #include "worker/data/prefetch.h"
 
 namespace trainyard::data {

@@ -22,6 +22,7 @@
 #include "tests/bench/bench_nets.h"
 #include "worker/engine/backend/backend.h"
 #include "worker/engine/backend/cpu/cpu_executable.h"
+#include "worker/engine/graph/cost.h"
 #include "worker/engine/make_backend.h"
 #include "worker/engine/models/models.h"
 

@@ -2,7 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "worker/data/dataset.h"
+#include "worker/data/normalization.h"
+#include "worker/data/open_dataset.h"
 #include "worker/data/sampler.h"
 #include "worker/engine/make_backend.h"
 #include "worker/engine/models/models.h"

@@ -8,7 +8,7 @@
 #include "tests/testing/paths.h"
 #include "tests/unit/worker/data/token_files.h"
 #include "worker/checkpoint/safetensors.h"
-#include "worker/data/dataset.h"
+#include "worker/data/open_dataset.h"
 #include "worker/engine/make_backend.h"
 #include "worker/engine/models/models.h"
 

@@ -1,5 +1,7 @@
-// Reads and writes MANIFEST, which lists what a checkpoint consists of. It has only one spelling,
-// so that a changed byte anywhere in it is a difference.
+// MANIFEST: what a checkpoint consists of. It has one spelling only, so that a changed byte
+// anywhere in it is a difference.
+#include "worker/checkpoint/manifest.h"
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -9,8 +11,6 @@
 #include "common/base/files.h"
 #include "common/base/status_macros.h"
 #include "common/base/strings.h"
-#include "worker/checkpoint/checkpoint.h"
-#include "worker/checkpoint/manifest.h"
 
 namespace trainyard::checkpoint {
 namespace {

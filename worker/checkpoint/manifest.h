@@ -1,19 +1,35 @@
-// Spells a checkpoint's MANIFEST. Its types and ParseManifest are in checkpoint.h.
+// MANIFEST, the list of what a checkpoint consists of. It is JSON in one spelling only:
+//   {"format": 1, "step": 600, "files": [{"name": ..., "size": ..., "hash": ...}]}
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "worker/checkpoint/checkpoint.h"
 
 namespace trainyard::checkpoint {
 
 inline constexpr char kManifestName[] = "MANIFEST";
 
-// Returns true for a plain name inside the folder: no path, not hidden, and not MANIFEST itself.
+struct ManifestEntry {
+  std::string name;
+  int64_t size = 0;
+  std::string hash;  // "xxh3-128:<32 hex digits>"
+};
+
+struct Manifest {
+  int64_t step = 0;
+  std::vector<ManifestEntry> files;  // by name
+};
+
+// A plain name inside the folder: no path, nothing hidden, not MANIFEST itself.
 bool IsFileName(absl::string_view name);
 
 // Returns the only spelling. `files` must be sorted by name.
 std::string EncodeManifest(const Manifest& manifest);
+// Reads what EncodeManifest wrote. NOT_FOUND; DATA_LOSS (CORRUPT_FILE) for anything else.
+absl::StatusOr<Manifest> ParseManifest(const std::string& path);
 
 }  // namespace trainyard::checkpoint

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "worker/data/dataset.h"
+#include "worker/data/dataset_options.h"
 #include "worker/data/image_index.h"
 
 namespace trainyard::data {

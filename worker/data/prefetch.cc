@@ -12,7 +12,6 @@
 
 #include "absl/types/span.h"
 #include "common/base/check.h"
-#include "worker/data/prepare_row.h"
 
 namespace trainyard::data {
 namespace {

@@ -21,6 +21,7 @@
 #include "absl/strings/string_view.h"
 #include "common/datasets.h"
 #include "worker/data/dataset.h"
+#include "worker/data/dataset_options.h"
 #include "worker/data/mapped_file.h"
 
 namespace trainyard::data {

@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/types/span.h"
 #include "worker/engine/backend/cuda/device/types.h"
+#include "worker/engine/graph/cost.h"
 #include "worker/engine/graph/step_graph.h"
 
 namespace trainyard::engine::bench {

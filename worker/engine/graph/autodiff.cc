@@ -81,6 +81,16 @@ void Autodiff::Emit(Node node) {
   step_.graph.nodes.push_back(std::move(node));
 }
 
+void Autodiff::EmitInputGradient(const Node& node, OpKind op, const std::vector<ValueId>& saved) {
+  const ValueId x = node.inputs[0];
+  if (!Wants(x)) return;
+  const ValueId dx = NewGradient(x);
+  std::vector<ValueId> inputs = {GradientOf(node.outputs[0])};
+  inputs.insert(inputs.end(), saved.begin(), saved.end());
+  Emit({op, node.name, std::move(inputs), {dx}, node.attributes});
+  Contribute(x, dx);
+}
+
 void Autodiff::Run() {
   const size_t forward_nodes = step_.graph.nodes.size();
   for (size_t i = forward_nodes; i-- > 0;) {

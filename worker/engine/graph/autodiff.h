@@ -33,6 +33,9 @@ class Autodiff {
   ValueId NewGradient(ValueId primal);
   void Contribute(ValueId primal, ValueId gradient);
   void Emit(Node node);
+  // For a node with one input x: emits `op`, (gradient of the first output, `saved`...) -> dx, with
+  // the attributes of the node, and contributes dx, where anybody wants it.
+  void EmitInputGradient(const Node& node, OpKind op, const std::vector<ValueId>& saved = {});
 
  private:
   StepGraph& step_;

@@ -1,11 +1,10 @@
-// Computes shapes and costs.
+// The arithmetic of shapes and of sizes in bytes.
 #include "worker/engine/graph/graph.h"
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "worker/engine/graph/op_definition.h"
 
 namespace trainyard::engine {
 
@@ -46,40 +45,6 @@ int64_t BytesOf(Element element, int64_t count, int64_t real_bytes) {
 ValueId Graph::Add(Value value) {
   values.push_back(std::move(value));
   return static_cast<ValueId>(values.size()) - 1;
-}
-
-namespace {
-
-double BytesMoved(const Graph& graph, ValueId id, int64_t rows) {
-  const Value& value = graph.value(id);
-  return static_cast<double>(BytesOf(value.element, value.Elements(rows), int64_t{sizeof(float)}));
-}
-
-}  // namespace
-
-double BytesOfAllTensors(const Graph& graph, const Node& node, int64_t rows) {
-  double bytes = 0;
-  for (const std::vector<ValueId>* ids : {&node.inputs, &node.outputs}) {
-    for (const ValueId id : *ids) {
-      bytes += id == kNoValue ? 0 : BytesMoved(graph, id, rows);
-    }
-  }
-  return bytes;
-}
-
-Cost NodeCost(const Graph& graph, const Node& node, int64_t rows) {
-  const OpDefinition& definition = Definition(node.op);
-  return {definition.flops(graph, node, rows), definition.bytes(graph, node, rows)};
-}
-
-Cost GraphCost(const Graph& graph, int64_t rows) {
-  Cost total;
-  for (const Node& node : graph.nodes) {
-    const Cost cost = NodeCost(graph, node, rows);
-    total.flops += cost.flops;
-    total.bytes += cost.bytes;
-  }
-  return total;
 }
 
 absl::string_view OpName(OpKind op) {

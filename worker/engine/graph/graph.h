@@ -200,16 +200,7 @@ struct Graph {
 // Returns the bytes of `count` elements, of which real numbers take `real_bytes` each.
 int64_t BytesOf(Element element, int64_t count, int64_t real_bytes);
 
-// The arithmetic and the traffic of a node for this many rows, with each tensor read or written
-// once.
-struct Cost {
-  double flops = 0;
-  double bytes = 0;
-};
-Cost NodeCost(const Graph& graph, const Node& node, int64_t rows);
-Cost GraphCost(const Graph& graph, int64_t rows);
-
-// Returns "conv2d", "max_pool_gradient" and so on.
+// "conv2d", "max_pool_gradient".
 absl::string_view OpName(OpKind op);
 
 }  // namespace trainyard::engine

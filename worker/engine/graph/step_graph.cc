@@ -9,7 +9,7 @@
 namespace trainyard::engine {
 namespace {
 
-int64_t AlignUp(int64_t offset) {
+int64_t AlignOffset(int64_t offset) {
   return (offset + kReductionAlignment - 1) / kReductionAlignment * kReductionAlignment;
 }
 
@@ -38,7 +38,7 @@ ReductionLayout LayOutReduction(const StepGraph& step) {
   auto append = [&layout](ReductionEntry::Kind kind, ValueId target, int64_t count) {
     const int64_t offset = layout.size;
     layout.entries.push_back({kind, target, offset, count});
-    layout.size = AlignUp(offset + count);
+    layout.size = AlignOffset(offset + count);
     return offset;
   };
   for (ValueId gradient : step.parameter_gradients) {

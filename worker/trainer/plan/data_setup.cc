@@ -10,6 +10,8 @@
 #include "common/base/errors.h"
 #include "common/base/status_macros.h"
 #include "common/datasets.h"
+#include "worker/data/normalization.h"
+#include "worker/data/open_dataset.h"
 #include "worker/engine/graph/graph.h"
 #include "worker/trainer/plan/spec.h"
 

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "trainyard/v1/spec.pb.h"
 #include "worker/data/dataset.h"
+#include "worker/data/dataset_options.h"
 #include "worker/data/prefetch.h"
 
 namespace trainyard::trainer {

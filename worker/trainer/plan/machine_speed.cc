@@ -11,6 +11,7 @@
 #include "common/base/env.h"
 #include "common/base/status_macros.h"
 #include "worker/engine/backend/backend.h"
+#include "worker/engine/graph/cost.h"
 #include "worker/engine/graph/graph_builder.h"
 #include "worker/engine/make_backend.h"
 

@@ -10,6 +10,7 @@
 #include "common/base/memory_limit.h"
 #include "common/base/status_macros.h"
 #include "common/base/strings.h"
+#include "worker/engine/graph/cost.h"
 #include "worker/engine/graph/passes.h"
 #include "worker/engine/make_backend.h"
 #include "worker/trainer/plan/memory.h"

@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "trainyard/v1/spec.pb.h"
 #include "worker/engine/backend/backend.h"
+#include "worker/engine/graph/cost.h"
 #include "worker/trainer/plan/machine_speed.h"
 #include "worker/trainer/plan/model_setup.h"
 

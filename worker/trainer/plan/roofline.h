@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "worker/engine/backend/backend.h"
+#include "worker/engine/graph/cost.h"
 #include "worker/trainer/plan/machine_speed.h"
 
 namespace trainyard::trainer {

@@ -12,7 +12,7 @@
 #include "common/base/files.h"
 #include "common/base/status_macros.h"
 #include "nlohmann/json.hpp"
-#include "worker/data/dataset.h"
+#include "worker/data/open_dataset.h"
 
 namespace trainyard::trainer {
 namespace {

@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "trainyard/v1/spec.pb.h"
 #include "worker/data/dataset.h"
+#include "worker/data/dataset_options.h"
 #include "worker/run_dir/assignment.h"
 #include "worker/run_dir/paths.h"
 

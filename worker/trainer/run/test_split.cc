@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "common/base/status_macros.h"
+#include "worker/data/open_dataset.h"
 
 namespace trainyard::trainer {
 

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "worker/data/dataset.h"
+#include "worker/data/dataset_options.h"
 
 namespace trainyard::trainer {
 

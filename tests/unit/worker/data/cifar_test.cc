@@ -13,6 +13,8 @@
 #include "tests/unit/worker/data/idx_files.h"
 #include "tests/unit/worker/data/jpeg_files.h"
 #include "tests/unit/worker/data/tar_files.h"
+#include "worker/data/normalization.h"
+#include "worker/data/open_dataset.h"
 
 namespace trainyard::data {
 namespace {

@@ -1,5 +1,5 @@
 // OpenDataset and the measure of normalisation, on made files and on the real Fashion-MNIST.
-#include "worker/data/dataset.h"
+#include "worker/data/open_dataset.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,6 +14,7 @@
 #include "tests/testing/temp_dir.h"
 #include "tests/unit/worker/data/idx_files.h"
 #include "worker/data/memory_dataset.h"
+#include "worker/data/normalization.h"
 
 namespace trainyard::data {
 namespace {

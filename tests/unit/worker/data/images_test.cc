@@ -11,8 +11,9 @@
 #include "tests/testing/temp_dir.h"
 #include "tests/unit/worker/data/jpeg_files.h"
 #include "tests/unit/worker/data/tar_files.h"
-#include "worker/data/dataset.h"
 #include "worker/data/image_index.h"
+#include "worker/data/normalization.h"
+#include "worker/data/open_dataset.h"
 
 namespace trainyard::data {
 namespace {

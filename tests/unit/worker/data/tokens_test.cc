@@ -11,6 +11,7 @@
 #include "tests/testing/paths.h"
 #include "tests/testing/temp_dir.h"
 #include "tests/unit/worker/data/token_files.h"
+#include "worker/data/open_dataset.h"
 #include "worker/data/prefetch.h"
 #include "worker/data/token_dataset.h"
 

@@ -6,7 +6,7 @@
 #include <tuple>
 
 #include "gtest/gtest.h"
-#include "tests/unit/worker/parallel/exchange_kind.h"
+#include "tests/unit/worker/parallel/exchange_setup.h"
 
 namespace trainyard::parallel {
 

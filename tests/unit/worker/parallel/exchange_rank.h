@@ -19,7 +19,7 @@
 #include "common/base/files.h"
 #include "common/base/status_macros.h"
 #include "tests/testing/temp_dir.h"
-#include "tests/unit/worker/parallel/exchange_kind.h"
+#include "tests/unit/worker/parallel/exchange_setup.h"
 #include "worker/parallel/gradient_exchange.h"
 
 namespace trainyard::parallel::exchange_rank {

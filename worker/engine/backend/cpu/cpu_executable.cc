@@ -103,7 +103,7 @@ absl::Status CpuExecutable::CompileLargest() {
 
 void CpuExecutable::UpdatePlan() {
   plan_.parameters = exchanged_.parameter_bytes() + statistics_.bytes();
-  plan_.optimizer = updater_.state_bytes();
+  plan_.optimizer = updater_.state().bytes();
   plan_.gradients = exchanged_.gradient_bytes();
   plan_.activations = arena_bytes_ * static_cast<int64_t>(slots_.size()) + boundary_bytes_;
   plan_.workspace = weights_.bytes() + updater_.workspace_bytes();
@@ -117,11 +117,7 @@ void CpuExecutable::UpdatePlan() {
 }
 
 std::map<std::string, int64_t> CpuExecutable::CallsByOp() const {
-  std::map<std::string, int64_t> calls;
-  for (const Call& call : training_programs_.at(options_.max_rows)->calls()) {
-    ++calls[call.op];
-  }
-  return calls;
+  return training_programs_.at(options_.max_rows)->CallsByOp();
 }
 
 // All programs share the arena of a slot, which is as large as the largest one needs. What it keeps
@@ -183,9 +179,9 @@ float* CpuExecutable::StatePointer(size_t index) const {
     case StateTensor::Kind::kBuffer:
       return statistics_.as<float>() + offset;
     case StateTensor::Kind::kOptimizerSlot:
-      return updater_.slots() + offset;
+      return updater_.state().slots() + offset;
     case StateTensor::Kind::kAverage:
-      return updater_.averages() + offset;
+      return updater_.state().averages() + offset;
   }
   return nullptr;
 }
@@ -296,7 +292,7 @@ void CpuExecutable::FoldStatistics(const Program& program, int64_t rows, double 
 
 absl::Status CpuExecutable::ExchangeAverages() {
   TY_RETURN_IF_ERROR(CheckHasAverages(table_));
-  updater_.ExchangeAverages(exchanged_.parameters());
+  updater_.state().ExchangeAverages(exchanged_.parameters());
   weights_.Invalidate();
   return absl::OkStatus();
 }

@@ -108,11 +108,10 @@ void LowerEmbeddingGradient(Lowering& lowering, const Node& node) {
   const BufferId x = lowering.BufferOf(node.inputs[1]);
   const ReductionEntry entry = lowering.GradientEntry(node.outputs[0]);
   float* sums = lowering.GradientSums(node.outputs[0]);
-  const bool adds = node.adds;
   const int threads = lowering.threads();
   Program* program = &lowering.program();
   auto run = [=]<class T>(RunState& state, const Kernels<T>& kernels) {
-    if (!state.accumulate && !adds) {
+    if (!state.accumulate) {
       ParallelChunks(threads, entry.count,
                      [&](int64_t begin, int64_t count) { std::fill_n(sums + begin, count, 0.0f); });
     }

@@ -108,7 +108,6 @@ void LowerConvParameterGradientByWinograd(Lowering& lowering, const Node& node,
       lowering.AddScratch(lowering.threads() * scratch_floats * int64_t{sizeof(float)});
   const int threads = lowering.threads();
   const int64_t tiles = lowering.rows() * shape.tiles();
-  const bool adds = node.adds;
   Program* program = &lowering.program();
   const WinogradKernels* kernels = BestKernels<float>().winograd;
   auto run = [=](RunState& state) {
@@ -120,7 +119,7 @@ void LowerConvParameterGradientByWinograd(Lowering& lowering, const Node& node,
                             dbias == nullptr ? nullptr : own + products,
                             program->ptr<float>(scratch) + share * scratch_floats);
     });
-    const bool add = state.accumulate || adds;
+    const bool add = state.accumulate;
     ParallelFor(threads, shape.in_channels, [&](int64_t channel) {
       kernels->finish_gradient(shape, channel, threads, sums_floats, all_sums, add, dweights);
     });

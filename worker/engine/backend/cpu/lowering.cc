@@ -2,7 +2,7 @@
 #include "worker/engine/backend/cpu/lowering.h"
 
 #include <algorithm>
-#include <numeric>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
@@ -31,7 +31,7 @@ void Lowering::Begin() {
   if (step_.graph.has_stage_input && program_.stage_input_block > 1) {
     BlockStageInput(program_.stage_input_block);
   }
-  FindParts();
+  for (const auto& [id, part] : PlacedParts(step_.graph)) parts_[id] = {.place = part};
 }
 
 void Lowering::Finish() {
@@ -68,27 +68,6 @@ void Lowering::BlockStageInput(int64_t block) {
   buffers_[static_cast<size_t>(input)] = to;
 }
 
-void Lowering::FindParts() {
-  for (const Node& node : step_.graph.nodes) {
-    if (node.op != OpKind::kConcat) {
-      continue;
-    }
-    int64_t first_channel = 0;
-    int64_t divisor = 0;  // of the channels at which parts begin
-    for (const ValueId part : node.inputs) {
-      divisor = std::gcd(divisor, first_channel);
-      first_channel += value(part).shape[0];
-    }
-    first_channel = 0;
-    for (size_t i = 0; i < node.concat().placed.size(); ++i) {
-      if (node.concat().placed[i]) {
-        parts_[node.inputs[i]] = {node.outputs[0], first_channel, divisor, false};
-      }
-      first_channel += value(node.inputs[i]).shape[0];
-    }
-  }
-}
-
 bool Lowering::FillsBlocks(const Layout& whole, int64_t first, int64_t count) {
   return first % whole.block == 0 && (count % whole.block == 0 || first + count == whole.channels);
 }
@@ -98,8 +77,8 @@ Operand Lowering::OperandOf(ValueId id, const Layout& wanted) {
   if (part == parts_.end() || !part->second.lies_there || !(layout(id) == wanted)) {
     return {In(id, wanted), 0, wanted.elements()};
   }
-  const Layout& whole = layout(part->second.whole);
-  return {BufferOf(part->second.whole), part->second.first_channel * whole.plane(),
+  const Layout& whole = layout(part->second.place.whole);
+  return {BufferOf(part->second.place.whole), part->second.place.first_channel * whole.plane(),
           whole.elements()};
 }
 
@@ -108,14 +87,14 @@ Operand Lowering::OutputOperand(const Node& node, int index) {
   const auto found = parts_.find(output);
   if (found != parts_.end()) {
     Part& part = found->second;
-    Layout whole = PlainLayout(value(part.whole).shape).As(layout(output).type);
+    Layout whole = PlainLayout(value(part.place.whole).shape).As(layout(output).type);
     whole.block = layout(output).block;
-    const bool is_first = layouts_[static_cast<size_t>(part.whole)].channels == 0;
-    part.lies_there = part.divisor % whole.block == 0 &&
-                      FillsBlocks(whole, part.first_channel, layout(output).channels) &&
-                      (is_first || layout(part.whole) == whole);
+    const bool is_first = layouts_[static_cast<size_t>(part.place.whole)].channels == 0;
+    part.lies_there = part.place.divisor % whole.block == 0 &&
+                      FillsBlocks(whole, part.place.first_channel, layout(output).channels) &&
+                      (is_first || layout(part.place.whole) == whole);
     if (part.lies_there) {
-      SetLayout(part.whole, whole);
+      SetLayout(part.place.whole, whole);
       return OperandOf(output, layout(output));
     }
   }
@@ -142,7 +121,7 @@ BufferId Lowering::CopyOfPart(ValueId id) {
 }
 
 void Lowering::LieWithin(ValueId id, ValueId whole, int64_t first_channel) {
-  parts_[id] = {.whole = whole, .first_channel = first_channel, .lies_there = true};
+  parts_[id] = {.place = {whole, first_channel}, .lies_there = true};
 }
 
 bool Lowering::LiesWithin(ValueId id) const {
@@ -228,6 +207,13 @@ std::string Lowering::CallName(const Node& node) const {
 
 void Lowering::EmitCall(const Node& node, std::function<void(RunState&)> run,
                         const std::vector<BufferId>& buffers) {
+  if (node.adds) {
+    run = [run = std::move(run)](RunState& state) {
+      const bool accumulate = std::exchange(state.accumulate, true);
+      run(state);
+      state.accumulate = accumulate;
+    };
+  }
   program_.Emit({.name = CallName(node),
                  .op = std::string(OpName(node.op)),
                  .run = std::move(run),
@@ -245,6 +231,21 @@ void Lowering::AddScratchpad(const dnnl::memory::desc& scratchpad, Arguments& ar
   buffers.push_back(buffer);
 }
 
+Lowering::BiasGradient Lowering::AddBiasGradient(ValueId gradient, Arguments& direct,
+                                                 Arguments& indirect,
+                                                 std::vector<BufferId>& buffers) {
+  const ReductionEntry& entry = GradientEntry(gradient);
+  const BiasGradient bias = {state_.reduction + entry.offset, entry.count,
+                             AddScratch(entry.count * int64_t{sizeof(float)})};
+  const dnnl::memory::desc desc({entry.count}, kF32, dnnl::memory::format_tag::x);
+  buffers.push_back(bias.scratch);
+  indirect.insert({DNNL_ARG_DIFF_BIAS, Memory(desc, bias.scratch)});
+  direct.insert({DNNL_ARG_DIFF_BIAS, dnnl::memory(desc, engine_, bias.sums)});
+  return bias;
+}
+
+// What must be added to other sums, and what lies otherwise than the arena, goes by way of scratch
+// memory.
 void Lowering::EmitParameterGradient(const Node& node, const dnnl::primitive& primitive,
                                      Arguments arguments, std::vector<BufferId> buffers,
                                      const dnnl::memory::desc& computed,
@@ -252,8 +253,6 @@ void Lowering::EmitParameterGradient(const Node& node, const dnnl::primitive& pr
   const ReductionEntry& entry = GradientEntry(node.outputs[0]);
   float* weight_sums = state_.reduction + entry.offset;
   const bool is_plain = computed == plain;
-
-  // The primitive leaves its results here if they cannot go directly into the arena.
   const BufferId scratch = AddScratch(static_cast<int64_t>(computed.get_size()));
   buffers.push_back(scratch);
   Arguments direct = arguments;
@@ -262,21 +261,8 @@ void Lowering::EmitParameterGradient(const Node& node, const dnnl::primitive& pr
   const dnnl::memory weight_arena(plain, engine_, weight_sums);
   indirect.insert({DNNL_ARG_DIFF_WEIGHTS, weight_scratch});
   direct.insert({DNNL_ARG_DIFF_WEIGHTS, is_plain ? weight_arena : weight_scratch});
-
-  float* bias_sums = nullptr;
-  int64_t bias_count = 0;
-  BufferId bias_scratch = -1;
-  if (node.outputs.size() > 1) {
-    const ReductionEntry& bias_entry = GradientEntry(node.outputs[1]);
-    bias_sums = state_.reduction + bias_entry.offset;
-    bias_count = bias_entry.count;
-    const dnnl::memory::desc bias({bias_count}, dnnl::memory::data_type::f32,
-                                  dnnl::memory::format_tag::x);
-    bias_scratch = AddScratch(bias_count * int64_t{sizeof(float)});
-    buffers.push_back(bias_scratch);
-    indirect.insert({DNNL_ARG_DIFF_BIAS, Memory(bias, bias_scratch)});
-    direct.insert({DNNL_ARG_DIFF_BIAS, dnnl::memory(bias, engine_, bias_sums)});
-  }
+  BiasGradient bias;
+  if (node.outputs.size() > 1) bias = AddBiasGradient(node.outputs[1], direct, indirect, buffers);
 
   dnnl::primitive_attr add;
   dnnl::post_ops sum;
@@ -290,24 +276,22 @@ void Lowering::EmitParameterGradient(const Node& node, const dnnl::primitive& pr
     store_sum = dnnl::reorder({engine_, computed, engine_, plain, add});
   }
   const int64_t weight_count = entry.count;
-  const bool adds = node.adds;
   Program* program = &program_;
   const Kernels<float>* kernels = &BestKernels<float>();
   dnnl::stream stream = stream_;
   const int threads = options_.threads;
   auto run = [=](RunState& state) {
-    const bool accumulate = state.accumulate || adds;
-    primitive.execute(stream, accumulate ? indirect : direct);
+    primitive.execute(stream, state.accumulate ? indirect : direct);
     if (!is_plain) {
-      (accumulate ? store_sum : store).execute(stream, leave);
-    } else if (accumulate) {
+      (state.accumulate ? store_sum : store).execute(stream, leave);
+    } else if (state.accumulate) {
       const float* computed_now = program->ptr<float>(scratch);
       ParallelChunks(threads, weight_count, [&](int64_t begin, int64_t count) {
         kernels->add(weight_sums + begin, computed_now + begin, weight_sums + begin, count);
       });
     }
-    if (accumulate && bias_sums != nullptr) {
-      kernels->add(bias_sums, program->ptr<float>(bias_scratch), bias_sums, bias_count);
+    if (state.accumulate && bias.sums != nullptr) {
+      kernels->add(bias.sums, program->ptr<float>(bias.scratch), bias.sums, bias.count);
     }
   };
   EmitCall(node, std::move(run), buffers);

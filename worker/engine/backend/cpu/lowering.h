@@ -21,11 +21,13 @@
 
 #include "common/base/check.h"
 #include "dnnl.hpp"
+#include "worker/engine/backend/concat_parts.h"
 #include "worker/engine/backend/cpu/kernels.h"
 #include "worker/engine/backend/cpu/layout.h"
 #include "worker/engine/backend/cpu/packed_weights.h"
 #include "worker/engine/backend/cpu/program.h"
 #include "worker/engine/backend/state_memory.h"
+#include "worker/engine/graph/cost.h"
 #include "worker/engine/graph/step_graph.h"
 
 namespace trainyard::engine::cpu {
@@ -154,7 +156,8 @@ class Lowering {
   }
   std::string CallName(const Node& node) const;
   double Flops(const Node& node) const { return NodeCost(step_.graph, node, rows()).flops; }
-  // Emits `run` for the node, touching these buffers.
+  // Emits `run` for the node, touching these buffers. A node that adds to what an earlier one wrote
+  // finds `accumulate` set in each run.
   void EmitCall(const Node& node, std::function<void(RunState&)> run,
                 const std::vector<BufferId>& buffers);
 
@@ -197,13 +200,9 @@ class Lowering {
   std::map<std::string, ConvFormats>& convs() { return convs_; }
 
  private:
-  // Values that lie, or may lie, within another one, from this channel on.
+  // A value that lies, or may lie, within another one.
   struct Part {
-    ValueId whole = kNoValue;
-    int64_t first_channel = 0;
-    // The greatest common divisor of the channels at which parts of the whole begin. The block size
-    // of the whole divides it.
-    int64_t divisor = 0;
+    ConcatPart place;
     bool lies_there = false;
   };
   // A value in a layout other than its home.
@@ -213,9 +212,19 @@ class Lowering {
     BufferId buffer;
   };
 
+  // Where a primitive leaves the gradient of a bias, and the sums that it belongs to.
+  struct BiasGradient {
+    float* sums = nullptr;  // null: no bias
+    int64_t count = 0;
+    BufferId scratch = kNoBuffer;
+  };
+
   void BlockStageInput(int64_t block);
-  void FindParts();
-  // Returns a part on its own, for ops that cannot read it within its whole.
+  // Adds the bias to the arguments of a primitive: its sums to `direct`, scratch memory to
+  // `indirect` and to the buffers.
+  BiasGradient AddBiasGradient(ValueId gradient, Arguments& direct, Arguments& indirect,
+                               std::vector<BufferId>& buffers);
+  // A part on its own, for ops that cannot read it within its whole.
   BufferId CopyOfPart(ValueId id);
 
   const StepGraph& step_;

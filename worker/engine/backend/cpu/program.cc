@@ -38,16 +38,6 @@ dnnl::memory Program::Bound(const dnnl::engine& engine, const dnnl::memory::desc
   return memory;
 }
 
-void Program::Emit(Call call, const std::vector<BufferId>& buffers) {
-  buffers_.Touch(static_cast<int>(calls_.size()), buffers);
-  calls_.push_back(std::move(call));
-}
-
-void Program::Plan(bool is_guarded, const Program* larger) {
-  buffers_.Plan(static_cast<int>(calls_.size()), is_guarded,
-                larger == nullptr ? nullptr : &larger->buffers_);
-}
-
 void Program::FillGuards(int call) {
   for (std::byte* guard : buffers_.NewGuards(call)) {
     std::memset(guard, kGuardByte, kGuardBytes);

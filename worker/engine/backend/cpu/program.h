@@ -10,7 +10,7 @@
 
 #include "dnnl.hpp"
 #include "worker/engine/backend/backend.h"
-#include "worker/engine/backend/buffer_plan.h"
+#include "worker/engine/backend/call_list.h"
 #include "worker/engine/backend/rank_statistics.h"
 #include "worker/engine/backend/row_groups.h"
 
@@ -49,39 +49,15 @@ struct Call {
   int64_t ready = 0;
 };
 
-// The program. The class is not thread-safe. Closures of the calls hold a pointer to it, so it must
-// not move.
-class Program {
+class Program : public CallList<Call> {
  public:
-  Program() = default;
-  Program(const Program&) = delete;
-  Program& operator=(const Program&) = delete;
-
-  // These build the program.
+  // Building.
   BufferId AddArenaBuffer(int64_t bytes) { return buffers_.AddArena(bytes); }
-  BufferId AddFixedBuffer(void* data) { return buffers_.AddFixed(data); }
-  // Adds the buffer of the batch's inputs, whose address comes with each run.
+  // The batch's inputs; its address comes with each run.
   BufferId AddInputBuffer();
   // Returns memory at a buffer, wherever the buffer will lie.
   dnnl::memory Bound(const dnnl::engine& engine, const dnnl::memory::desc& desc, BufferId buffer);
-  // Appends the call. It reads or writes `buffers`, which therefore lie in the arena at that time;
-  // kNoBuffer among them is ignored.
-  void Emit(Call call, const std::vector<BufferId>& buffers);
-  // Notes that after the last call the reduction arena is final up to this element.
-  void SetReady(int64_t ready) {
-    if (!calls_.empty()) {
-      calls_.back().ready = ready;
-    }
-  }
-  // Keeps the content of the buffer until the program ends.
-  void Keep(BufferId buffer) { buffers_.Keep(buffer); }
-  // Lays out the arena (BufferPlan::Plan), after the last Emit. With `is_guarded`, Run checks after
-  // every call that nothing was written beyond a live buffer.
-  void Plan(bool is_guarded, const Program* larger);
 
-  int64_t arena_bytes() const { return buffers_.arena_bytes(); }
-  // Returns the bytes of all buffers, as if none shared memory.
-  int64_t unshared_bytes() const { return buffers_.unshared_bytes(); }
   void Bind(std::byte* arena);
 
   // Runs calls [first, calls), or up to one that leaves an error in the state. Each call's time on
@@ -90,17 +66,7 @@ class Program {
            const Executable::ReadyCallback& on_ready, std::vector<double>* seconds = nullptr,
            size_t first = 0);
 
-  template <class T>
-  T* ptr(BufferId buffer) const {
-    return buffers_.ptr<T>(buffer);
-  }
-  template <class T>
-  T* ptr_or_null(BufferId buffer) const {
-    return buffers_.ptr_or_null<T>(buffer);
-  }
-  const std::vector<Call>& calls() const { return calls_; }
-
-  int64_t stage_input_block = 1;  // set by the compiler
+  int64_t stage_input_block = 1;  // for the compiler
 
   // The compiler sets these.
   int64_t stage_output_block = 1;
@@ -119,11 +85,9 @@ class Program {
     BufferId buffer;
   };
 
-  BufferPlan buffers_;
   std::byte* bound_ = nullptr;
   std::vector<BufferId> inputs_;
   std::vector<Binding> bindings_;
-  std::vector<Call> calls_;
 };
 
 }  // namespace trainyard::engine::cpu

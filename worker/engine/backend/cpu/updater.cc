@@ -29,12 +29,9 @@ Updater::Updater(const OptimizerSpec& spec, const StateTable& table, int64_t gra
     : spec_(spec),
       segments_(table.segments),
       gradient_elements_(gradient_elements),
-      step_offset_(table.step_offset),
-      slot_count_(SlotNames(spec).size()),
       threads_(threads),
       kernels_(BestUpdateKernels()),
-      slots_(table.slot_elements * int64_t{sizeof(float)}, backing),
-      averages_(table.average_elements * int64_t{sizeof(float)}, backing) {
+      state_(spec, table, gradient_elements, backing) {
   for (size_t i = 0; i < segments_.size(); ++i) {
     first_block_.push_back(blocks_.size());
     for (int64_t begin = 0; begin < segments_[i].count; begin += kBlockElements) {
@@ -58,16 +55,6 @@ void Updater::ForBlocks(const Body& body) {
     const auto i = static_cast<size_t>(index);
     body(blocks_[i], sums + i);
   });
-}
-
-int64_t Updater::CountStep() {
-  if (step_offset_ < 0) {
-    return 0;
-  }
-  float& count = slots()[step_offset_];
-  const int64_t t = std::min(static_cast<int64_t>(count) + 1, kMaxCountedSteps);
-  count = static_cast<float>(t);
-  return t;
 }
 
 void Updater::SumSquares(const float* parameters, const float* gradients) {
@@ -105,15 +92,8 @@ double Updater::SegmentRatio(size_t segment, const UpdateRates& rates) const {
 }
 
 UpdateBlock Updater::At(const Block& block, float* parameters, float* gradients) const {
-  UpdateBlock at = {block.count, parameters + block.offset, gradients + block.offset, nullptr,
-                    nullptr};
-  if (slot_count_ > 0) {
-    at.first = slots() + block.offset;
-  }
-  if (slot_count_ > 1) {
-    at.second = at.first + gradient_elements_;
-  }
-  return at;
+  return {block.count, parameters + block.offset, gradients + block.offset,
+          state_.slot(0, block.offset), state_.slot(1, block.offset)};
 }
 
 UpdateRule Updater::RuleOf(const Block& block) const {
@@ -144,7 +124,7 @@ void Updater::ApplyMoments(float* parameters, float* gradients) {
 void Updater::Begin(double lr, float* parameters, float* gradients) {
   is_finite_ = true;
   applied_.clear();
-  const int64_t t = CountStep();
+  const int64_t t = state_.CountStep();
   double gradient_norm = 0;
   if (spec_.rule == Rule::kLars || spec_.clip_norm > 0) {
     SumSquares(parameters, gradients);
@@ -174,7 +154,7 @@ void Updater::ApplyTo(const Block& block, float* parameters, float* gradients) {
   if (spec_.ema_decay > 0) {
     kernels_.fold_average(static_cast<float>(rates_.average_keep),
                           static_cast<float>(1 - rates_.average_keep), at.parameter,
-                          averages() + block.offset, block.count);
+                          state_.averages() + block.offset, block.count);
   }
 }
 
@@ -207,22 +187,6 @@ bool Updater::End(float* gradients) {
     clear = std::max(clear, range.end);
   }
   return is_finite_;
-}
-
-std::vector<absl::Span<float>> Updater::parameter_states() const {
-  const auto count = static_cast<size_t>(gradient_elements_);
-  std::vector<absl::Span<float>> states;
-  for (size_t i = 0; i < slot_count_; ++i) {
-    states.emplace_back(slots() + i * count, count);
-  }
-  if (spec_.ema_decay > 0) {
-    states.emplace_back(averages(), count);
-  }
-  return states;
-}
-
-void Updater::ExchangeAverages(float* parameters) {
-  std::swap_ranges(parameters, parameters + gradient_elements_, averages());
 }
 
 }  // namespace trainyard::engine::cpu

@@ -14,8 +14,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "absl/types/span.h"
 #include "worker/engine/backend/cpu/update_kernels.h"
+#include "worker/engine/backend/optimizer_state.h"
 #include "worker/engine/backend/state_table.h"
 #include "worker/engine/graph/memory_plan.h"
 #include "worker/engine/optim/optimizer.h"
@@ -38,13 +38,8 @@ class Updater {
   // not finite.
   bool End(float* gradients);
   bool updates_ranges() const { return IsElementwise(spec_); }
-  void ExchangeAverages(float* parameters);
-
-  float* slots() const { return slots_.as<float>(); }
-  float* averages() const { return averages_.as<float>(); }
-  // Returns each slot, then the averages.
-  std::vector<absl::Span<float>> parameter_states() const;
-  int64_t state_bytes() const { return slots_.bytes() + averages_.bytes(); }
+  OptimizerState<float>& state() { return state_; }
+  const OptimizerState<float>& state() const { return state_; }
   int64_t workspace_bytes() const { return sums_.bytes(); }
 
  private:
@@ -64,7 +59,6 @@ class Updater {
     int64_t end = 0;
   };
 
-  int64_t CountStep();
   void SumSquares(const float* parameters, const float* gradients);
   double GradientNorm() const;
   // Does LAMB's first half: the moments and the sums over them. Clears the gradients.
@@ -84,14 +78,12 @@ class Updater {
   const OptimizerSpec spec_;
   const std::vector<Segment>& segments_;
   const int64_t gradient_elements_;
-  const int64_t step_offset_;
-  const size_t slot_count_;
   const int threads_;
   const UpdateKernels& kernels_;
   std::vector<Block> blocks_;        // ascending
-  std::vector<size_t> first_block_;  // by segment; one more for the end
-  AlignedBuffer slots_, averages_;
-  AlignedBuffer sums_;  // a Sums for each block, if norms are needed; then a ratio for each segment
+  std::vector<size_t> first_block_;  // by segment, and the end
+  OptimizerState<float> state_;
+  AlignedBuffer sums_;  // a Sums a block, where norms are needed; then a ratio a segment
   double* ratios_ = nullptr;
   // The rates of the update that has begun.
   UpdateRates rates_;

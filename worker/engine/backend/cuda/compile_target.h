@@ -4,10 +4,10 @@
 #include <cstdint>
 
 #include "worker/engine/backend/cuda/blas/matmul.h"
-#include "worker/engine/backend/cuda/cuda_backend.h"
 #include "worker/engine/backend/cuda/device/step_control.h"
 #include "worker/engine/backend/cuda/device/types.h"
 #include "worker/engine/backend/cuda/dnn/planner.h"
+#include "worker/engine/backend/cuda/fusions.h"
 #include "worker/engine/backend/cuda/kernels/loss.h"
 #include "worker/engine/backend/state_memory.h"
 

@@ -6,15 +6,9 @@
 
 #include "absl/status/statusor.h"
 #include "worker/engine/backend/backend.h"
+#include "worker/engine/backend/cuda/fusions.h"
 
 namespace trainyard::engine {
-
-// Says if two operations that a library can do in one kernel are done in one.
-enum class Fusions {
-  kWhereFaster,  // as measured; never if nothing is measured
-  kAlways,
-  kNever,
-};
 
 struct CudaBackendOptions {
   // The file in which the choices among cuDNN's plans are kept. If it is empty, they are not kept.

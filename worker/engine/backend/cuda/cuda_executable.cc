@@ -191,9 +191,7 @@ void CudaExecutable::UpdatePlan() {
 }
 
 std::map<std::string, int64_t> CudaExecutable::CallsByOp() const {
-  std::map<std::string, int64_t> calls;
-  for (const Call& call : training_programs_.at(options_.max_rows)->calls()) ++calls[call.op];
-  return calls;
+  return training_programs_.at(options_.max_rows)->CallsByOp();
 }
 
 int64_t CudaExecutable::StepNodes(int64_t rows) const {

@@ -127,7 +127,9 @@ class CudaExecutable final : public Executable,
   int64_t InputBytesMax() const;
   absl::Status Send(const Batch& batch, double weight, double lr);
   absl::Status RefreshWeights();
-  // Finds the number by which recordings identify the division of the batch into groups.
+  // Sends a training batch, and gives the program that is to run on it.
+  absl::StatusOr<Program*> SendForTraining(const Batch& batch, double weight, double lr);
+  // Finds the number by which recordings tell the division of the batch into groups.
   absl::Status SetGroups(absl::Span<const int64_t> groups);
   // Returns what the calls of a training program are told.
   Enqueue Training(bool adds);

@@ -77,6 +77,18 @@ absl::Status CudaExecutable::Run(const Recording& recording,
                     "launching a step");
 }
 
+absl::StatusOr<Program*> CudaExecutable::SendForTraining(const Batch& batch, double weight,
+                                                         double lr) {
+  TY_RETURN_IF_ERROR(Check(batch));
+  const int64_t rows = RowsOf(model_, batch);
+  TY_RETURN_IF_ERROR(CheckStatistics(training_, options_, batch.groups, rows));
+  TY_RETURN_IF_ERROR(SetGroups(batch.groups));
+  TY_ASSIGN_OR_RETURN(Program * program, Prepare(training_, training_programs_, rows));
+  TY_RETURN_IF_ERROR(RefreshWeights());
+  TY_RETURN_IF_ERROR(Send(batch, weight, lr));
+  return program;
+}
+
 absl::Status CudaExecutable::RunAccumulate(const Program& program, int64_t rows,
                                            const ReadyCallback& on_ready) {
   const bool adds = has_sums_;
@@ -90,13 +102,8 @@ absl::Status CudaExecutable::RunAccumulate(const Program& program, int64_t rows,
 
 absl::Status CudaExecutable::Accumulate(const Batch& batch, double weight,
                                         const ReadyCallback& on_ready) {
-  TY_RETURN_IF_ERROR(Check(batch));
+  TY_ASSIGN_OR_RETURN(Program * program, SendForTraining(batch, weight, 0));
   const int64_t rows = RowsOf(model_, batch);
-  TY_RETURN_IF_ERROR(CheckStatistics(training_, options_, batch.groups, rows));
-  TY_RETURN_IF_ERROR(SetGroups(batch.groups));
-  TY_ASSIGN_OR_RETURN(Program * program, Prepare(training_, training_programs_, rows));
-  TY_RETURN_IF_ERROR(RefreshWeights());
-  TY_RETURN_IF_ERROR(Send(batch, weight, 0));
   int64_t ready = 0;
   ReadyCallback forward_ready;
   if (on_ready) {
@@ -142,19 +149,13 @@ absl::Status CudaExecutable::StartUpdate(double lr) {
 }
 
 absl::Status CudaExecutable::StartStep(const Batch& batch, double lr) {
-  const int64_t rows = RowsOf(model_, batch);
-  // A step that was not captured before, or that adds to other sums, takes the general way: first
-  // Accumulate, then the update.
+  // A step that was not captured before, or that adds to other sums, goes the usual way.
   if (has_sums_ || are_weights_stale_ || in_flight_.size() == kUpdatesInFlight ||
       ranks_.is_wanted()) {
     return Executable::StartStep(batch, lr);
   }
-  TY_RETURN_IF_ERROR(Check(batch));
-  TY_RETURN_IF_ERROR(CheckStatistics(training_, options_, batch.groups, rows));
-  TY_RETURN_IF_ERROR(SetGroups(batch.groups));
-  TY_ASSIGN_OR_RETURN(Program * program, Prepare(training_, training_programs_, rows));
-  TY_RETURN_IF_ERROR(Send(batch, 1, lr));
-  return RunStep(*program, rows);
+  TY_ASSIGN_OR_RETURN(Program * program, SendForTraining(batch, 1, lr));
+  return RunStep(*program, RowsOf(model_, batch));
 }
 
 absl::Status CudaExecutable::RunStep(const Program& program, int64_t rows) {
@@ -222,13 +223,7 @@ absl::StatusOr<Evaluation> CudaExecutable::Evaluate(const Batch& batch) {
 }
 
 absl::StatusOr<std::vector<CallTime>> CudaExecutable::Profile(const Batch& batch) {
-  TY_RETURN_IF_ERROR(Check(batch));
-  const int64_t rows = RowsOf(model_, batch);
-  TY_RETURN_IF_ERROR(CheckStatistics(training_, options_, batch.groups, rows));
-  TY_RETURN_IF_ERROR(SetGroups(batch.groups));
-  TY_ASSIGN_OR_RETURN(Program * program, Prepare(training_, training_programs_, rows));
-  TY_RETURN_IF_ERROR(RefreshWeights());
-  TY_RETURN_IF_ERROR(Send(batch, 1, 0));
+  TY_ASSIGN_OR_RETURN(Program * program, SendForTraining(batch, 1, 0));
   auto times = program->Time(Training(has_sums_));
   has_sums_ = true;
   TY_RETURN_IF_ERROR(staging_.Release(stream_.get()));

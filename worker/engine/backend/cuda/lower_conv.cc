@@ -237,8 +237,8 @@ absl::Status LowerConv2dParameterGradient(Lowering& lowering, const Node& node) 
   const bool is_plain = members == 1 && copy.stride == copy.inner &&
                         out_channels == lowering.Channels(dy_id) && type == Type::kF32;
   float* const sums = lowering.Sums(gradients[0]);
-  const bool adds = node.adds;
-  // It is written to the arena if that may be overwritten, and to scratch memory first otherwise.
+  // It is written to the arena where that may be overwritten, and to scratch memory first
+  // otherwise.
   const BufferId scratch = lowering.AddScratch(out_channels * filter * copy.stride * SizeOf(type));
   const ConvShape shape = ConvShapeOf(lowering, node.conv(), x_id, dy_id, copy.stride);
   const BufferId workspace =
@@ -246,7 +246,7 @@ absl::Status LowerConv2dParameterGradient(Lowering& lowering, const Node& node) 
   const Unpacking unpacking = UnpackingOf(lowering, gradients, copy);
   lowering.Emit(node,
                 [=, program = &lowering.program()](const Enqueue& how) -> absl::Status {
-                  const bool is_direct = is_plain && !how.adds && !adds;
+                  const bool is_direct = is_plain && !how.adds;
                   void* const computed = is_direct ? sums : program->ptr<void>(scratch);
                   if (plan == nullptr) {
                     ConvWeightGradient(shape, program->At(dy), program->At(x),
@@ -256,7 +256,7 @@ absl::Status LowerConv2dParameterGradient(Lowering& lowering, const Node& node) 
                         {.x = program->At(x).data, .weight = computed, .y = program->At(dy).data},
                         program->ptr_or_null<void>(workspace), how.stream));
                   }
-                  if (!is_direct) unpacking.Enqueue(computed, type, how.adds || adds, how.stream);
+                  if (!is_direct) unpacking.Enqueue(computed, type, how.adds, how.stream);
                   return absl::OkStatus();
                 },
                 {dy.buffer, x.buffer, scratch, workspace});

@@ -111,10 +111,9 @@ absl::Status LowerLinearParameterGradient(Lowering& lowering, const Node& node) 
   const BufferId workspace =
       lowering.AddScratch(std::max(WorkspaceOf(writing), WorkspaceOf(adding)));
   float* const sums = lowering.Sums(gradient);
-  const bool adds = node.adds;
   lowering.Emit(node,
                 [=, program = &lowering.program()](const Enqueue& how) {
-                  const blas::Matmul* const product = how.adds || adds ? adding : writing;
+                  const blas::Matmul* const product = how.adds ? adding : writing;
                   return product->Run(program->At(a).data, program->At(b).data, nullptr, sums,
                                       program->ptr<void>(workspace), how.stream);
                 },

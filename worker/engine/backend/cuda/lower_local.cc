@@ -7,35 +7,17 @@ namespace trainyard::engine::cuda {
 namespace {
 
 absl::Status LowerUnary(Lowering& lowering, const Node& node, Unary op) {
-  const ValueId output = node.outputs[0];
-  const Place x = lowering.PlaceOf(node.inputs[0]);
-  const Place y = lowering.MakeOutput(node);
-  const int64_t pixels = lowering.Pixels(output);
-  const int64_t channels = lowering.Channels(output);
-  const bool clears = lowering.ClearsPadding(y, output);
-  lowering.EmitKernel(node,
-                      [=, program = &lowering.program()](const Enqueue& how) {
-                        UnaryForward(op, program->At(x), program->At(y), pixels, channels, clears,
-                                     how.stream);
-                      },
-                      {x.buffer, y.buffer});
+  lowering.EmitMap<1>(node, [op](const MapViews<1>& at) {
+    UnaryForward(op, at.in[0], at.out, at.pixels, at.channels, at.clears_padding, at.stream);
+  });
   return absl::OkStatus();
 }
 
 absl::Status LowerUnaryGradient(Lowering& lowering, const Node& node, Unary op) {
-  const ValueId output = node.outputs[0];
-  const Place dy = lowering.PlaceOf(node.inputs[0]);
-  const Place saved = lowering.PlaceOf(node.inputs[1]);
-  const Place dx = lowering.MakeOutput(node);
-  const int64_t pixels = lowering.Pixels(output);
-  const int64_t channels = lowering.Channels(output);
-  const bool clears = lowering.ClearsPadding(dx, output);
-  lowering.EmitKernel(node,
-                      [=, program = &lowering.program()](const Enqueue& how) {
-                        UnaryGradient(op, program->At(dy), program->At(saved), program->At(dx),
-                                      pixels, channels, how.stream, clears);
-                      },
-                      {dy.buffer, saved.buffer, dx.buffer});
+  lowering.EmitMap<2>(node, [op](const MapViews<2>& at) {
+    UnaryGradient(op, at.in[0], at.in[1], at.out, at.pixels, at.channels, at.stream,
+                  at.clears_padding);
+  });
   return absl::OkStatus();
 }
 
@@ -83,77 +65,43 @@ absl::Status LowerGeluGradient(Lowering& lowering, const Node& node) {
 }
 
 absl::Status LowerAdd(Lowering& lowering, const Node& node) {
-  const ValueId output = node.outputs[0];
-  const Place a = lowering.PlaceOf(node.inputs[0]);
-  const Place b = lowering.PlaceOf(node.inputs[1]);
-  const Place y = lowering.MakeOutput(node);
-  const int64_t pixels = lowering.Pixels(output);
-  const int64_t channels = lowering.Channels(output);
-  const bool clears = lowering.ClearsPadding(y, output);
-  lowering.EmitKernel(node,
-                      [=, program = &lowering.program()](const Enqueue& how) {
-                        Add(program->At(a), program->At(b), program->At(y), pixels, channels,
-                            how.stream, clears);
-                      },
-                      {a.buffer, b.buffer, y.buffer});
+  lowering.EmitMap<2>(node, [](const MapViews<2>& at) {
+    Add(at.in[0], at.in[1], at.out, at.pixels, at.channels, at.stream, at.clears_padding);
+  });
   return absl::OkStatus();
 }
 
 absl::Status LowerDropout(Lowering& lowering, const Node& node) {
   const ValueId output = node.outputs[0];
-  const Place x = lowering.PlaceOf(node.inputs[0]);
-  const Place y = lowering.MakeOutput(node);
   const uint32_t layer = node.dropout().layer;
   const uint32_t threshold = DropoutThreshold(node.dropout());
   const auto scale = static_cast<float>(1 / (1 - node.dropout().rate));
   const int64_t pixels = lowering.PixelsPerRow(output);
-  const int64_t channels = lowering.Channels(output);
   const int64_t rows = lowering.rows();
-  const bool clears = lowering.ClearsPadding(y, output);
-  // Elements of a sequence are counted in memory order, those of an image channel by channel.
+  const StepControl* const control = lowering.state().control;
+  // Elements of a sequence are counted as they lie, those of an image channel by channel.
   const bool counts_by_pixel = !lowering.IsImage(output);
-  lowering.EmitKernel(
-      node,
-      [=, program = &lowering.program(), state = lowering.state()](const Enqueue& how) {
-        Dropout(program->At(x), program->At(y), rows, pixels, channels, layer, threshold, scale,
-                state.control, how.stream, clears, counts_by_pixel);
-      },
-      {x.buffer, y.buffer});
+  lowering.EmitMap<1>(node, [=](const MapViews<1>& at) {
+    Dropout(at.in[0], at.out, rows, pixels, at.channels, layer, threshold, scale, control,
+            at.stream, at.clears_padding, counts_by_pixel);
+  });
   return absl::OkStatus();
 }
 
 absl::Status LowerLrn(Lowering& lowering, const Node& node) {
-  const ValueId output = node.outputs[0];
-  const Place x = lowering.PlaceOf(node.inputs[0]);
-  const Place y = lowering.MakeOutput(node);
   const LrnParameters lrn = ParametersOf(node.layer<layers::Lrn>());
-  const int64_t pixels = lowering.Pixels(output);
-  const int64_t channels = lowering.Channels(output);
-  const bool clears = lowering.ClearsPadding(y, output);
-  lowering.EmitKernel(node,
-                      [=, program = &lowering.program()](const Enqueue& how) {
-                        LrnForward(lrn, program->At(x), program->At(y), pixels, channels,
-                                   how.stream, clears);
-                      },
-                      {x.buffer, y.buffer});
+  lowering.EmitMap<1>(node, [=](const MapViews<1>& at) {
+    LrnForward(lrn, at.in[0], at.out, at.pixels, at.channels, at.stream, at.clears_padding);
+  });
   return absl::OkStatus();
 }
 
 absl::Status LowerLrnGradient(Lowering& lowering, const Node& node) {
-  const ValueId output = node.outputs[0];
-  const Place dy = lowering.PlaceOf(node.inputs[0]);
-  const Place x = lowering.PlaceOf(node.inputs[1]);
-  const Place dx = lowering.MakeOutput(node);
   const LrnParameters lrn = ParametersOf(node.layer<layers::Lrn>());
-  const int64_t pixels = lowering.Pixels(output);
-  const int64_t channels = lowering.Channels(output);
-  const bool clears = lowering.ClearsPadding(dx, output);
-  lowering.EmitKernel(node,
-                      [=, program = &lowering.program()](const Enqueue& how) {
-                        LrnGradient(lrn, program->At(dy), program->At(x), program->At(dx), pixels,
-                                    channels, how.stream, clears);
-                      },
-                      {dy.buffer, x.buffer, dx.buffer});
+  lowering.EmitMap<2>(node, [=](const MapViews<2>& at) {
+    LrnGradient(lrn, at.in[0], at.in[1], at.out, at.pixels, at.channels, at.stream,
+                at.clears_padding);
+  });
   return absl::OkStatus();
 }
 

@@ -13,19 +13,12 @@ PoolWindow WindowOf(const Node& node) {
 }  // namespace
 
 absl::Status LowerAvgPool(Lowering& lowering, const Node& node) {
-  const ValueId output = node.outputs[0];
-  const Place x = lowering.PlaceOf(node.inputs[0]);
-  const Place y = lowering.MakeOutput(node);
   const PoolWindow window = WindowOf(node);
   const ImageShape in = lowering.Image(node.inputs[0]);
-  const ImageShape out = lowering.Image(output);
-  const bool clears = lowering.ClearsPadding(y, output);
-  lowering.EmitKernel(node,
-                      [=, program = &lowering.program()](const Enqueue& how) {
-                        AvgPoolForward(window, program->At(x), program->At(y), in, out, clears,
-                                       how.stream);
-                      },
-                      {x.buffer, y.buffer});
+  const ImageShape out = lowering.Image(node.outputs[0]);
+  lowering.EmitMap<1>(node, [=](const MapViews<1>& at) {
+    AvgPoolForward(window, at.in[0], at.out, in, out, at.clears_padding, at.stream);
+  });
   return absl::OkStatus();
 }
 
@@ -54,19 +47,12 @@ absl::Status LowerMaxPool(Lowering& lowering, const Node& node) {
 }
 
 absl::Status LowerAvgPoolGradient(Lowering& lowering, const Node& node) {
-  const ValueId output = node.outputs[0];
-  const Place dy = lowering.PlaceOf(node.inputs[0]);
-  const Place dx = lowering.MakeOutput(node);
   const PoolWindow window = WindowOf(node);
-  const ImageShape in = lowering.Image(output);
+  const ImageShape in = lowering.Image(node.outputs[0]);
   const ImageShape out = lowering.Image(node.inputs[0]);
-  const bool clears = lowering.ClearsPadding(dx, output);
-  lowering.EmitKernel(node,
-                      [=, program = &lowering.program()](const Enqueue& how) {
-                        AvgPoolGradient(window, program->At(dy), program->At(dx), in, out, clears,
-                                        how.stream);
-                      },
-                      {dy.buffer, dx.buffer});
+  lowering.EmitMap<1>(node, [=](const MapViews<1>& at) {
+    AvgPoolGradient(window, at.in[0], at.out, in, out, at.clears_padding, at.stream);
+  });
   return absl::OkStatus();
 }
 
@@ -90,64 +76,34 @@ absl::Status LowerMaxPoolGradient(Lowering& lowering, const Node& node) {
 }
 
 absl::Status LowerGlobalAvgPool(Lowering& lowering, const Node& node) {
-  const ValueId output = node.outputs[0];
-  const Place x = lowering.PlaceOf(node.inputs[0]);
-  const Place y = lowering.MakeOutput(node);
-  const ImageShape in = lowering.Image(node.inputs[0]);
-  const bool clears = lowering.ClearsPadding(y, output);
-  lowering.EmitKernel(node,
-                      [=, program = &lowering.program()](const Enqueue& how) {
-                        GlobalAvgPoolForward(program->At(x), program->At(y), in, clears,
-                                             how.stream);
-                      },
-                      {x.buffer, y.buffer});
+  lowering.EmitMap<1>(node, [in = lowering.Image(node.inputs[0])](const MapViews<1>& at) {
+    GlobalAvgPoolForward(at.in[0], at.out, in, at.clears_padding, at.stream);
+  });
   return absl::OkStatus();
 }
 
 absl::Status LowerGlobalAvgPoolGradient(Lowering& lowering, const Node& node) {
-  const ValueId output = node.outputs[0];
-  const Place dy = lowering.PlaceOf(node.inputs[0]);
-  const Place dx = lowering.MakeOutput(node);
-  const ImageShape in = lowering.Image(output);
-  const bool clears = lowering.ClearsPadding(dx, output);
-  lowering.EmitKernel(node,
-                      [=, program = &lowering.program()](const Enqueue& how) {
-                        GlobalAvgPoolGradient(program->At(dy), program->At(dx), in, clears,
-                                              how.stream);
-                      },
-                      {dy.buffer, dx.buffer});
+  lowering.EmitMap<1>(node, [in = lowering.Image(node.outputs[0])](const MapViews<1>& at) {
+    GlobalAvgPoolGradient(at.in[0], at.out, in, at.clears_padding, at.stream);
+  });
   return absl::OkStatus();
 }
 
 absl::Status LowerUpsample(Lowering& lowering, const Node& node) {
-  const ValueId output = node.outputs[0];
-  const Place x = lowering.PlaceOf(node.inputs[0]);
-  const Place y = lowering.MakeOutput(node);
   const ImageShape in = lowering.Image(node.inputs[0]);
   const int64_t scale = node.layer<layers::Upsample>().scale;
-  const bool clears = lowering.ClearsPadding(y, output);
-  lowering.EmitKernel(node,
-                      [=, program = &lowering.program()](const Enqueue& how) {
-                        UpsampleForward(program->At(x), program->At(y), in, scale, clears,
-                                        how.stream);
-                      },
-                      {x.buffer, y.buffer});
+  lowering.EmitMap<1>(node, [=](const MapViews<1>& at) {
+    UpsampleForward(at.in[0], at.out, in, scale, at.clears_padding, at.stream);
+  });
   return absl::OkStatus();
 }
 
 absl::Status LowerUpsampleGradient(Lowering& lowering, const Node& node) {
-  const ValueId output = node.outputs[0];
-  const Place dy = lowering.PlaceOf(node.inputs[0]);
-  const Place dx = lowering.MakeOutput(node);
-  const ImageShape in = lowering.Image(output);
+  const ImageShape in = lowering.Image(node.outputs[0]);
   const int64_t scale = node.layer<layers::Upsample>().scale;
-  const bool clears = lowering.ClearsPadding(dx, output);
-  lowering.EmitKernel(node,
-                      [=, program = &lowering.program()](const Enqueue& how) {
-                        UpsampleGradient(program->At(dy), program->At(dx), in, scale, clears,
-                                         how.stream);
-                      },
-                      {dy.buffer, dx.buffer});
+  lowering.EmitMap<1>(node, [=](const MapViews<1>& at) {
+    UpsampleGradient(at.in[0], at.out, in, scale, at.clears_padding, at.stream);
+  });
   return absl::OkStatus();
 }
 

@@ -1,5 +1,5 @@
-// Lowers layer_norm, embeddings and attention. Attention goes to cuDNN if its gradients are known
-// to be right and it has plans for both directions, and otherwise to our own kernels.
+// Lowers embeddings and attention. Attention goes to cuDNN where its gradients are
+// known to be right and it has plans for both directions, and otherwise to our own kernels.
 #include "common/base/status_macros.h"
 #include "worker/engine/backend/cuda/dnn/node_problem.h"
 #include "worker/engine/backend/cuda/kernels/sequence.h"
@@ -32,51 +32,6 @@ bool IsOverwritten(Lowering& lowering, ValueId id) {
 
 }  // namespace
 
-absl::Status LowerLayerNorm(Lowering& lowering, const Node& node) {
-  const ValueId output = node.outputs[0];
-  const Place x = lowering.PlaceOf(node.inputs[0]);
-  const Place y = lowering.MakeOutput(node);
-  const int64_t count = lowering.Pixels(output);
-  const int64_t channels = lowering.Channels(output);
-  const BufferId mean = lowering.PlainBuffer(node.outputs[1], count * SizeOf(Type::kF32));
-  const BufferId inverse = lowering.PlainBuffer(node.outputs[2], count * SizeOf(Type::kF32));
-  const float* const weight = lowering.Parameter(node.inputs[1]);
-  const float* const bias = lowering.Parameter(node.inputs[2]);
-  const auto eps = static_cast<float>(node.layer<layers::LayerNorm>().eps);
-  lowering.EmitKernel(node,
-                      [=, program = &lowering.program()](const Enqueue& how) {
-                        LayerNormForward(program->At(x), weight, bias, eps, program->At(y),
-                                         program->ptr<float>(mean), program->ptr<float>(inverse),
-                                         count, channels, how.stream);
-                      },
-                      {x.buffer, y.buffer, mean, inverse});
-  return absl::OkStatus();
-}
-
-absl::Status LowerLayerNormGradient(Lowering& lowering, const Node& node) {
-  const ValueId x_id = node.inputs[1];
-  const Place dy = lowering.PlaceOf(node.inputs[0]);
-  const Place x = lowering.PlaceOf(x_id);
-  const float* const weight = lowering.Parameter(node.inputs[2]);
-  const BufferId mean = lowering.PlainBufferOf(node.inputs[3]);
-  const BufferId inverse = lowering.PlainBufferOf(node.inputs[4]);
-  const Place dx = node.outputs[0] == kNoValue ? Place{} : lowering.MakeOutput(node);
-  float* const dweight = lowering.Sums(node.outputs[1]);
-  float* const dbias = lowering.Sums(node.outputs[2]);
-  const int64_t count = lowering.Pixels(x_id);
-  const int64_t channels = lowering.Channels(x_id);
-  const BufferId workspace = lowering.AddScratch(LayerNormWorkspace(count, channels));
-  lowering.EmitKernel(node,
-                      [=, program = &lowering.program()](const Enqueue& how) {
-                        LayerNormGradient(program->At(dy), program->At(x), weight,
-                                          program->ptr<float>(mean), program->ptr<float>(inverse),
-                                          program->At(dx), dweight, dbias, how.adds, count,
-                                          channels, program->ptr<void>(workspace), how.stream);
-                      },
-                      {dy.buffer, x.buffer, mean, inverse, dx.buffer, workspace});
-  return absl::OkStatus();
-}
-
 absl::Status LowerEmbedding(Lowering& lowering, const Node& node) {
   const ValueId output = node.outputs[0];
   const BufferId tokens = lowering.PlainBufferOf(node.inputs[0]);
@@ -102,12 +57,11 @@ absl::Status LowerEmbeddingGradient(Lowering& lowering, const Node& node) {
   const int64_t count = lowering.Pixels(node.inputs[0]);
   const int64_t vocabulary = table[0];
   const int64_t channels = table[1];
-  const bool adds = node.adds;
   const BufferId workspace = lowering.AddScratch(EmbeddingGradientWorkspace(count, vocabulary));
   lowering.EmitKernel(node,
                       [=, program = &lowering.program()](const Enqueue& how) {
                         EmbeddingGradient(program->ptr<int32_t>(tokens), program->At(dy), sums,
-                                          how.adds || adds, count, vocabulary, channels,
+                                          how.adds, count, vocabulary, channels,
                                           program->ptr<void>(workspace), how.stream);
                       },
                       {dy.buffer, tokens, workspace});
@@ -140,11 +94,10 @@ absl::Status LowerPositionEmbeddingGradient(Lowering& lowering, const Node& node
   const int64_t table_positions = table[0];
   const int64_t channels = table[1];
   const int64_t rows = lowering.rows();
-  const bool adds = node.adds;
   lowering.EmitKernel(node,
                       [=, program = &lowering.program()](const Enqueue& how) {
-                        PositionEmbeddingGradient(program->At(dy), sums, how.adds || adds, rows,
-                                                  positions, table_positions, channels, how.stream);
+                        PositionEmbeddingGradient(program->At(dy), sums, how.adds, rows, positions,
+                                                  table_positions, channels, how.stream);
                       },
                       {dy.buffer});
   return absl::OkStatus();

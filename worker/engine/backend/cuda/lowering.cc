@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "worker/engine/backend/cuda/kernels/elementwise.h"
+#include "worker/engine/graph/cost.h"
 
 namespace trainyard::engine::cuda {
 
@@ -19,7 +20,11 @@ Lowering::Lowering(const StepGraph& step, const ReductionLayout& reduction, cons
       weights_(weights),
       target_(target),
       program_(program) {
-  FindParts();
+  // Inputs of whole vectors of channels can be written in place; others are copied.
+  const int64_t vector = kVectorBytes / SizeOf(target_.type);
+  for (const auto& [id, part] : PlacedParts(step_.graph)) {
+    if (part.divisor % vector == 0 && Channels(part.whole) % vector == 0) parts_[id] = part;
+  }
 }
 
 int64_t Lowering::Channels(ValueId id) const {
@@ -109,7 +114,15 @@ void Lowering::Emit(const Node& node, std::function<absl::Status(const Enqueue&)
   Call call;
   call.op = std::string(OpName(node.op));
   call.name = absl::StrCat(node.name, " ", call.op, node.relu ? "+relu" : "");
-  call.enqueue = std::move(enqueue);
+  if (node.adds) {
+    call.enqueue = [enqueue = std::move(enqueue)](const Enqueue& how) {
+      Enqueue adding = how;
+      adding.adds = true;
+      return enqueue(adding);
+    };
+  } else {
+    call.enqueue = std::move(enqueue);
+  }
   call.flops = NodeCost(step_.graph, node, rows()).flops;
   program_.Emit(std::move(call), buffers);
 }
@@ -125,23 +138,6 @@ void Lowering::EmitKernel(const Node& node, std::function<void(const Enqueue&)> 
       buffers);
 }
 
-// Parts that are whole vectors of channels can be written in place; others are copied.
-void Lowering::FindParts() {
-  const int64_t vector = kVectorBytes / SizeOf(target_.type);
-  for (const Node& node : step_.graph.nodes) {
-    if (node.op != OpKind::kConcat) continue;
-    const bool is_aligned = std::all_of(node.inputs.begin(), node.inputs.end(),
-                                        [&](ValueId part) { return Channels(part) % vector == 0; });
-    int64_t first_channel = 0;
-    for (size_t i = 0; i < node.concat().placed.size(); ++i) {
-      if (node.concat().placed[i] && is_aligned) {
-        parts_[node.inputs[i]] = {node.outputs[0], first_channel};
-      }
-      first_channel += Channels(node.inputs[i]);
-    }
-  }
-}
-
 void Lowering::EmitBiasGradient(const Node& node, ValueId dy_id, int64_t first_channel,
                                 ValueId dbias) {
   Place dy = PlaceOf(dy_id);
@@ -149,11 +145,10 @@ void Lowering::EmitBiasGradient(const Node& node, ValueId dy_id, int64_t first_c
   const int64_t pixels = Pixels(dy_id);
   const int64_t channels = SumsCount(dbias);
   float* const sums = Sums(dbias);
-  const bool adds = node.adds;
   const BufferId workspace = AddScratch(ColumnSumWorkspace(pixels, channels));
   EmitKernel(node,
              [=, program = &program_](const Enqueue& how) {
-               ColumnSum(program->At(dy), pixels, channels, how.adds || adds, sums,
+               ColumnSum(program->At(dy), pixels, channels, how.adds, sums,
                          program->ptr<void>(workspace), how.stream);
              },
              {dy.buffer, workspace});

@@ -7,12 +7,14 @@
 // concatenations and slices are read and written in place, within their whole.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "worker/engine/backend/concat_parts.h"
 #include "worker/engine/backend/cuda/compile_target.h"
 #include "worker/engine/backend/cuda/device/types.h"
 #include "worker/engine/backend/cuda/kernels/norm.h"
@@ -27,6 +29,17 @@ using Buffers = std::vector<BufferId>;
 
 // Logits of at most this many classes stay f32, which costs nothing there.
 inline constexpr int64_t kExactLogitsMax = 1024;
+
+// What a kernel is given that computes the output of a node from its inputs.
+template <int inputs>
+struct MapViews {
+  std::array<View, inputs> in = {};
+  View out = {};
+  int64_t pixels = 0;  // of the output
+  int64_t channels = 0;
+  bool clears_padding = false;
+  cudaStream_t stream = nullptr;
+};
 
 class Lowering {
  public:
@@ -97,18 +110,40 @@ class Lowering {
   BufferId StatisticBuffer(ValueId id);
   StatisticSums SumsOfStatistics(const Node& norm) const;
 
-  // Makes the node a call of the program that reads and writes `buffers`.
+  // Makes the node a call of the program that reads and writes `buffers`. A node that adds to what
+  // an earlier one wrote is always told to add.
   void Emit(const Node& node, std::function<absl::Status(const Enqueue&)> enqueue,
             const Buffers& buffers);
   // Does so for kernels of our own, which report errors when they are launched.
   void EmitKernel(const Node& node, std::function<void(const Enqueue&)> enqueue,
                   const Buffers& buffers);
-  // Sums the channels [first_channel, ...) of dy over its pixels.
+  // Emits a kernel that computes the output of the node from its first inputs: run(views).
+  template <int inputs, class Run>
+  void EmitMap(const Node& node, const Run& run) {
+    std::array<Place, inputs> from;
+    for (size_t i = 0; i < from.size(); ++i) from[i] = PlaceOf(node.inputs[i]);
+    const ValueId output = node.outputs[0];
+    const Place to = MakeOutput(node);
+    Buffers buffers = {to.buffer};
+    for (const Place& place : from) buffers.push_back(place.buffer);
+    const MapViews<inputs> views = {.pixels = Pixels(output),
+                                    .channels = Channels(output),
+                                    .clears_padding = ClearsPadding(to, output)};
+    EmitKernel(
+        node,
+        [=, program = &program_](const Enqueue& how) {
+          MapViews<inputs> at = views;
+          for (size_t i = 0; i < from.size(); ++i) at.in[i] = program->At(from[i]);
+          at.out = program->At(to);
+          at.stream = how.stream;
+          run(at);
+        },
+        buffers);
+  }
+  // Sums up the channels [first_channel, ...) of dy over its pixels.
   void EmitBiasGradient(const Node& node, ValueId dy, int64_t first_channel, ValueId dbias);
 
  private:
-  void FindParts();
-
   const StepGraph& step_;
   const ReductionLayout& reduction_;
   const StepMemory state_;
@@ -116,12 +151,7 @@ class Lowering {
   const CompileTarget target_;
   Program& program_;
   std::map<ValueId, Place> places_;
-  // Values that may lie within another one, from this channel on.
-  struct Part {
-    ValueId whole = kNoValue;
-    int64_t first_channel = 0;
-  };
-  std::map<ValueId, Part> parts_;
+  std::map<ValueId, ConcatPart> parts_;  // those that are written in place
 };
 
 }  // namespace trainyard::engine::cuda

@@ -16,16 +16,6 @@ BufferId Program::AddArenaBuffer(int64_t bytes) {
   return buffers_.AddArena(AlignUpDevice(std::max<int64_t>(bytes, 1)));
 }
 
-void Program::Emit(Call call, const std::vector<BufferId>& buffers) {
-  buffers_.Touch(static_cast<int>(calls_.size()), buffers);
-  calls_.push_back(std::move(call));
-}
-
-void Program::Plan(bool is_guarded, const Program* larger) {
-  buffers_.Plan(static_cast<int>(calls_.size()), is_guarded,
-                larger == nullptr ? nullptr : &larger->buffers_);
-}
-
 absl::Status Program::FillGuards(int call, cudaStream_t stream) const {
   for (std::byte* guard : buffers_.NewGuards(call)) {
     TY_RETURN_IF_ERROR(

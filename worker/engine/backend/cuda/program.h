@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "worker/engine/backend/backend.h"
-#include "worker/engine/backend/buffer_plan.h"
+#include "worker/engine/backend/call_list.h"
 #include "worker/engine/backend/cuda/device/types.h"
 #include "worker/engine/backend/rank_statistics.h"
 #include "worker/engine/backend/row_groups.h"
@@ -49,36 +49,11 @@ struct CallTime {
   double flops = 0;
 };
 
-// The program. The class is not thread-safe. It must not move, since the closures of its calls hold
-// a pointer to it.
-class Program {
+class Program : public CallList<Call> {
  public:
-  Program() = default;
-  Program(const Program&) = delete;
-  Program& operator=(const Program&) = delete;
-
-  // These build the program.
   BufferId AddArenaBuffer(int64_t bytes);
-  BufferId AddFixedBuffer(void* data) { return buffers_.AddFixed(data); }
-  void Emit(Call call, const std::vector<BufferId>& buffers);
-  void SetReady(int64_t ready) {
-    if (!calls_.empty()) calls_.back().ready = ready;
-  }
-  void Keep(BufferId buffer) { buffers_.Keep(buffer); }
-  void Plan(bool is_guarded, const Program* larger);
-
-  int64_t arena_bytes() const { return buffers_.arena_bytes(); }
-  int64_t unshared_bytes() const { return buffers_.unshared_bytes(); }
   void Bind(std::byte* arena) { buffers_.Bind(arena); }
-  template <class T>
-  T* ptr(BufferId buffer) const {
-    return buffers_.ptr<T>(buffer);
-  }
-  template <class T>
-  T* ptr_or_null(BufferId buffer) const {
-    return buffers_.ptr_or_null<T>(buffer);
-  }
-  // The place of a value: element (p, c) is at `offset` + p * stride + c of the buffer.
+  // Where a value lies: element (p, c) at `offset` + p * stride + c of the buffer.
   struct Place {
     BufferId buffer = kNoBuffer;
     int64_t offset = 0;
@@ -90,7 +65,6 @@ class Program {
     return {ptr<std::byte>(place.buffer) + place.offset * SizeOf(place.type), place.stride,
             place.type};
   }
-  const std::vector<Call>& calls() const { return calls_; }
 
   // Enqueues the first `calls` calls; on_ready may be empty. A guarded program waits for each call,
   // and returns INTERNAL with the name of a call that wrote beyond a buffer.
@@ -108,9 +82,6 @@ class Program {
  private:
   absl::Status FillGuards(int call, cudaStream_t stream) const;
   absl::Status CheckGuards(int call, cudaStream_t stream) const;
-
-  BufferPlan buffers_;
-  std::vector<Call> calls_;
 };
 
 }  // namespace trainyard::engine::cuda

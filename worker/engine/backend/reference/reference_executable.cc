@@ -51,9 +51,9 @@ T* ReferenceExecutable<T>::StateMemory(size_t index) const {
     case StateTensor::Kind::kBuffer:
       return statistics_.as<T>() + offset;
     case StateTensor::Kind::kOptimizerSlot:
-      return updater_.slots() + offset;
+      return updater_.state().slots() + offset;
     case StateTensor::Kind::kAverage:
-      return updater_.averages() + offset;
+      return updater_.state().averages() + offset;
   }
   return nullptr;
 }
@@ -257,7 +257,7 @@ void ReferenceExecutable<T>::FoldStatistics(const Batch& batch, int64_t rows, do
 template <class T>
 absl::Status ReferenceExecutable<T>::ExchangeAverages() {
   TY_RETURN_IF_ERROR(CheckHasAverages(table_));
-  updater_.ExchangeAverages(parameters_.as<T>());
+  updater_.state().ExchangeAverages(parameters_.as<T>());
   return absl::OkStatus();
 }
 
@@ -272,7 +272,7 @@ absl::Span<float> ReferenceExecutable<T>::parameters() {
 template <class T>
 std::vector<absl::Span<float>> ReferenceExecutable<T>::parameter_states() {
   if constexpr (std::is_same_v<T, float>) {
-    return updater_.parameter_states();
+    return updater_.state().parameter_states();
   }
   return {};
 }

@@ -49,7 +49,7 @@ class ReferenceExecutable final : public Executable,
     gradients_ = AlignedBuffer(layout_.gradient_elements * kElement, backing);
     for (int i = 0; i < std::max(1, options.microbatch_slots); ++i) AddSlot(backing);
     plan_.parameters = parameters_.bytes() + statistics_.bytes();
-    plan_.optimizer = updater_.state_bytes();
+    plan_.optimizer = updater_.state().bytes();
     plan_.gradients = reduction_.bytes() * (options.sum_slots + 1);
     plan_.workspace = gradients_.bytes();
     int64_t unshared = 0;

@@ -15,26 +15,13 @@ Updater<T>::Updater(const OptimizerSpec& spec, const StateTable& table, int64_t 
     : spec_(spec),
       table_(table),
       gradient_elements_(gradient_elements),
-      slot_count_(SlotNames(spec).size()),
-      slots_(table.slot_elements * int64_t{sizeof(T)}, backing),
-      averages_(table.average_elements * int64_t{sizeof(T)}, backing) {}
-
-template <class T>
-int64_t Updater<T>::CountStep() {
-  if (table_.step_offset < 0) {
-    return 0;
-  }
-  T& count = slots()[table_.step_offset];
-  const int64_t t = std::min(static_cast<int64_t>(count) + 1, kMaxCountedSteps);
-  count = static_cast<T>(t);
-  return t;
-}
+      state_(spec, table, gradient_elements, backing) {}
 
 template <class T>
 void Updater<T>::Begin(double lr, const float* gradients) {
   is_finite_ = true;
-  const int64_t t = CountStep();
-  // Gradients of which no norm is taken may still be summed at this time.
+  const int64_t t = state_.CountStep();
+  // Others may still sum up gradients that nobody takes the norm of.
   const double norm = spec_.clip_norm > 0 ? Norm(gradients, gradient_elements_) : 0;
   rates_ = RatesOfUpdate(spec_, lr, t, norm);
 }
@@ -57,36 +44,15 @@ void Updater<T>::ApplyTo(const Segment& segment, int64_t begin, int64_t end, T* 
   if (begin >= end) {
     return;
   }
-  ParameterState<T> state = {
-      .count = end - begin, .gradient = gradients + begin, .parameter = parameters + begin};
-  if (slot_count_ > 0) {
-    state.first = slots() + begin;
-  }
-  if (slot_count_ > 1) {
-    state.second = state.first + gradient_elements_;
-  }
+  const ParameterState<T> state = {.count = end - begin,
+                                   .gradient = gradients + begin,
+                                   .parameter = parameters + begin,
+                                   .first = state_.slot(0, begin),
+                                   .second = state_.slot(1, begin)};
   ApplyRule<T>(spec_, rates_, segment.is_bias_or_norm && !spec_.decay_bias_and_norm, state);
   if (spec_.ema_decay > 0) {
-    FoldAverage(rates_.average_keep, parameters + begin, averages() + begin, end - begin);
+    FoldAverage(rates_.average_keep, parameters + begin, state_.averages() + begin, end - begin);
   }
-}
-
-template <class T>
-void Updater<T>::ExchangeAverages(T* parameters) {
-  std::swap_ranges(parameters, parameters + gradient_elements_, averages());
-}
-
-template <class T>
-std::vector<absl::Span<T>> Updater<T>::parameter_states() const {
-  const auto count = static_cast<size_t>(gradient_elements_);
-  std::vector<absl::Span<T>> states;
-  for (size_t i = 0; i < slot_count_; ++i) {
-    states.emplace_back(slots() + i * count, count);
-  }
-  if (spec_.ema_decay > 0) {
-    states.emplace_back(averages(), count);
-  }
-  return states;
 }
 
 template class Updater<float>;

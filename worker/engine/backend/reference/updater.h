@@ -3,9 +3,8 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
-#include "absl/types/span.h"
+#include "worker/engine/backend/optimizer_state.h"
 #include "worker/engine/backend/state_table.h"
 #include "worker/engine/graph/memory_plan.h"
 #include "worker/engine/optim/optimizer.h"
@@ -28,24 +27,18 @@ class Updater {
   bool is_finite() const { return is_finite_; }
 
   bool updates_ranges() const { return IsElementwise(spec_); }
-  void ExchangeAverages(T* parameters);
-  T* slots() const { return slots_.template as<T>(); }
-  T* averages() const { return averages_.template as<T>(); }
-  // Returns each slot, then the averages.
-  std::vector<absl::Span<T>> parameter_states() const;
-  int64_t state_bytes() const { return slots_.bytes() + averages_.bytes(); }
+  OptimizerState<T>& state() { return state_; }
+  const OptimizerState<T>& state() const { return state_; }
 
  private:
-  int64_t CountStep();
-  // Applies the update to the part of the parameter that lies in [begin, end).
+  // Applies the update to what of the parameter lies in [begin, end).
   void ApplyTo(const Segment& segment, int64_t begin, int64_t end, T* parameters,
                const float* gradients);
 
   const OptimizerSpec spec_;
   const StateTable& table_;
   const int64_t gradient_elements_;
-  const size_t slot_count_;
-  AlignedBuffer slots_, averages_;
+  OptimizerState<T> state_;
   // The rates of the update that has begun.
   UpdateRates rates_;
   bool is_finite_ = true;

@@ -15,39 +15,20 @@
 namespace trainyard::engine {
 namespace {
 
-void EmitFromOutput(Autodiff& autodiff, const Node& node, OpKind op) {
-  const ValueId x = node.inputs[0];
-  if (autodiff.Wants(x)) {
-    const ValueId dx = autodiff.NewGradient(x);
-    autodiff.Emit(
-        {op, node.name, {autodiff.GradientOf(node.outputs[0]), node.outputs[0]}, {dx}, {}});
-    autodiff.Contribute(x, dx);
-  }
-}
-
 void ReluBackward(Autodiff& autodiff, const Node& node) {
-  EmitFromOutput(autodiff, node, OpKind::kReluGradient);
+  autodiff.EmitInputGradient(node, OpKind::kReluGradient, {node.outputs[0]});
 }
 
 void TanhBackward(Autodiff& autodiff, const Node& node) {
-  EmitFromOutput(autodiff, node, OpKind::kTanhGradient);
+  autodiff.EmitInputGradient(node, OpKind::kTanhGradient, {node.outputs[0]});
 }
 
 void SigmoidBackward(Autodiff& autodiff, const Node& node) {
-  EmitFromOutput(autodiff, node, OpKind::kSigmoidGradient);
+  autodiff.EmitInputGradient(node, OpKind::kSigmoidGradient, {node.outputs[0]});
 }
 
 void GeluBackward(Autodiff& autodiff, const Node& node) {
-  const ValueId x = node.inputs[0];
-  if (autodiff.Wants(x)) {
-    const ValueId dx = autodiff.NewGradient(x);
-    autodiff.Emit({OpKind::kGeluGradient,
-                   node.name,
-                   {autodiff.GradientOf(node.outputs[0]), x},
-                   {dx},
-                   node.attributes});
-    autodiff.Contribute(x, dx);
-  }
+  autodiff.EmitInputGradient(node, OpKind::kGeluGradient, {node.inputs[0]});
 }
 
 std::vector<Node::Overwrite> OverEither(const Node&) {
@@ -63,13 +44,7 @@ void AddBackward(Autodiff& autodiff, const Node& node) {
 }
 
 void FlattenBackward(Autodiff& autodiff, const Node& node) {
-  const ValueId x = node.inputs[0];
-  if (autodiff.Wants(x)) {
-    const ValueId dx = autodiff.NewGradient(x);
-    autodiff.Emit(
-        {OpKind::kFlattenGradient, node.name, {autodiff.GradientOf(node.outputs[0])}, {dx}, {}});
-    autodiff.Contribute(x, dx);
-  }
+  autodiff.EmitInputGradient(node, OpKind::kFlattenGradient);
 }
 
 }  // namespace

@@ -25,16 +25,7 @@ double GradientFlops(const Graph& graph, const Node& node, int64_t rows) {
 }
 
 void Gradient(Autodiff& autodiff, const Node& node) {
-  const ValueId x = node.inputs[0];
-  if (autodiff.Wants(x)) {
-    const ValueId dx = autodiff.NewGradient(x);
-    autodiff.Emit({OpKind::kLrnGradient,
-                   node.name,
-                   {autodiff.GradientOf(node.outputs[0]), x},
-                   {dx},
-                   node.attributes});
-    autodiff.Contribute(x, dx);
-  }
+  autodiff.EmitInputGradient(node, OpKind::kLrnGradient, {node.inputs[0]});
 }
 
 }  // namespace

@@ -28,31 +28,17 @@ double GlobalGradientFlops(const Graph& graph, const Node& node, int64_t rows) {
   return static_cast<double>(graph.value(node.outputs[0]).Elements(rows));
 }
 
-// Emits `op`, which reads dy, and the index if there is one.
-void EmitGradient(Autodiff& autodiff, const Node& node, OpKind op) {
-  const ValueId x = node.inputs[0];
-  if (!autodiff.Wants(x)) {
-    return;
-  }
-  const ValueId dx = autodiff.NewGradient(x);
-  Node gradient{op, node.name, {autodiff.GradientOf(node.outputs[0])}, {dx}, node.attributes};
-  if (op == OpKind::kMaxPoolGradient) {
-    gradient.inputs.push_back(node.outputs[1]);
-  }
-  autodiff.Emit(gradient);
-  autodiff.Contribute(x, dx);
-}
-
+// Emits `op` reading dy, and the index where there is one.
 void MaxPoolBackward(Autodiff& autodiff, const Node& node) {
-  EmitGradient(autodiff, node, OpKind::kMaxPoolGradient);
+  autodiff.EmitInputGradient(node, OpKind::kMaxPoolGradient, {node.outputs[1]});
 }
 
 void AvgPoolBackward(Autodiff& autodiff, const Node& node) {
-  EmitGradient(autodiff, node, OpKind::kAvgPoolGradient);
+  autodiff.EmitInputGradient(node, OpKind::kAvgPoolGradient);
 }
 
 void GlobalAvgPoolBackward(Autodiff& autodiff, const Node& node) {
-  EmitGradient(autodiff, node, OpKind::kGlobalAvgPoolGradient);
+  autodiff.EmitInputGradient(node, OpKind::kGlobalAvgPoolGradient);
 }
 
 }  // namespace

@@ -10,16 +10,7 @@ namespace trainyard::engine {
 namespace {
 
 void Gradient(Autodiff& autodiff, const Node& node) {
-  const ValueId x = node.inputs[0];
-  if (autodiff.Wants(x)) {
-    const ValueId dx = autodiff.NewGradient(x);
-    autodiff.Emit({OpKind::kUpsampleGradient,
-                   node.name,
-                   {autodiff.GradientOf(node.outputs[0])},
-                   {dx},
-                   node.attributes});
-    autodiff.Contribute(x, dx);
-  }
+  autodiff.EmitInputGradient(node, OpKind::kUpsampleGradient);
 }
 
 }  // namespace

@@ -3,9 +3,15 @@
 // mixed.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "tests/unit/worker/engine/bf16_testing.h"
 #include "tests/unit/worker/engine/engine_testing.h"
 #include "worker/engine/graph/graph_builder.h"
@@ -356,6 +362,75 @@ TEST(Sequences, AgreeWithTheReferenceOpByOp) {
                   return b.LayerNorm("ln", b.Flatten(x));
                 }),
           3);
+}
+
+// Lets the layer "second" use the parameters of the layer "first". No model does so with these
+// layers, but a graph may say it of any.
+Graph WithSharedParameters(Graph graph) {
+  std::map<std::string, ValueId> ids;
+  std::vector<ValueId> stand_in;
+  std::vector<Value> values;
+  for (const Value& value : graph.values) {
+    absl::string_view name = value.name;
+    if (value.role == Role::kParameter && absl::ConsumePrefix(&name, "second.")) {
+      stand_in.push_back(ids.at(absl::StrCat("first.", name)));
+      continue;
+    }
+    stand_in.push_back(static_cast<ValueId>(values.size()));
+    ids[value.name] = stand_in.back();
+    values.push_back(value);
+  }
+  graph.values = std::move(values);
+  const auto renumber = [&](ValueId& id) {
+    if (id != kNoValue) id = stand_in[static_cast<size_t>(id)];
+  };
+  for (Node& node : graph.nodes) {
+    std::for_each(node.inputs.begin(), node.inputs.end(), renumber);
+    std::for_each(node.outputs.begin(), node.outputs.end(), renumber);
+  }
+  for (ValueId* id : {&graph.input, &graph.labels, &graph.logits, &graph.loss, &graph.correct}) {
+    renumber(*id);
+  }
+  return graph;
+}
+
+TEST(SharedParameters, HaveTheGradientsOfAllLayers) {
+  using Layer = std::function<ValueId(GraphBuilder&, const std::string&, ValueId)>;
+  const std::pair<std::string, Layer> images[] = {
+      {"conv2d",
+       [](GraphBuilder& b, const std::string& name, ValueId x) {
+         return b.Conv2d(name, x, {.channels = 6, .kernel = 3, .padding = 1});
+       }},
+      {"batch_norm",
+       [](GraphBuilder& b, const std::string& name, ValueId x) { return b.BatchNorm(name, x); }},
+      {"group_norm", [](GraphBuilder& b, const std::string& name,
+                        ValueId x) { return b.Layer(name, x, layers::GroupNorm{.groups = 2}); }},
+  };
+  const auto both = [](GraphBuilder& b, const Layer& layer, ValueId x) {
+    const ValueId first = layer(b, "first", x);
+    return b.Add(first, layer(b, "second", b.Tanh(x)));
+  };
+  for (const auto& [what, layer] : images) {
+    Compare(
+        what,
+        WithSharedParameters(Close(
+            {6, 5, 4}, [&, &layer = layer](GraphBuilder& b) { return both(b, layer, b.input()); })),
+        3);
+  }
+  const std::pair<std::string, Layer> sequences[] = {
+      {"linear",
+       [](GraphBuilder& b, const std::string& name, ValueId x) { return b.Linear(name, x, 12); }},
+      {"layer_norm",
+       [](GraphBuilder& b, const std::string& name, ValueId x) { return b.LayerNorm(name, x); }},
+      {"position_embedding", [](GraphBuilder& b, const std::string& name,
+                                ValueId x) { return b.PositionEmbedding(name, x); }},
+  };
+  for (const auto& [what, layer] : sequences) {
+    GraphBuilder b = GraphBuilder::ForTokens(7, 19);
+    const ValueId x = both(b, layer, b.Embedding("tok", b.input(), 12));
+    b.SoftmaxCrossEntropy(b.Linear("head", x, 5));
+    Compare(what, WithSharedParameters(*std::move(b).Build()), 3);
+  }
 }
 
 TEST(Loss, WithLabelSmoothingAgreesWithTheReference) {

@@ -1,4 +1,5 @@
 #include "worker/engine/graph/graph_builder.h"
+#include "worker/engine/graph/cost.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

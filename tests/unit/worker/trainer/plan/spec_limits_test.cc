@@ -19,7 +19,7 @@
 #include "google/protobuf/text_format.h"
 #include "google/protobuf/util/json_util.h"
 #include "gtest/gtest.h"
-#include "worker/engine/graph/split.h"
+#include "worker/data/open_dataset.h"
 #include "worker/trainer/plan/data_setup.h"
 #include "worker/trainer/plan/model_setup.h"
 #include "worker/trainer/plan/spec.h"

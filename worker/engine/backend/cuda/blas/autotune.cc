@@ -10,11 +10,12 @@ namespace {
 // Allocates the operands of the problem.
 absl::StatusOr<TuningMemory> AllocateFor(const MatmulProblem& problem, int64_t workspace_bytes,
                                          Bench& bench) {
-  const int64_t a_rows = problem.a_transposed ? problem.k : problem.m;
-  const int64_t b_rows = problem.b_transposed ? problem.n : problem.k;
+  const Extents extents = ExtentsOf(problem);
   TuningMemory memory;
-  TY_ASSIGN_OR_RETURN(memory.a, bench.Allocate(a_rows * problem.a_stride * SizeOf(problem.input)));
-  TY_ASSIGN_OR_RETURN(memory.b, bench.Allocate(b_rows * problem.b_stride * SizeOf(problem.input)));
+  TY_ASSIGN_OR_RETURN(memory.a,
+                      bench.Allocate(extents.a_rows * problem.a_stride * SizeOf(problem.input)));
+  TY_ASSIGN_OR_RETURN(memory.b,
+                      bench.Allocate(extents.b_rows * problem.b_stride * SizeOf(problem.input)));
   TY_ASSIGN_OR_RETURN(void* const bias,
                       bench.Allocate(problem.bias ? problem.n * SizeOf(Type::kF32) : 0));
   memory.bias = static_cast<float*>(bias);

@@ -1,11 +1,13 @@
 // Measures the algorithms of one product against each other. Only this folder uses it.
 #pragma once
 
+#include <cuda_runtime_api.h>
+
 #include <cstdint>
 #include <functional>
 
 #include "absl/status/status.h"
-#include "worker/engine/backend/cuda/blas/matmul.h"
+#include "worker/engine/backend/cuda/blas/matmul_problem.h"
 
 namespace trainyard::engine::cuda::blas {
 

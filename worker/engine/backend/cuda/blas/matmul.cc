@@ -33,18 +33,6 @@ absl::Status FromBlas(cublasStatus_t status, absl::string_view what) {
   return absl::InternalError(absl::StrCat(what, ": ", cublasLtGetStatusString(status)));
 }
 
-absl::string_view TypeName(Type type) {
-  switch (type) {
-    case Type::kF32:
-      return "f32";
-    case Type::kF16:
-      return "f16";
-    case Type::kBf16:
-      return "bf16";
-  }
-  return "";
-}
-
 cudaDataType_t DataType(Type type) {
   switch (type) {
     case Type::kF32:
@@ -117,37 +105,7 @@ bool IsAligned(const void* pointer, int64_t alignment) {
   return reinterpret_cast<uintptr_t>(pointer) % static_cast<uintptr_t>(alignment) == 0;
 }
 
-// The rows and columns of the three matrices in memory.
-struct Extents {
-  int64_t a_rows, a_columns, b_rows, b_columns;
-};
-Extents ExtentsOf(const MatmulProblem& problem) {
-  Extents extents = {problem.m, problem.k, problem.k, problem.n};
-  if (problem.a_transposed) std::swap(extents.a_rows, extents.a_columns);
-  if (problem.b_transposed) std::swap(extents.b_rows, extents.b_columns);
-  return extents;
-}
-
-absl::Status Validate(const MatmulProblem& problem) {
-  const Extents extents = ExtentsOf(problem);
-  if (problem.m < 1 || problem.n < 1 || problem.k < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("product ", problem.Key(), ": sizes must be positive"));
-  }
-  if (problem.a_stride < extents.a_columns || problem.b_stride < extents.b_columns ||
-      problem.d_stride < problem.n) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("product ", problem.Key(), ": a stride is shorter than a row"));
-  }
-  if (problem.output != Type::kF32 && problem.output != problem.input) {
-    return absl::InvalidArgumentError(absl::StrCat("product ", problem.Key(), ": ",
-                                                   TypeName(problem.input), " inputs cannot give ",
-                                                   TypeName(problem.output)));
-  }
-  return absl::OkStatus();
-}
-
-// Returns true if cuBLASLt does all of the epilogue, or none of it.
+// True if cuBLASLt does the epilogue, or nothing of it.
 enum class Fused { kAll, kNone };
 
 cublasLtEpilogue_t EpilogueOf(const MatmulProblem& problem, Fused fused) {
@@ -343,16 +301,6 @@ class LtMatmulPlanner : public MatmulPlanner {
 };
 
 }  // namespace
-
-std::string MatmulProblem::Key() const {
-  std::string key = absl::StrCat(TypeName(input), tf32 ? "(tf32)" : "", " ", TypeName(output), " m",
-                                 m, " n", n, " k", k, a_transposed ? " aT" : " a", a_stride,
-                                 b_transposed ? " bT" : " b", b_stride, " d", d_stride);
-  if (adds) absl::StrAppend(&key, " adds");
-  if (bias) absl::StrAppend(&key, " bias");
-  if (relu) absl::StrAppend(&key, " relu");
-  return key;
-}
 
 absl::StatusOr<std::unique_ptr<MatmulPlanner>> MatmulPlanner::Create(const MatmulOptions& options) {
   int devices = 0;

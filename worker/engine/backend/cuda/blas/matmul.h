@@ -10,33 +10,12 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "worker/engine/backend/cuda/device/types.h"
+#include "worker/engine/backend/cuda/blas/matmul_problem.h"
 
 namespace trainyard::engine::cuda::blas {
-
-// d [m, n] = op(a) [m, k] op(b) [k, n], summed in f32; then d is added if `adds`, then the bias,
-// and the result is rectified if `relu`. f32 inputs have f32 outputs; 16-bit inputs have outputs of
-// f32 or of their own type.
-//
-// cuBLASLt rectifies a NaN to 0.
-struct MatmulProblem {
-  int64_t m = 1, n = 1, k = 1;
-  bool a_transposed = false;                         // in memory, a is [k, m]
-  bool b_transposed = false;                         // in memory, b is [n, k]
-  Type input = Type::kBf16;                          // of a and b
-  Type output = Type::kBf16;                         // of d
-  int64_t a_stride = 1, b_stride = 1, d_stride = 1;  // elements from row to row in memory
-  bool tf32 = false;                                 // f32 products may be taken in tf32
-  bool adds = false;
-  bool bias = false;  // f32 [n]
-  bool relu = false;
-
-  std::string Key() const;
-};
 
 class Matmul {
  public:

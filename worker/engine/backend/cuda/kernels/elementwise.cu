@@ -191,44 +191,37 @@ void MapTyped(View a, View b, View y, int64_t pixels, int64_t channels, bool cle
       y, a, b);
 }
 
+// Calls body(function, gradient) with the functions of the op.
+template <class Body>
+void WithFunctionsOf(Unary op, const Body& body) {
+  switch (op) {
+    case Unary::kRelu:
+      return body(Relu(), ReluGradient());
+    case Unary::kTanh:
+      return body(Tanh(), TanhGradient());
+    case Unary::kSigmoid:
+      return body(Sigmoid(), SigmoidGradient());
+    case Unary::kGelu:
+      return body(Gelu(), GeluGradient());
+    case Unary::kGeluTanh:
+      return body(GeluTanh(), GeluTanhGradient());
+  }
+}
+
 }  // namespace
 
 void UnaryForward(Unary op, View x, View y, int64_t pixels, int64_t channels, bool clears_padding,
                   cudaStream_t stream) {
-  const auto map = [&](const auto& f) {
+  WithFunctionsOf(op, [&](const auto& f, const auto&) {
     MapTyped<1>(x, View(), y, pixels, channels, clears_padding, f, stream);
-  };
-  switch (op) {
-    case Unary::kRelu:
-      return map(Relu());
-    case Unary::kTanh:
-      return map(Tanh());
-    case Unary::kSigmoid:
-      return map(Sigmoid());
-    case Unary::kGelu:
-      return map(Gelu());
-    case Unary::kGeluTanh:
-      return map(GeluTanh());
-  }
+  });
 }
 
 void UnaryGradient(Unary op, View dy, View saved, View dx, int64_t pixels, int64_t channels,
                    cudaStream_t stream, bool clears_padding) {
-  const auto map = [&](const auto& f) {
-    MapTyped<2>(dy, saved, dx, pixels, channels, clears_padding, f, stream);
-  };
-  switch (op) {
-    case Unary::kRelu:
-      return map(ReluGradient());
-    case Unary::kTanh:
-      return map(TanhGradient());
-    case Unary::kSigmoid:
-      return map(SigmoidGradient());
-    case Unary::kGelu:
-      return map(GeluGradient());
-    case Unary::kGeluTanh:
-      return map(GeluTanhGradient());
-  }
+  WithFunctionsOf(op, [&](const auto&, const auto& gradient) {
+    MapTyped<2>(dy, saved, dx, pixels, channels, clears_padding, gradient, stream);
+  });
 }
 
 void Add(View a, View b, View y, int64_t pixels, int64_t channels, cudaStream_t stream,

@@ -37,6 +37,13 @@ Operand Table(const float* weight, int64_t channels) {
   return Input(View{const_cast<float*>(weight), channels, Type::kF32});
 }
 
+__device__ void AddTo(Float8& sum, const Float8& values) {
+#pragma unroll
+  for (int i = 0; i < kLanes; ++i) {
+    sum.at[i] += values.at[i];
+  }
+}
+
 // A thread has a group of lanes, here and in the kernels below.
 template <class T>
 __global__ void ForwardKernel(const int32_t* tokens, Operand weight, Operand y, int64_t count,
@@ -62,19 +69,8 @@ __global__ void PositionForwardKernel(Operand x, Operand weight, Operand y, int6
   const int64_t channel = (index - n * groups) * kLanes;
   const int lanes = LaneCount(channels, channel);
   Float8 sum = Unpack(LoadLanes<T>(x, n, channel, lanes));
-  const Float8 of_position = Unpack(LoadLanes<float>(weight, n % positions, channel, lanes));
-#pragma unroll
-  for (int i = 0; i < kLanes; ++i) {
-    sum.at[i] += of_position.at[i];
-  }
+  AddTo(sum, Unpack(LoadLanes<float>(weight, n % positions, channel, lanes)));
   StoreLanes<T>(y, n, channel, lanes, sum);
-}
-
-__device__ void AddTo(Float8& sum, const Float8& values) {
-#pragma unroll
-  for (int i = 0; i < kLanes; ++i) {
-    sum.at[i] += values.at[i];
-  }
 }
 
 // Writes a part of dweight[row], or adds to it.

@@ -9,33 +9,6 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// Reads one element of a view, whatever its type. All threads take the same branch.
-__device__ float Read(const Operand& from, int64_t pixel, int64_t channel) {
-  const int64_t at = pixel * from.stride + channel;
-  switch (from.type) {
-    case Type::kF16:
-      return ToFloat(static_cast<const __half*>(from.data)[at]);
-    case Type::kBf16:
-      return ToFloat(static_cast<const __nv_bfloat16*>(from.data)[at]);
-    default:
-      return static_cast<const float*>(from.data)[at];
-  }
-}
-
-__device__ void Write(const Operand& to, int64_t pixel, int64_t channel, float value) {
-  const int64_t at = pixel * to.stride + channel;
-  switch (to.type) {
-    case Type::kF16:
-      static_cast<__half*>(to.data)[at] = FromFloat<__half>(value);
-      return;
-    case Type::kBf16:
-      static_cast<__nv_bfloat16*>(to.data)[at] = FromFloat<__nv_bfloat16>(value);
-      return;
-    default:
-      static_cast<float*>(to.data)[at] = value;
-  }
-}
-
 // The group of a block, and the part of it that belongs to a thread.
 struct Group {
   int64_t groups;
@@ -75,7 +48,7 @@ struct Group {
       return;
     }
     for (int64_t c = channels + column(); c < to.written; c += columns) {
-      ForPixels(c, [&](int64_t pixel, int64_t channel) { Write(to, pixel, channel, 0); });
+      ForPixels(c, [&](int64_t pixel, int64_t channel) { StoreElement(to, pixel, channel, 0); });
     }
   }
 };
@@ -98,18 +71,19 @@ __global__ void __launch_bounds__(kThreads)
                   Operand y, float* mean_out, float* inverse_out) {
   __shared__ float shared[kWarp];
   float sum = 0;
-  group.ForEach([&](int64_t pixel, int64_t channel) { sum += Read(x, pixel, channel); });
+  group.ForEach([&](int64_t pixel, int64_t channel) { sum += LoadElement(x, pixel, channel); });
   const float mean = BlockSum(sum, shared) / group.elements();
   float squares = 0;
   group.ForEach([&](int64_t pixel, int64_t channel) {
-    const float apart = Read(x, pixel, channel) - mean;
+    const float apart = LoadElement(x, pixel, channel) - mean;
     squares += apart * apart;
   });
   const float variance = BlockSum(squares, shared) / group.elements();
   const float inverse = 1 / sqrtf(variance + eps);
   group.ForEach([&](int64_t pixel, int64_t channel) {
-    Write(y, pixel, channel,
-          (Read(x, pixel, channel) - mean) * inverse * weight[channel] + bias[channel]);
+    StoreElement(
+        y, pixel, channel,
+        (LoadElement(x, pixel, channel) - mean) * inverse * weight[channel] + bias[channel]);
   });
   group.ClearPadding(y);
   if (threadIdx.x == 0) {
@@ -138,9 +112,9 @@ __global__ void __launch_bounds__(kThreads)
     float sum_h = 0;
     if (is_there) {
       group.ForPixels(channel, [&](int64_t pixel, int64_t c) {
-        const float g = Read(dy, pixel, c);
+        const float g = LoadElement(dy, pixel, c);
         sum += g;
-        sum_h += g * ((Read(x, pixel, c) - mean) * inverse);
+        sum_h += g * ((LoadElement(x, pixel, c) - mean) * inverse);
       });
     }
     of_dy[threadIdx.x] = sum;
@@ -164,9 +138,10 @@ __global__ void __launch_bounds__(kThreads)
     return;
   }
   group.ForEach([&](int64_t pixel, int64_t channel) {
-    const float h = (Read(x, pixel, channel) - mean) * inverse;
-    Write(dx, pixel, channel,
-          inverse * (Read(dy, pixel, channel) * weight[channel] - mean_d - h * mean_dh));
+    const float h = (LoadElement(x, pixel, channel) - mean) * inverse;
+    StoreElement(
+        dx, pixel, channel,
+        inverse * (LoadElement(dy, pixel, channel) * weight[channel] - mean_d - h * mean_dh));
   });
   group.ClearPadding(dx);
 }

@@ -78,6 +78,33 @@ void WithVectorType(const Body& body, int64_t channels, const View& first, const
 template <class T>
 inline constexpr bool kIsVector = !std::is_same_v<T, MixedTypes>;
 
+// One element of a view, whatever its type. All threads take the same branch.
+__device__ inline float LoadElement(const Operand& from, int64_t pixel, int64_t channel) {
+  const int64_t at = pixel * from.stride + channel;
+  switch (from.type) {
+    case Type::kF16:
+      return ToFloat(static_cast<const __half*>(from.data)[at]);
+    case Type::kBf16:
+      return ToFloat(static_cast<const __nv_bfloat16*>(from.data)[at]);
+    default:
+      return static_cast<const float*>(from.data)[at];
+  }
+}
+__device__ inline void StoreElement(const Operand& to, int64_t pixel, int64_t channel,
+                                    float value) {
+  const int64_t at = pixel * to.stride + channel;
+  switch (to.type) {
+    case Type::kF16:
+      static_cast<__half*>(to.data)[at] = FromFloat<__half>(value);
+      return;
+    case Type::kBf16:
+      static_cast<__nv_bfloat16*>(to.data)[at] = FromFloat<__nv_bfloat16>(value);
+      return;
+    default:
+      static_cast<float*>(to.data)[at] = value;
+  }
+}
+
 struct Float8 {
   float at[kLanes];
 };

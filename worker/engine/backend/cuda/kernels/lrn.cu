@@ -35,32 +35,6 @@ __device__ float Power(float s, float beta) {
   return powf(s, -beta);
 }
 
-// Reads an element of a row of channels, whatever its type.
-__device__ float ElementAt(const Operand& from, int64_t pixel, int channel) {
-  const int64_t at = pixel * from.stride + channel;
-  switch (from.type) {
-    case Type::kF16:
-      return ToFloat(static_cast<const __half*>(from.data)[at]);
-    case Type::kBf16:
-      return ToFloat(static_cast<const __nv_bfloat16*>(from.data)[at]);
-    default:
-      return static_cast<const float*>(from.data)[at];
-  }
-}
-__device__ void SetElement(const Operand& to, int64_t pixel, int channel, float value) {
-  const int64_t at = pixel * to.stride + channel;
-  switch (to.type) {
-    case Type::kF16:
-      static_cast<__half*>(to.data)[at] = FromFloat<__half>(value);
-      return;
-    case Type::kBf16:
-      static_cast<__nv_bfloat16*>(to.data)[at] = FromFloat<__nv_bfloat16>(value);
-      return;
-    default:
-      static_cast<float*>(to.data)[at] = value;
-  }
-}
-
 // Computes s of channel c from the values that at(channel) gives.
 template <class At>
 __device__ float ScaleOf(const LrnArguments& a, int c, const At& at) {
@@ -77,7 +51,7 @@ __device__ float ScaleOf(const LrnArguments& a, int c, const At& at) {
 __device__ void ClearPadding(const LrnArguments& a, const Operand& to, int64_t pixel) {
   const int written = static_cast<int>(to.written);
   for (int c = a.channels + static_cast<int>(threadIdx.x % kWarp); c < written; c += kWarp) {
-    SetElement(to, pixel, c, 0);
+    StoreElement(to, pixel, c, 0);
   }
 }
 
@@ -92,13 +66,13 @@ __global__ void LrnForwardKernel(LrnArguments a, Operand x, Operand y) {
   for (int64_t pixel = blockIdx.x * warps + warp; pixel < a.pixels; pixel += gridDim.x * warps) {
     if constexpr (kIsShared) {
       for (int c = lane; c < a.channels; c += kWarp) {
-        row[c] = ElementAt(x, pixel, c);
+        row[c] = LoadElement(x, pixel, c);
       }
       __syncwarp();
     }
-    const auto at = [&](int d) { return kIsShared ? row[d] : ElementAt(x, pixel, d); };
+    const auto at = [&](int d) { return kIsShared ? row[d] : LoadElement(x, pixel, d); };
     for (int c = lane; c < a.channels; c += kWarp) {
-      SetElement(y, pixel, c, at(c) * Power(ScaleOf(a, c, at), a.beta));
+      StoreElement(y, pixel, c, at(c) * Power(ScaleOf(a, c, at), a.beta));
     }
     ClearPadding(a, y, pixel);
     if constexpr (kIsShared) {
@@ -118,16 +92,16 @@ __global__ void LrnGradientKernel(LrnArguments a, Operand dy, Operand x, Operand
   float* terms = row + a.channels;
   float* powers = terms + a.channels;
   for (int64_t pixel = blockIdx.x * warps + warp; pixel < a.pixels; pixel += gridDim.x * warps) {
-    const auto at = [&](int d) { return kIsShared ? row[d] : ElementAt(x, pixel, d); };
+    const auto at = [&](int d) { return kIsShared ? row[d] : LoadElement(x, pixel, d); };
     if constexpr (kIsShared) {
       for (int c = lane; c < a.channels; c += kWarp) {
-        row[c] = ElementAt(x, pixel, c);
+        row[c] = LoadElement(x, pixel, c);
       }
       __syncwarp();
       for (int c = lane; c < a.channels; c += kWarp) {
         const float scale = ScaleOf(a, c, at);
         powers[c] = Power(scale, a.beta);
-        terms[c] = ElementAt(dy, pixel, c) * row[c] * powers[c] / scale;
+        terms[c] = LoadElement(dy, pixel, c) * row[c] * powers[c] / scale;
       }
       __syncwarp();
     }
@@ -140,12 +114,12 @@ __global__ void LrnGradientKernel(LrnArguments a, Operand dy, Operand x, Operand
           sum += terms[d];
         } else {
           const float scale = ScaleOf(a, d, at);
-          sum += ElementAt(dy, pixel, d) * at(d) * Power(scale, a.beta) / scale;
+          sum += LoadElement(dy, pixel, d) * at(d) * Power(scale, a.beta) / scale;
         }
       }
       const float power = kIsShared ? powers[c] : Power(ScaleOf(a, c, at), a.beta);
-      SetElement(dx, pixel, c,
-                 ElementAt(dy, pixel, c) * power - 2 * a.factor * a.beta * at(c) * sum);
+      StoreElement(dx, pixel, c,
+                   LoadElement(dy, pixel, c) * power - 2 * a.factor * a.beta * at(c) * sum);
     }
     ClearPadding(a, dx, pixel);
     if constexpr (kIsShared) {

@@ -205,11 +205,7 @@ __device__ void ApplyInput(const BackwardArguments& a, const InputArguments& to,
   }
 }
 
-__device__ void AddOrWrite(float* to, float value, bool adds) {
-  *to = adds ? *to + value : value;
-}
-
-// Computes dbias and dweight. If it is the only launch, it also computes dx.
+// Computes dbias and dweight. Where it is the only launch, dx too.
 template <class T, bool kIsOneLaunch>
 __global__ void __launch_bounds__(NormThreads(kIsOneLaunch),
                                   kIsOneLaunch ? 1 : kTileBlocksPerMultiprocessor)

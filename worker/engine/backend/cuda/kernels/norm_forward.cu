@@ -33,10 +33,6 @@ struct StatisticArguments {
   uint32_t* tickets = nullptr;
 };
 
-__device__ void AddOrWrite(float* to, float value, bool adds) {
-  *to = adds ? *to + value : value;
-}
-
 __device__ void WriteStatistics(const StatisticSums& sums, int64_t channel, int64_t pixels,
                                 float mean, float variance) {
   if (sums.mean == nullptr) {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "worker/engine/backend/cuda/kernels/device.h"
-#include "worker/engine/backend/cuda/kernels/weights.h"
+#include "worker/engine/backend/cuda/kernels/packed_weight.h"
 
 namespace trainyard::engine::cuda {
 

@@ -4,8 +4,8 @@
 
 #include "worker/engine/backend/cuda/kernels/packing.h"
 #include "worker/engine/backend/cuda/kernels/reduce.h"
-#include "worker/engine/backend/cuda/kernels/update.h"
 #include "worker/engine/backend/cuda/kernels/update_rules.h"
+#include "worker/engine/backend/cuda/kernels/update_tables.h"
 
 namespace trainyard::engine::cuda {
 

@@ -11,24 +11,13 @@
 #include <cstdint>
 
 #include "worker/engine/backend/cuda/device/types.h"
+#include "worker/engine/backend/cuda/kernels/packed_weight.h"
 
 namespace trainyard::engine::cuda {
-
-// One parameter's place in a packed copy: element i is packed[(i / inner) * stride + i % inner]. A
-// packed copy may hold several parameters, with zeros between them.
-struct PackedWeight {
-  int64_t offset = 0;  // of the parameter in flat memory
-  int64_t count = 0;
-  int64_t inner = 1;  // the channels of a convolution's weight; otherwise all elements
-  int64_t stride = 1;
-  void* packed = nullptr;
-  Type type = Type::kBf16;
-};
 
 // Writes packed copies in one launch. `weights` are `count` entries in device memory. first_chunk
 // [count + 1] holds prefix sums of their numbers of chunks of kPackChunk elements, beginning at any
 // number; there are `chunks` in all.
-inline constexpr int64_t kPackChunk = 4096;
 void PackWeights(const float* parameters, const PackedWeight* weights, const int32_t* first_chunk,
                  int64_t count, int64_t chunks, cudaStream_t stream);
 

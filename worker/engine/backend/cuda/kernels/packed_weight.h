@@ -1,0 +1,24 @@
+// One parameter in a packed copy, as the host tells its place to the kernels that write it.
+#pragma once
+
+#include <cstdint>
+
+#include "worker/engine/backend/cuda/device/types.h"
+
+namespace trainyard::engine::cuda {
+
+// One parameter's place in a packed copy: element i lies at packed[(i / inner) * stride + i %
+// inner]. A packed copy may hold several parameters, with zeros between them.
+struct PackedWeight {
+  int64_t offset = 0;  // of the parameter in flat memory
+  int64_t count = 0;
+  int64_t inner = 1;  // the channels of a convolution's weight; otherwise all elements
+  int64_t stride = 1;
+  void* packed = nullptr;
+  Type type = Type::kBf16;
+};
+
+// Packed copies are written in chunks of so many elements of a parameter.
+inline constexpr int64_t kPackChunk = 4096;
+
+}  // namespace trainyard::engine::cuda
