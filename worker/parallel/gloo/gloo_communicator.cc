@@ -227,9 +227,10 @@ class GlooCommunicator : public Communicator {
   }
 
   static std::chrono::milliseconds Remaining(std::chrono::steady_clock::time_point deadline) {
-    // The timeout is at least 1 ms, since 0 would mean no limit.
+    // The timeout is at least 1 ms, since 0 would mean no limit. It is rounded up, since a wait that
+    // ends before the deadline is taken for a lost peer.
     return std::max(std::chrono::milliseconds(1),
-                    std::chrono::duration_cast<std::chrono::milliseconds>(
+                    std::chrono::ceil<std::chrono::milliseconds>(
                         deadline - std::chrono::steady_clock::now()));
   }
 
