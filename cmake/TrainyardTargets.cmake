@@ -44,7 +44,8 @@ function(ty_static_binary NAME)
 endfunction()
 
 # ty_test(lifecycle_test SRCS job_fsm_test.cc DEPS ty_server_lifecycle LABELS unit threads [TIMEOUT 60] [PROCESSORS 2])
-# A GoogleTest binary; each TEST is one ctest entry. SEPARATE compiles sources one by one that name local things alike. Labels: unit contract integration gpu slow, and `threads` for what runs under TSan.
+# A GoogleTest binary; each TEST is one ctest entry. SEPARATE compiles sources one by one that name local things alike.
+# Labels: unit contract integration gpu slow, and `threads` for what runs under TSan.
 function(ty_test NAME)
   cmake_parse_arguments(ARG "SEPARATE" "TIMEOUT;PROCESSORS" "SRCS;DEPS;LABELS" ${ARGN})
   if(NOT ARG_TIMEOUT)
@@ -55,7 +56,8 @@ function(ty_test NAME)
   endif()
   add_executable(${NAME} ${ARG_SRCS})
   target_include_directories(${NAME} PRIVATE ${PROJECT_SOURCE_DIR})
-  target_link_libraries(${NAME} PRIVATE ty_warnings ${ARG_DEPS} ty_testing GTest::gmock GTest::gtest_main)
+  target_link_libraries(${NAME} PRIVATE
+    ty_warnings ty_test_optimization ${ARG_DEPS} ty_testing GTest::gmock GTest::gtest_main)
   if(ARG_SEPARATE)
     set_target_properties(${NAME} PROPERTIES UNITY_BUILD OFF)
   endif()
