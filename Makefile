@@ -21,13 +21,12 @@ bench: $(BUILD)/build.ninja
 	cmake --build --preset $(PRESET) -j$(JOBS)
 	BIN=$(CURDIR)/$(BUILD)/bin scripts/bench.sh
 
-# Runs clang-tidy over all sources, or only over LINT_FILES="a.cc b.cc". It reads the commands of
-# the dev preset, which compiles every source by itself.
+# Runs clang-tidy over all sources, or only over LINT_FILES="a.cc b.cc".
 lint:
 	scripts/install_deps.sh --lint
-	cmake --preset dev
-	cmake --build --preset dev -j$(JOBS) --target ty_proto
-	JOBS=$(JOBS) scripts/lint.sh build/dev $(LINT_FILES)
+	cmake --preset $(PRESET)
+	cmake --build --preset $(PRESET) -j$(JOBS) --target ty_proto
+	JOBS=$(JOBS) scripts/lint.sh $(BUILD) $(LINT_FILES)
 
 # Formats all sources; scripts/check_format.sh only lists those that it would change.
 format:
