@@ -115,6 +115,7 @@ std::string Manifest(const v1::Checkpoint& checkpoint) {
   std::sort(sorted.begin(), sorted.end(),
             [](const auto& a, const auto& b) { return a.name() < b.name(); });
   std::vector<std::string> files;
+  files.reserve(sorted.size());
   for (const v1::CheckpointFile& file : sorted) {
     files.push_back(absl::StrCat("\n  {\"name\": ", JsonQuote(file.name()), ", \"size\": ",
                                  file.size(), ", \"hash\": ", JsonQuote(file.hash()), "}"));

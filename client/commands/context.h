@@ -82,6 +82,7 @@ template <typename Messages>
 bool PrintMessages(const Context& context, const Messages& messages,
                    const std::vector<std::string>& names) {
   std::vector<const google::protobuf::Message*> pointers;
+  pointers.reserve(static_cast<size_t>(messages.size()));
   for (const auto& message : messages) pointers.push_back(&message);
   return PrintList(context, pointers, names);
 }
@@ -89,6 +90,7 @@ bool PrintMessages(const Context& context, const Messages& messages,
 template <typename Resources>
 bool PrintResources(const Context& context, const Resources& resources) {
   std::vector<std::string> names;
+  names.reserve(static_cast<size_t>(resources.size()));
   for (const auto& resource : resources) names.push_back(resource.name());
   return PrintMessages(context, resources, names);
 }

@@ -132,7 +132,7 @@ std::string WhyText(const v1::Job& job) {
 
 // Returns "12..10011" for the jobs of an array.
 std::string JobText(const v1::Job& job) {
-  const std::string first = output::ShortName(job.name());
+  std::string first = output::ShortName(job.name());
   if (job.array_states().empty()) return first;
   return absl::StrCat(first, "..", ParseJobName(job.name())->value + job.array_size() - 1);
 }

@@ -109,7 +109,7 @@ absl::StatusOr<std::vector<std::string>> ResolveSelectors(link::ServerLink& link
     TY_ASSIGN_OR_RETURN(newest, link.Call(&v1::JobService::Stub::ListJobs, request));
   }
   std::vector<std::string> names;
-  const auto add = [&names](std::string name) {
+  const auto add = [&names](const std::string& name) {
     if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   };
   for (const Selection& selection : selections) {

@@ -210,6 +210,7 @@ Result Show(const Context& context, const ShowOptions& options) {
     jobs.push_back(std::move(job));
   }
   std::vector<const google::protobuf::Message*> messages;
+  messages.reserve(jobs.size());
   for (const v1::Job& job : jobs) {
     messages.push_back(
         options.spec ? static_cast<const google::protobuf::Message*>(&job.resolved_spec()) : &job);

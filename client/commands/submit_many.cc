@@ -80,7 +80,7 @@ class Submitter {
     absl::Duration broken_since = absl::InfiniteDuration();
     while (true) {
       const int64_t before = submitted_ + refused_;
-      const absl::Status status = SendOverOneStream();
+      absl::Status status = SendOverOneStream();
       const absl::Duration now = context_.clock.Uptime();
       if (submitted_ + refused_ > before) broken_since = absl::InfiniteDuration();
       if (status.ok() || status.code() != absl::StatusCode::kUnavailable) return status;

@@ -111,8 +111,8 @@ absl::Status StartServer(const Context& context, const Machine& machine) {
                       Start(context, "server",
                             {"--state_dir", machine.server_state_dir, "--listen", machine.address},
                             machine.server_log, machine.server_pid_file, machine.address));
-  const absl::Status status = WaitUntil(context, &server, "the server did not answer",
-                                        [&] { return IsServing(context, machine.address); });
+  absl::Status status = WaitUntil(context, &server, "the server did not answer",
+                                  [&] { return IsServing(context, machine.address); });
   if (!status.ok()) unlink(machine.server_pid_file.c_str());
   return status;
 }
@@ -139,8 +139,8 @@ absl::Status StartWorker(const Context& context, const UpOptions& options, const
                                                                  absl::Seconds(5)));
   TY_ASSIGN_OR_RETURN(const Started worker, Start(context, "worker", args, machine.worker_log,
                                                   machine.worker_pid_file, name));
-  const absl::Status status = WaitUntil(context, &worker, "the worker did not register",
-                                        [&] { return IsRegistered(*link, name); });
+  absl::Status status = WaitUntil(context, &worker, "the worker did not register",
+                                  [&] { return IsRegistered(*link, name); });
   if (!status.ok()) unlink(machine.worker_pid_file.c_str());
   return status;
 }

@@ -57,6 +57,7 @@ absl::StatusOr<Pipe> MakeInput() {
 
 std::vector<char*> Argv(const std::vector<std::string>& args) {
   std::vector<char*> argv;
+  argv.reserve(args.size() + 1);
   for (const std::string& arg : args) argv.push_back(const_cast<char*>(arg.c_str()));
   argv.push_back(nullptr);
   return argv;

@@ -11,7 +11,7 @@
 namespace trainyard::daemons {
 
 std::string CauseFromLog(const std::string& path, int64_t offset) {
-  constexpr int64_t kBytesMax = 64 * 1024;
+  constexpr int64_t kBytesMax = int64_t{64} << 10;
   const auto text = ReadFileRange(path, offset, kBytesMax);
   if (!text.ok()) return "";
   std::string last;

@@ -50,6 +50,8 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace trainyard::fetch
 
+// NOLINTNEXTLINE(bugprone-exception-escape): an exception is a mistake of ours and ends the
+// program.
 int main(int argc, char** argv) {
   return trainyard::fetch::Main(argc, argv);
 }

@@ -91,7 +91,7 @@ absl::Status Follower::Keep(const Contact& contact, bool ends_by_itself) {
     }
     if (link_.interrupt().triggered()) return absl::CancelledError("interrupted");
     if (wire_status.ok() && ends_by_itself) return absl::OkStatus();
-    const absl::Status status =
+    absl::Status status =
         wire_status.ok() ? absl::UnavailableError("the server has gone") : link_.Error(wire_status);
     if (!IsLoss(status)) return status;
     const absl::Duration now = clock_.Uptime();

@@ -34,7 +34,7 @@ void ServerLink::SetDeadline(grpc::ClientContext& context, absl::Duration timeou
 }
 
 absl::Status ServerLink::Error(const grpc::Status& status) const {
-  const absl::Status error = rpc::FromGrpcStatus(status);
+  absl::Status error = rpc::FromGrpcStatus(status);
   if (error.code() == absl::StatusCode::kUnavailable && ErrorReason(error).empty()) {
     return error::ServerUnreachable(address_, error.message());
   }

@@ -33,8 +33,7 @@ class Canvas {
   void Set(int x, int y) {
     // The bits of U+2800 by column and row of the dot.
     constexpr uint8_t kBits[2][4] = {{0x01, 0x02, 0x04, 0x40}, {0x08, 0x10, 0x20, 0x80}};
-    const size_t cell = static_cast<size_t>((y / dots_y_) * columns_ + x / dots_x_);
-    cells_[cell] |= kBits[x % dots_x_][y % dots_y_];
+    cells_[CellOf(y / dots_y_, x / dots_x_)] |= kBits[x % dots_x_][y % dots_y_];
   }
 
   // Draws a line from y0 to y1 in column x.
@@ -45,7 +44,7 @@ class Canvas {
   std::string Row(int row) const {
     std::string line;
     for (int column = 0; column < columns_; ++column) {
-      const uint8_t bits = cells_[static_cast<size_t>(row * columns_ + column)];
+      const uint8_t bits = cells_[CellOf(row, column)];
       if (bits == 0) {
         line += ' ';
       } else if (!unicode_) {
@@ -61,6 +60,10 @@ class Canvas {
   }
 
  private:
+  size_t CellOf(int row, int column) const {
+    return static_cast<size_t>(row) * static_cast<size_t>(columns_) + static_cast<size_t>(column);
+  }
+
   const int columns_, rows_, dots_x_, dots_y_;
   const bool unicode_;
   std::vector<uint8_t> cells_;

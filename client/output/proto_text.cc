@@ -62,10 +62,8 @@ void AppendYaml(const ordered_json& value, size_t indent, std::string& out);
 
 // Writes the value after `key:` or `-`.
 void AppendValue(const ordered_json& value, size_t indent, std::string& out) {
-  if (value.is_object() && !value.empty()) {
-    absl::StrAppend(&out, "\n");
-    AppendYaml(value, indent + 2, out);
-  } else if (value.is_array() && !IsFlowList(value)) {
+  const bool is_block = value.is_object() ? !value.empty() : value.is_array() && !IsFlowList(value);
+  if (is_block) {
     absl::StrAppend(&out, "\n");
     AppendYaml(value, indent + 2, out);
   } else if (value.is_object()) {

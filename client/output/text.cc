@@ -98,8 +98,8 @@ std::string AgeText(absl::Duration age) {
   // The clocks of two processes may differ a little, so an age may come out negative.
   const int64_t seconds = std::max<int64_t>(absl::ToInt64Seconds(age), 0);
   if (seconds < 120) return absl::StrCat(seconds, "s");
-  if (seconds < 120 * 60) return absl::StrCat(seconds / 60, "m");
-  if (seconds < 48 * 3600) return absl::StrCat(seconds / 3600, "h");
+  if (seconds < 7'200) return absl::StrCat(seconds / 60, "m");
+  if (seconds < 172'800) return absl::StrCat(seconds / 3600, "h");
   return absl::StrCat(seconds / 86'400, "d");
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
@@ -88,7 +89,7 @@ double Timeline::LengthOf(std::vector<Span> spans) {
   std::sort(spans.begin(), spans.end(),
             [](const Span& a, const Span& b) { return a.begin < b.begin; });
   double length = 0;
-  double reached = -INFINITY;
+  double reached = -std::numeric_limits<double>::infinity();
   for (const Span& span : spans) {
     const double begin = std::max(span.begin, reached);
     if (span.end <= begin) continue;

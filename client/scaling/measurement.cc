@@ -100,6 +100,7 @@ Measurement Combine(const std::vector<Measurement>& runs) {
   Measurement result = runs.front();
   const auto median = [&runs](double Measurement::*field) {
     std::vector<double> values;
+    values.reserve(runs.size());
     for (const Measurement& run : runs) values.push_back(run.*field);
     return Median(std::move(values));
   };

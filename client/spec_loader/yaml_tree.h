@@ -10,7 +10,7 @@
 namespace trainyard::spec_loader {
 
 // Larger files are no specs. The limits make hostile files cheap to refuse.
-inline constexpr size_t kFileBytesMax = 256 * 1024;
+inline constexpr size_t kFileBytesMax = size_t{256} << 10;
 inline constexpr size_t kNodesMax = 10'000;
 inline constexpr int kDepthMax = 32;
 

@@ -80,7 +80,7 @@ absl::Status Annotate(const absl::Status& status, absl::string_view context) {
   return result;
 }
 
-absl::Status InvalidFields(std::vector<FieldViolation> violations) {
+absl::Status InvalidFields(const std::vector<FieldViolation>& violations) {
   std::string message = violations.size() == 1
                             ? std::string("the request has a violation")
                             : absl::StrCat("the request has ", violations.size(), " violations");

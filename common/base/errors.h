@@ -38,7 +38,7 @@ std::string ErrorReason(const absl::Status& status);
 absl::Status Annotate(const absl::Status& status, absl::string_view context);
 
 // Makes one status of all violations of a request. There must be at least one.
-absl::Status InvalidFields(std::vector<FieldViolation> violations);
+absl::Status InvalidFields(const std::vector<FieldViolation>& violations);
 void SetFieldViolations(absl::Status& status, const std::vector<FieldViolation>& violations);
 std::vector<FieldViolation> GetFieldViolations(const absl::Status& status);
 

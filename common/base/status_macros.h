@@ -15,6 +15,7 @@
 #define TY_MACRO_CONCAT(a, b) TY_MACRO_CONCAT_INNER(a, b)
 
 // An example: TY_ASSIGN_OR_RETURN(auto value, Function());
+// NOLINTBEGIN(bugprone-macro-parentheses): a declaration cannot stand in parentheses.
 #define TY_ASSIGN_OR_RETURN(declaration, expression) \
   TY_ASSIGN_OR_RETURN_IMPL(TY_MACRO_CONCAT(ty_statusor_, __LINE__), declaration, expression)
 
@@ -24,3 +25,4 @@
     return std::move(statusor).status();                            \
   }                                                                 \
   declaration = *std::move(statusor)
+// NOLINTEND(bugprone-macro-parentheses)

@@ -283,14 +283,14 @@ absl::StatusOr<v1::JobSpec> ResolveForTrainer(const v1::JobSpec& spec) {
   Violations between;
   CheckTraining(resolved, between);
   AddUnknown(std::move(between), violations);
-  if (!violations.empty()) return InvalidFields(std::move(violations));
+  if (!violations.empty()) return InvalidFields(violations);
   return resolved;
 }
 
 absl::StatusOr<v1::JobSpec> ResolveSpec(const v1::JobSpec& spec) {
   v1::JobSpec resolved;
   std::vector<FieldViolation> violations = ResolveInto(spec, resolved);
-  if (!violations.empty()) return InvalidFields(std::move(violations));
+  if (!violations.empty()) return InvalidFields(violations);
   return resolved;
 }
 

@@ -123,7 +123,7 @@ int64_t RequestCheck::PageToken(absl::string_view field, absl::string_view token
 }
 
 absl::Status RequestCheck::Take() {
-  return violations_.empty() ? absl::OkStatus() : InvalidFields(std::move(violations_));
+  return violations_.empty() ? absl::OkStatus() : InvalidFields(violations_);
 }
 
 std::string UserOf(const grpc::CallbackServerContext& context, const Services& services,

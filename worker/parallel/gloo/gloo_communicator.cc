@@ -227,11 +227,10 @@ class GlooCommunicator : public Communicator {
   }
 
   static std::chrono::milliseconds Remaining(std::chrono::steady_clock::time_point deadline) {
-    // The timeout is at least 1 ms, since 0 would mean no limit. It is rounded up, since a wait that
-    // ends before the deadline is taken for a lost peer.
-    return std::max(std::chrono::milliseconds(1),
-                    std::chrono::ceil<std::chrono::milliseconds>(
-                        deadline - std::chrono::steady_clock::now()));
+    // The timeout is at least 1 ms, since 0 would mean no limit. It is rounded up, since a wait
+    // that ends before the deadline is taken for a lost peer.
+    return std::max(std::chrono::milliseconds(1), std::chrono::ceil<std::chrono::milliseconds>(
+                                                      deadline - std::chrono::steady_clock::now()));
   }
 
   // Sends block_of(p) to every p, and leaves in sum_ the sum of this rank's block over the ranks,

@@ -85,7 +85,7 @@ absl::Status CheckData(const v1::JobSpec& spec, const data::Dataset& dataset) {
     violations.push_back(
         {"spec.model", absl::StrCat("has ", ends.classes, what, name, " has ", dataset.classes())});
   }
-  return violations.empty() ? absl::OkStatus() : InvalidFields(std::move(violations));
+  return violations.empty() ? absl::OkStatus() : InvalidFields(violations);
 }
 
 }  // namespace trainyard::trainer
