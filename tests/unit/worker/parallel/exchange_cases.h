@@ -18,7 +18,7 @@
 
 namespace trainyard::parallel {
 
-// Everything that a rank's exchange is made of.
+// Everything of which a rank's exchange is made.
 struct ExchangeSetup {
   Place place;
   std::vector<Bucket> buckets;

@@ -48,7 +48,7 @@ std::vector<run_dir::RankResult> GangTrainer::Run() {
       between[absl::StrCat(name, before)] = {parallel::MakeLocalGroup(2), before};
     }
   }
-  // The line is between the ranks of one stage, by pipeline.
+  // The line connects the ranks of one stage in all pipelines.
   const auto spec = ParseSpec(assignment_.spec_json);
   const int stages = spec.ok() ? std::max(1, spec->stages().count()) : 1;
   std::map<std::string, std::pair<std::shared_ptr<parallel::LocalGroup>, int>> of_stage;
@@ -64,7 +64,8 @@ std::vector<run_dir::RankResult> GangTrainer::Run() {
     threads.emplace_back([&, rank] {
       Clock& clock = clocks_.contains(rank) ? *clocks_.at(rank) : *Clock::Real();
       RankOptions options{.run_dir = dir_.root(), .rank = rank, .connect = {}};
-      // Held here too, so that a rank that fails before it connects is lost to the others.
+      // The line is also held here, so that a rank that fails before it connects is lost to the
+      // others.
       auto host = parallel::MakeLocalCommunicator(group, rank);
       std::map<std::string, std::unique_ptr<parallel::Communicator>> lines;
       for (const auto& [name, line] : further) {
