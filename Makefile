@@ -1,4 +1,4 @@
-# Thin over scripts/ and the presets.
+# The targets call scripts/ and the presets.
 PRESET ?= release
 BUILD := build/$(PRESET)
 JOBS ?= $(shell nproc)

@@ -1,4 +1,5 @@
-# NVIDIA's toolkit, where it is installed: nvcc, cuDNN, cuBLASLt and NCCL. Without it everything else builds and passes.
+# NVIDIA's toolkit, if it is installed: nvcc, cuDNN, cuBLASLt and NCCL. Without it everything else builds and
+# passes.
 set(TRAINYARD_CUDA AUTO CACHE STRING "The CUDA backend: AUTO (where nvcc, cuDNN and NCCL are found), ON or OFF")
 set_property(CACHE TRAINYARD_CUDA PROPERTY STRINGS AUTO ON OFF)
 
@@ -35,8 +36,8 @@ endif()
 if(NOT CMAKE_CUDA_COMPILER)
   set(CMAKE_CUDA_COMPILER ${TRAINYARD_NVCC})
 endif()
-# Hopper and its successors. The preset `cuda`, which is what ships for GPUs, adds Ampere: each further architecture
-# compiles every kernel once more.
+# The kernels are compiled for Hopper and its successors. The preset `cuda`, which ships for GPUs, adds
+# Ampere: each further architecture compiles every kernel once more.
 if(NOT CMAKE_CUDA_ARCHITECTURES)
   set(CMAKE_CUDA_ARCHITECTURES 90)
 endif()
@@ -89,7 +90,7 @@ function(ty_kernels NAME)
     list(APPEND wrapped ${wrapper})
   endforeach()
   add_library(${NAME}_on_cpu STATIC ${wrapped})
-  # nvcc compiles each kernel's file by itself, and so names in them repeat.
+  # nvcc compiles each kernel's file by itself, so the same names may occur in several files.
   set_target_properties(${NAME}_on_cpu PROPERTIES UNITY_BUILD OFF)
   target_include_directories(${NAME}_on_cpu PUBLIC ${PROJECT_SOURCE_DIR})
   target_link_libraries(${NAME}_on_cpu PUBLIC ty_cuda_headers ty_cuda_on_cpu ${ARG_DEPS})
@@ -106,7 +107,8 @@ add_custom_command(
   DEPENDS ${PROJECT_SOURCE_DIR}/cmake/WriteDriverStub.cmake ${CUDA_cuda_driver_LIBRARY}
   COMMENT "Writing a CUDA driver without devices" VERBATIM)
 add_library(ty_driver_stub SHARED EXCLUDE_FROM_ALL ${PROJECT_BINARY_DIR}/generated/driver_stub.c)
-# Loaded under the driver's own name when a program starts, it is what cuDNN finds when it opens the driver.
+# When a program starts, this library is loaded under the driver's own name, so cuDNN finds it when it opens
+# the driver.
 set_target_properties(ty_driver_stub PROPERTIES
   OUTPUT_NAME cuda SUFFIX .so.1 LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/driver_stub)
 add_library(ty_cuda_without_driver INTERFACE)

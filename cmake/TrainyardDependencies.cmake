@@ -22,7 +22,7 @@ find_library(GLOO_LIBRARY gloo REQUIRED)
 find_path(GLOO_INCLUDE_DIR gloo/allreduce.h REQUIRED)
 find_library(XXHASH_LIBRARY xxhash REQUIRED)
 find_path(XXHASH_INCLUDE_DIR xxhash.h REQUIRED)
-# Stacks of ranks that are stuck; they are told without where it is missing.
+# This library reads the stacks of ranks that are stuck. Without it they are reported without their stacks.
 find_library(DW_LIBRARY dw)
 find_path(DW_INCLUDE_DIR elfutils/libdwfl.h)
 
@@ -34,7 +34,8 @@ add_library(ty_gloo INTERFACE)
 target_include_directories(ty_gloo SYSTEM INTERFACE ${GLOO_INCLUDE_DIR})
 target_link_libraries(ty_gloo INTERFACE ${GLOO_LIBRARY} Threads::Threads)
 
-# From its headers, for the one file that logs: so programs without shared libraries log too.
+# spdlog is used from its headers, for the one file that logs, so that programs without shared libraries log
+# too.
 add_library(ty_spdlog INTERFACE)
 target_compile_definitions(ty_spdlog INTERFACE FMT_HEADER_ONLY)
 target_link_libraries(ty_spdlog INTERFACE spdlog::spdlog_header_only)

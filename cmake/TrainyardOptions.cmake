@@ -46,7 +46,7 @@ if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
 endif()
 
-# What binaries report as their version: the release, and the commit where git can tell.
+# Binaries report this as their version: the release, and the commit if git is available.
 set(TRAINYARD_VERSION_STRING "${PROJECT_VERSION}")
 execute_process(COMMAND git -C ${PROJECT_SOURCE_DIR} rev-parse --short=12 HEAD
                 OUTPUT_VARIABLE _commit OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE _rc)

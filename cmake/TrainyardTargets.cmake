@@ -90,7 +90,7 @@ function(ty_proto NAME)
     list(APPEND generated ${outputs})
   endforeach()
   add_library(${NAME} STATIC ${generated})
-  # Each generated file defines the same local names.
+  # Each generated file defines the same local names, so the files are compiled one by one.
   set_target_properties(${NAME} PROPERTIES UNITY_BUILD OFF)
   target_include_directories(${NAME} SYSTEM PUBLIC ${out} ${Protobuf_INCLUDE_DIRS})
   target_link_libraries(${NAME} PUBLIC protobuf::libprotobuf ${ARG_DEPS})

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tells which sources clang-format 14 would change, and fails where there are any. With --fix it changes them.
+# Lists the sources that clang-format 14 would change, and fails if there are any. With --fix it changes them.
 #   scripts/check_format.sh [--fix] [FILE ...]     all tracked sources where no file is named
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -14,7 +14,7 @@ format=$(command -v clang-format-14 || command -v clang-format) || {
   exit 2
 }
 if ! "$format" --version | grep -q 'version 14\.'; then
-  # Every version breaks lines in its own way, so another one would find fault with all of the tree.
+  # Every version breaks lines in its own way, so another version would want to change the whole tree.
   echo "check_format.sh: clang-format 14 is needed, and $format is $("$format" --version)" >&2
   exit 2
 fi

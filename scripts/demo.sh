@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# One job from submit to a downloaded checkpoint, on this machine, with the binaries in $BIN.
+# Runs one job from submit to a downloaded checkpoint, on this machine, with the binaries in $BIN.
 # DATASETS=DIR trains on the real Fashion-MNIST found there; otherwise on generated glyphs.
 set -euo pipefail
 cd "$(dirname "$0")/.."

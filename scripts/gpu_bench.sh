@@ -37,7 +37,7 @@ done
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 if ! tar -C "$work" -xJf "$bundle/programs.tar.xz" 2>"$out/unpack.log"; then
-  # Without xz, Python unpacks.
+  # If xz is missing, Python unpacks the file.
   if ! "${python:-false}" -c 'import sys, tarfile; tarfile.open(sys.argv[1]).extractall(sys.argv[2])' \
     "$bundle/programs.tar.xz" "$work" 2>>"$out/unpack.log"; then
     say "The programs could not be unpacked: unpack.log tells why."
@@ -61,7 +61,7 @@ for folder in $(ls -d /usr/local/cuda*/lib64 /usr/local/cuda/lib 2>/dev/null | s
   libraries=$libraries:$folder
 done
 libraries=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-# A C++ library older than ours needs ours.
+# If the machine's C++ library is older than ours, ours is used.
 if LD_LIBRARY_PATH=$libraries ldd "$work"/bin/* 2>&1 | grep -qE 'GLIBCXX|CXXABI|libstdc.*not found'; then
   libraries=$work/lib_old:$libraries
 fi
@@ -88,7 +88,7 @@ nvidia-smi -L 2>/dev/null | sed 's/^/    /' >>"$summary"
 
 failed_tests=0
 run_tests() {
-  # All at once: most of their time is spent on the host.
+  # All tests run at once, because most of their time is spent on the host.
   say "" && say "## Tests" && say "" && say "| program | status | passed | failed | skipped | seconds |"
   say "|---|---|---|---|---|---|"
   test_limit=$(limit "${TESTS_SECONDS:-150}")
@@ -112,7 +112,7 @@ run_tests() {
       0) words=ok ;;
       *) words="exit status $status" ;;
     esac
-    # Where there is a GPU, nothing may be left out for the lack of one.
+    # On a machine with a GPU, no test may be skipped because a GPU is missing.
     if [ -e /dev/nvidiactl ] && grep -q '^\[  SKIPPED \]' "$log" && ! grep -q '^\[       OK \]' "$log"; then
       words="skipped beside a GPU" status=1
       sed 's/^/    /' "$log" | tail -1 >>"$work/skipped"
@@ -123,7 +123,7 @@ run_tests() {
       "$(count '^\[  SKIPPED \]') | $seconds |"
   done
   [ ! -e "$work/skipped" ] || { echo && sort -u "$work/skipped"; } >>"$summary"
-  # Which ones, and where a program that ended early was.
+  # This lists the failed tests, and in which test a program that ended early was.
   for log in "$out"/tests/*.log; do
     grep -hE '^\[  FAILED  \].* \(' "$log" | sort -u | sed 's/^/    /' >>"$summary"
     if ! grep -q '^\[  PASSED  \]\|^\[  SKIPPED \]\|FAILED TEST' "$log"; then
@@ -137,7 +137,7 @@ run_probe() {
   say "" && say "## Probe" && say ""
   probe_limit=$(limit "${PROBE_SECONDS:-60}")
   if ours timeout -k 5 20 "$work/bin/trainyard-probe" --describe "$out/device.json" >"$out/probe.log" 2>&1; then
-    # The table comes line by line: what there is when time is up stays.
+    # The table is written line by line, so the finished lines remain when time is up.
     ours timeout -k 5 "$probe_limit" "$work/bin/trainyard-probe" >"$out/probe.md" 2>>"$out/probe.log"
     say "$(grep -c '| yes |' "$out/probe.md") graphs with a plan, $(grep -c '| no |' "$out/probe.md") without:" \
       "probe.md; this device: device.json."

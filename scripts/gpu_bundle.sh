@@ -18,7 +18,8 @@ unpacked=$(mktemp -d)
 trap 'rm -rf "$unpacked"' EXIT
 mkdir -p "$unpacked/bin" "$unpacked/lib" "$unpacked/lib_old"
 
-# The machine's own: the C library, the driver, and what comes with PyTorch or the toolkit.
+# These libraries come with the machine: the C library, the driver, and the libraries of PyTorch or the
+# toolkit.
 c_library='linux-vdso|ld-linux|libc|libm|libdl|librt|libpthread|libresolv|libutil'
 theirs="^($c_library|libcuda|libcudart|libcudnn.*|libcublas.*|libnccl|libnv.*)[.-]"
 for program in "$@"; do
@@ -28,14 +29,15 @@ for program in "$@"; do
       continue
     fi
     case $name in
-      # Older than the machine's own, most likely: only where that is not so.
+      # These are most likely older than the machine's own. They are used only if they are not.
       libstdc++.so* | libgcc_s.so*) folder=lib_old ;;
       *) folder=lib ;;
     esac
     [ -e "$unpacked/$folder/$name" ] || cp -L "$path" "$unpacked/$folder/$name"
   done < <(ldd "$bin/$program")
 done
-# One after the other, the same kernels in several programs take their room once.
+# The files are packed one after the other, so the same kernels in several programs take their space only
+# once.
 tar -C "$unpacked" --sort=name --owner=0 --group=0 --mtime=@0 -cf - . |
   xz -T1 --lzma2=preset=3,dict=64MiB >"$out/programs.tar.xz"
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs clang-tidy over the sources of a build, several at a time, and fails where it finds anything.
+# Runs clang-tidy over the sources of a build, several at a time, and fails if it finds anything.
 #   scripts/lint.sh BUILD_DIR [FILE ...]           all sources of the build where no file is named
 # Where the build joins sources, the joined file is looked at as a whole, since its headers are then read once.
 # Set JOBS to choose how many run at a time. A header is looked at through the sources that include it.
@@ -37,7 +37,8 @@ if [ ${#sources[@]} -eq 0 ]; then
 fi
 
 echo "clang-tidy over ${#sources[@]} files" >&2
-# clang does not know g++'s warning flags. A joined file includes sources. The count of suppressed warnings is of no use.
+# clang does not know g++'s warning flags, and a joined file includes sources. The count of suppressed warnings is not
+# useful.
 printf '%s\0' "${sources[@]}" |
   xargs -0 -n 1 -P "${JOBS:-$(nproc)}" "$tidy" -p "$build" --quiet --warnings-as-errors='*' \
     --checks=-bugprone-suspicious-include \

@@ -50,7 +50,7 @@ struct TypeDefaults {
   std::vector<OneofDefault> oneofs;
   std::vector<const FieldDescriptor*> fields;  // those with a default
   std::vector<Submessage> submessages;
-  // Of messages, whose elements are filled in one by one.
+  // Lists of messages, whose elements are filled in one by one.
   std::vector<const FieldDescriptor*> lists;
   std::unique_ptr<Message> values;  // every field of `fields` has its default here
 };

@@ -36,7 +36,7 @@ std::vector<StoredPoint> MergeAttempts(std::vector<StoredPoint> points) {
   std::stable_sort(merged.begin(), merged.end(), [](const StoredPoint& a, const StoredPoint& b) {
     return a.point.step < b.point.step;
   });
-  // Of several points with the same step, the last one is kept.
+  // If several points have the same step, the last one is kept.
   size_t size = 0;
   for (size_t i = 0; i < merged.size(); ++i) {
     if (size > 0 && merged[size - 1].point.step == merged[i].point.step) --size;

@@ -97,7 +97,7 @@ def train_torch(arguments, seed, train, test):
 
 
 def print_table(columns):
-    """columns: name -> one list of accuracies a seed."""
+    """Takes `columns`: for each name, one list of accuracies for each seed."""
     print(f"{'epoch':>5}" + "".join(f"{name:>28}" for name in columns))
     for epoch in range(len(next(iter(columns.values()))[0])):
         line = f"{epoch + 1:>5}"

@@ -1,6 +1,6 @@
-// How much of the time to decode a JPEG the whole way from file to normalised row takes: images per
-// second of processor time, beside those of libjpeg-turbo decoding the same files whole, by turns
-// in one run. docs/performance.md has the figures; `--help` lists the flags.
+// Measures the whole way of a JPEG from its file to a normalised row, in images per second of
+// processor time. libjpeg-turbo decodes the same files in the same run, in turns, for comparison.
+// docs/performance.md has the figures; `--help` lists the flags.
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <cstdio>
@@ -42,7 +42,7 @@ double ProcessorSeconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-// Some detail, as photographs have: slopes under a grid and a little noise.
+// Adds some detail, as photographs have: slopes under a grid and a little noise.
 std::vector<std::string> GenerateImages() {
   std::vector<std::string> images;
   for (int i = 0; i < 24; ++i) {

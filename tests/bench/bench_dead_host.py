@@ -62,7 +62,7 @@ class Pool:
         return json.loads(self.client("show", "jobs/1", "-o", "json"))
 
     def runs_on(self):
-        """The worker on which a rank has done a step, or nothing."""
+        """Returns the worker on which a rank has done a step, or nothing."""
         job = self.job()
         if job.get("state") != "JOB_STATE_RUNNING" or not int(job.get("progress", {}).get("step", 0)):
             return None

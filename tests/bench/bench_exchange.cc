@@ -1,5 +1,5 @@
-// Time of exchanging a step's gradients and updating with them, between the processes of one host:
-// in memory that they share, and over communicators.
+// Measures the time in which the processes of one host exchange a step's gradients and update with
+// them: in memory that they share, and over communicators.
 //
 //   bench_exchange [--ranks 2] [--sizes 1,10,50,100,250] [--repeats 15]
 // Sizes are MB of parameters. Nothing computes meanwhile, so all of it is exposed. Prints one line

@@ -20,26 +20,27 @@ import time
 import gpu_tables
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# What is measured, the most important first: a network, and whether PyTorch's is compiled.
+# The measurements, the most important first: a network, and whether PyTorch's is compiled.
 PLAN = [("resnet50:256", False), ("gpt2:16", False), ("wrn-28-10:128", False), ("googlenet:128", False),
         ("convnet:64", False), ("googlenet:43", False), ("resnet50:256", True), ("gpt2:16", True),
         ("wrn-28-10:128", True), ("resnet18:128", False), ("googlenet:128", True), ("convnet:64", True),
         ("googlenet:43", True), ("resnet18:128", True)]
 SMOKE_NETS = "smoke:4,gpt2-smoke:2"
 MODES = ["eager", "graph"]
-# Ours in other forms: flags of bench_gpu.
+# Other forms of our program: flags of bench_gpu.
 OTHERS = {"inputs from the host": [], "deterministic": ["--resident", "--deterministic"],
           "call by call": ["--resident", "--no-graph"], "f16": ["--resident", "--precision", "f16"],
           "tf32": ["--resident", "--precision", "tf32"]}
 RUNS = 3
-# Until ours is ready, with all its plans measured, and until PyTorch is, or has compiled a form.
+# Time limits until our program is ready, with all its plans measured, and until PyTorch is ready, or has
+# compiled a form.
 READY_SECONDS = 180
 ANSWER_SECONDS = 60
 LEAST_SECONDS = 20  # for what is worth to be started
 
 
 class Server:
-    """A process that answers lines, each within a time limit; once it fails it stays failed."""
+    """A process that answers lines, each within a time limit. After a failure it stays failed."""
 
     def __init__(self, command, environment, log_path):
         self.log = open(log_path, "w")
@@ -55,7 +56,7 @@ class Server:
         self.lines.put(None)
 
     def expect(self, is_answer, seconds):
-        """The next line for which is_answer holds; None, and self.error, where none comes in time."""
+        """Returns the next line for which is_answer holds. If none comes in time, sets self.error and returns None."""
         end = time.monotonic() + seconds
         while self.error is None:
             try:
@@ -84,7 +85,7 @@ class Server:
         return words[-1][:300] if words else "without a word"
 
     def close(self, seconds):
-        """Lets it end, in so many seconds at most; whether it did so well."""
+        """Waits for its end for at most this many seconds. Returns true if it ended well."""
         try:
             self.process.stdin.close()
             status = self.process.wait(timeout=seconds)
@@ -112,7 +113,7 @@ class Bench:
         os.makedirs(arguments.out, exist_ok=True)
         self.results = {"precision": arguments.precision, "nets": {}, "failures": []}
         self.binary = os.path.join(arguments.bin, "bench_gpu_on_cpu" if self.is_smoke else "bench_gpu")
-        # Ours may need libraries that PyTorch must not see.
+        # Our program may need libraries that PyTorch must not see.
         self.ours_environment = dict(os.environ)
         if arguments.library_path:
             self.ours_environment["LD_LIBRARY_PATH"] = arguments.library_path
@@ -134,7 +135,7 @@ class Bench:
             file.write(gpu_tables.render(self.results))
 
     def run_ours(self, what, flags):
-        """The JSON of one call of bench_gpu, or None."""
+        """Returns the JSON of one call of bench_gpu, or None."""
         json_path = self.path(what.replace(" ", "_").replace(":", "_") + ".json")
         try:
             done = subprocess.run([self.binary, *flags, "--json", json_path], env=self.ours_environment, text=True,
@@ -161,11 +162,11 @@ class Bench:
         return flags + (["--steps", "2", "--runs", "1", "--profile-runs", "1"] if self.is_smoke else [])
 
     def session(self, name, compiles):
-        """Ours and the forms of PyTorch by turns."""
+        """Runs ours and the forms of PyTorch in turns."""
         net, batch = name.split(":")
         entry = self.results["nets"].setdefault(name, {"ours": None, "ours_ms": [], "peers": {}})
         stem = self.path(f"{net}_{batch}{'_compile' if compiles else ''}")
-        # PyTorch is imported while ours compiles.
+        # PyTorch is imported while our program compiles.
         peer = None
         if self.arguments.has_torch:
             options = {"net": net, "batch": int(batch), "precision": self.arguments.precision,
@@ -293,7 +294,7 @@ def main():
     bench.run()
     with open(bench.path("tables.md")) as file:
         print(file.read())
-    # Without any figure of ours it has failed; what failed of the rest stands in the tables.
+    # The run has failed if our program has no result. Other failures are shown in the tables.
     sys.exit(0 if any(entry["ours"] for entry in bench.results["nets"].values()) else 1)
 
 

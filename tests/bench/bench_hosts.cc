@@ -1,6 +1,6 @@
-// all_reduce of two ranks over TCP, each in a network namespace of its own, beside a plain exchange
-// of as many bytes over a socket between the same two processes: what Gloo and our sums cost on top
-// of the kernel's TCP.
+// Measures an all_reduce of two ranks over TCP, each in a network namespace of its own, and
+// compares it with a plain exchange of as many bytes over a socket between the same two processes.
+// The difference is the cost of Gloo and of our sums on top of the kernel's TCP.
 //
 //   bench_hosts [--passes 15]
 // Prints one line a size: the least and the middle of the milliseconds of each, and the ratio of
@@ -131,7 +131,7 @@ int RunRank(int rank, int network_namespace, int listener, const std::string& ru
     std::vector<float> out(static_cast<size_t>(megabytes) * 1'000'000 / sizeof(float), 1.0F);
     std::vector<float> in(out.size());
     Times plain, gloo;
-    // One pass more, which is not counted: it grows windows and buffers.
+    // Makes one more pass, which is not counted: it grows windows and buffers.
     for (int pass = 0; pass <= passes; ++pass) {
       plain.Add(**communicator, [&] { Exchange(connection.get(), out, in); });
       gloo.Add(**communicator,

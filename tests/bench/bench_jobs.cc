@@ -45,7 +45,8 @@ int64_t NowMicros() {
 
 // The times that a trainer recorded for one job.
 struct Stamp {
-  int64_t supervisor_us = 0;  // by the clock of the file system, which moves by some milliseconds
+  // By the clock of the file system, which advances in steps of some milliseconds.
+  int64_t supervisor_us = 0;
   int64_t begin_us = 0;
   int64_t end_us = 0;
 };

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Kills at random moments, and whether anything of them shows in the end.
+"""Kills jobs at random moments, and checks that the result shows no trace of it.
 
     bench_kills.py --bin build/release/bin [--kills 100] [--stops 2] [--ranks 1,2,3,4] [--seed 1]
 
@@ -25,11 +25,11 @@ import time
 import run_dirs
 
 STEPS = 4000
-# As many as the largest gang has ranks, twice: they can be shared unevenly too.
+# This is twice the number of ranks of the largest gang, so replicas can also be shared unevenly.
 REPLICAS = 8
 PLAIN_RANKS = 2
 CHECKPOINT_STEPS = 25
-# From the first step of an attempt to its kill.
+# The time from the first step of an attempt to its kill.
 SECONDS_MAX = 1.0
 STUCK_SECONDS_MAX = 30
 PATIENCE = 120
@@ -53,7 +53,7 @@ def read_json(path):
 
 
 def losses(path):
-    """By step; of a run directory whose rank may have died in the middle of a line."""
+    """Returns losses by step from a run directory whose rank may have died in the middle of a line."""
     found = {}
     try:
         with open(os.path.join(path, "ranks/0/metrics.jsonl")) as file:
@@ -74,7 +74,7 @@ def newest_checkpoint(path):
 
 
 def contents(path):
-    """Of the files that hold the state of the newest step; who computed it is left out."""
+    """Returns the files with the state of the newest step, without the record of which rank computed it."""
     folder = newest_checkpoint(path)
     found = {}
     for name in ("model.safetensors", "optimizer.safetensors"):
@@ -96,7 +96,7 @@ def runs(pid):
 
 
 class Gang:
-    """One job: attempts after each other until it has come to its end."""
+    """One job: makes attempts one after the other until it has ended."""
 
     def __init__(self, folder, bin_dir, draw_ranks):
         self.folder, self.bin, self.draw_ranks = folder, bin_dir, draw_ranks
@@ -118,7 +118,7 @@ class Gang:
         self.process = run_dirs.start(self.bin, self.path)
 
     def await_step(self):
-        """True once the attempt trains, false where it ends before."""
+        """Returns true once the attempt trains, or false if it ends before."""
         begin = time.monotonic()
         while self.process.poll() is None:
             if read_json(os.path.join(self.path, "ranks/0/progress.json")).get("state") == "running":
@@ -134,7 +134,7 @@ class Gang:
         return [rank["pid"] for rank in record["ranks"]]
 
     def end(self):
-        """What came of the attempt."""
+        """Returns the outcome of the attempt."""
         self.process.wait(timeout=PATIENCE)
         # The ranks of a killed supervisor are killed by the system.
         for pid in self.pids():
@@ -150,7 +150,7 @@ class Gang:
 
 
 class Struck:
-    """What was done to gangs, and how long it took until all of an attempt were gone."""
+    """The faults that gangs met, and how long it took until all processes of an attempt were gone."""
 
     def __init__(self, options):
         self.draws = random.Random(options.seed)
@@ -164,7 +164,7 @@ class Struck:
         return self.draws.choice(self.ranks)
 
     def strike(self, gang):
-        """At a random moment of an attempt that trains; what came of the attempt, or nothing where it had ended."""
+        """Kills at a random moment of an attempt that trains. Returns its outcome, or nothing if it had ended."""
         time.sleep(self.draws.uniform(0, SECONDS_MAX))
         victim = self.draws.randrange(gang.ranks + 1)
         if os.path.exists(os.path.join(gang.path, "exit.json")):

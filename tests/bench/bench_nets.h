@@ -19,10 +19,11 @@ absl::StatusOr<Graph> BuildBenchNet(absl::string_view net);
 // The training of such a network: AdamW for sequences, SGD with momentum for everything else.
 OptimizerSpec BenchOptimizer(const Graph& model);
 
-// Returns a table by category, for people.
+// Returns a table by category, as text.
 std::string RenderMemoryPlan(const MemoryPlan& plan);
 
-// Inputs U(-1, 1) or tokens, and labels: [rows, ...] as Batch says. The same each time.
+// Fills the inputs with numbers from U(-1, 1) or with tokens, and adds labels: [rows, ...] as Batch
+// says. The contents are the same each time.
 struct MadeUpBatch {
   std::vector<float> inputs;
   std::vector<int32_t> labels;

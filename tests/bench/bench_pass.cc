@@ -1,4 +1,4 @@
-// Time of one scheduling pass over a long queue and a large pool, for several worlds.
+// Measures the time of one scheduling pass over a long queue and a large pool, for several worlds.
 //
 //   bench_pass [--jobs 100000] [--workers 1000] [--passes 20] [--world "full pool"]
 // Prints one line a world: the least and the middle of the milliseconds that a pass takes, and what
@@ -21,12 +21,12 @@ struct Arguments {
   int jobs = 100'000;
   int workers = 1000;
   int passes = 20;
-  std::string world;  // only those whose names begin so
+  std::string world;  // runs only the worlds whose names begin with this
 };
 
 struct World {
   std::string name;
-  int free_devices = 0;  // of the 8 of each worker
+  int free_devices = 0;  // of the 8 devices of each worker
   int users = 1;
   int shapes = 1;
   bool has_small = true;  // jobs that fit where a single device is free

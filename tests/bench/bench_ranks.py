@@ -47,7 +47,7 @@ def write_images(folder, count=256):
 
 
 def data_of(kind, args, scratch):
-    """(data spec, dataset_dir), or None where it is missing."""
+    """Returns (data spec, dataset_dir), or None if the data is missing."""
     if isinstance(kind, dict):
         return kind, ""
     if kind == "cifar10":
@@ -72,7 +72,7 @@ def run_ours(args, scratch, net, data, jobs, ranks, **train):
 
 
 def run_torch(net, batch, steps, ranks):
-    """Samples a second in the faster of both layouts, or None where PyTorch is not installed."""
+    """Returns samples per second in the faster of both layouts, or None if PyTorch is not installed."""
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "torch_ddp.py")
     speeds = []
     for layout in [[]] if "mlp" in NETS[net][0] else [[], ["channels_last"]]:

@@ -1,5 +1,5 @@
-// Measures what it saves to compute the replicas of a device as one batch (Batch::groups) instead
-// of one after the other, on the cpu backend. Both take turns in one run.
+// Measures the time that it saves to compute the replicas of a device as one batch (Batch::groups)
+// instead of one after the other, on the cpu backend. Both take turns in one run.
 //
 //   bench_replicas [--net wrn-16-4] [--batch 64] [--replicas 8] [--threads 1] [--turns 9]
 // Prints the median CPU time of a step either way, the median ratio of neighbouring turns, and the
@@ -121,7 +121,7 @@ absl::Status Run(const Arguments& arguments) {
     const double w = Time(status, bench, &Bench::Whole);
     const double g = Time(status, bench, &Bench::Grouped);
     const double s = Time(status, bench, &Bench::Separate);
-    if (turn < 0) continue;  // code and memory are new to it
+    if (turn < 0) continue;  // warms up: code and memory are new to it
     whole.push_back(w);
     grouped.push_back(g);
     separate.push_back(s);

@@ -1,6 +1,6 @@
-// Policies side by side: replays one workload through the real core in virtual time, once a policy,
-// and prints what each makes of it. docs/scheduling.md describes the workloads and the figures.
-// `--help` lists the flags.
+// Compares scheduling policies: replays one workload through the real core in virtual time, once
+// with each policy, and prints the figures of each. docs/scheduling.md describes the workloads and
+// the figures. `--help` lists the flags.
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <cstdio>

@@ -1,4 +1,4 @@
-// One load on a running server, for bench_service.py.
+// Puts one kind of load on a running server, for bench_service.py.
 //
 //   bench_service COMMAND ADDRESS [--jobs 10000] [--clients 1] [--batch 64] [--size 0]
 //     ready    waits for the first answer
@@ -113,7 +113,7 @@ v1::CreateJobRequest Request(int number) {
   spec.mutable_train()->set_epochs(2);
   spec.mutable_train()->set_seed(static_cast<uint64_t>(number));
   spec.mutable_optimizer()->mutable_sgd()->set_lr(0.1);
-  // Random as those of real clients are, and no other run's.
+  // Makes an id as random as those of real clients, which no other run uses.
   request.set_request_id(
       absl::StrCat(absl::Hex(static_cast<uint64_t>(number) * 0x9e3779b97f4a7c15u), "-",
                    Clock::now().time_since_epoch().count()));
@@ -153,7 +153,7 @@ void CreateOneByOne(const Arguments& arguments) {
   times.Print(each * arguments.clients);
 }
 
-// One thread writes, this one reads; a counter of messages under way lies between them.
+// One thread writes while this one reads. They share a counter of the messages under way.
 void CreateByStream(const Arguments& arguments) {
   const auto stub = Connect(arguments);
   grpc::ClientContext context;

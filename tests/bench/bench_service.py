@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the server can take: accepted jobs a second, pages, cancels, restarts, memory; each on a fresh server.
+"""Measures a server under load: accepted jobs/s, pages, cancels, restarts, memory; each on a fresh server.
 
 Real servers without workers in a scratch folder: everything waits in the queue. Acknowledged means on disk, so the disk's
 own rate of syncs stands beside it. Put --scratch on the disk that is to be measured.
@@ -35,7 +35,7 @@ class Bench:
 
     @contextlib.contextmanager
     def server(self, name):
-        """A server on this state, ready; yields its process and the seconds from its start to its first answer."""
+        """Starts a server on this state; yields its process and the seconds until its first answer."""
         state = os.path.join(self.scratch, name)
         begin = time.monotonic()
         process = self.start(state)

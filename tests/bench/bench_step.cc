@@ -1,4 +1,5 @@
-// Time of one training step (forward, backward, update) of the cpu backend on synthetic batches.
+// Measures the time of one training step (forward, backward, update) of the cpu backend on
+// synthetic batches.
 //
 //   bench_step [--net resnet20] [--batch 64] [--threads 1] [--steps 100] [--runs 1] [--warmup 10]
 //              [--precision f32] [--profile] [--memory] [--products]
@@ -101,8 +102,8 @@ double ProductSeconds(Executable& executable, const Batch& batch, int steps) {
   return seconds;
 }
 
-// Returns the peak of this process, in KiB, or 0 if the kernel does not tell. (ru_maxrss counts
-// what ran before exec.)
+// Returns the peak of this process, in KiB, or 0 if the kernel does not report it. (ru_maxrss
+// counts what ran before exec.)
 int64_t PeakMemory() {
   std::ifstream status("/proc/self/status");
   std::string word;

@@ -31,7 +31,7 @@ BF16_VARIANTS = [("f32, kept", False, KEPT_MEMORY, "f32"), ("f32, last, kept", T
 
 
 def peak_memory():
-    """Of this process so far, in MiB. (ru_maxrss would count its parent's.)"""
+    """Returns the peak of this process so far, in MiB. (ru_maxrss would count its parent's.)"""
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
 

@@ -46,7 +46,7 @@ def run(args, scratch, cpus, replicas):
     train = {"reproducibility": f"REPRODUCIBILITY_{args.reproducibility.upper()}"}
     run_dirs.write_run_dir(path, run_dirs.spec_of(model, DATA, BATCH, steps, replicas, **train), cpus)
     run_dirs.finish(run_dirs.start(args.bin, path), path)
-    # By the whole stretch: a shared processor gives its time in slices.
+    # The time of the whole stretch is measured, because a shared processor gives its time in slices.
     points = [(step, time) for step, _, time in run_dirs.series(path, "train.loss") if step >= warm_up]
     speed = (points[-1][0] - points[0][0]) * BATCH / (points[-1][1] - points[0][1])
     with open(os.path.join(path, "ranks/0/progress.json")) as file:

@@ -19,7 +19,7 @@ def ratio(numerator, denominator):
 
 
 def best_peer(entry):
-    """Form, ms and MiB of PyTorch's fastest form; None where nothing ran."""
+    """Returns form, ms and MiB of PyTorch's fastest form, or None if nothing ran."""
     measured = [(statistics.median(peer["ms"]), name, peer["mib"]) for name, peer in entry["peers"].items()]
     return min(measured) if measured else None
 
@@ -99,7 +99,7 @@ def ops_table(name, ours):
 
 
 def render(results):
-    """All of it. `results` as bench_gpu.py keeps them."""
+    """Returns all tables. `results` has the form in which bench_gpu.py keeps them."""
     text = rates_table(results["rates"]) if "rates" in results else ""
     text += main_table(results) + peers_table(results) + others_table(results)
     for name, entry in results["nets"].items():

@@ -1,7 +1,7 @@
-// Replaces a trainer that has nothing to do: writes the files of a rank that has finished, and, if
-// $BENCH_STAMPS names a file, one line there: job, start of the supervisor, its own start and end,
-// all in microseconds since 1970. It links no library, so that its own start is not what is
-// measured.
+// Replaces a trainer that has nothing to do: it writes the files of a rank that has finished. If
+// $BENCH_STAMPS names a file, it also adds a line there: the job, the start of the supervisor, its
+// own start, and its end, all in microseconds since 1970. It links no library, so that its own
+// start does not add to the measured time.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <time.h>

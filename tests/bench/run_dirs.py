@@ -5,12 +5,12 @@ import shutil
 import statistics
 import subprocess
 
-# Steps before the measured ones: kernels are made, caches filled, replicas shared by speed.
+# Number of steps before the measured ones: kernels are made, caches filled, and replicas shared by speed.
 WARM_UP_STEPS = 4
 
 
 def spec_of(model, data, batch, steps, replicas=1, **more):
-    """A resolved spec. `more` goes into `train`; `memory`, `stages` and `optimizer` stand for themselves."""
+    """Returns a resolved spec. `more` goes into `train`; `memory`, `stages` and `optimizer` are parts of the spec."""
     spec = {
         "name": "bench", "model": model, "data": data,
         "train": {"steps": steps, "global_batch": batch, "replicas": replicas, "seed": 1},
@@ -25,7 +25,7 @@ def spec_of(model, data, batch, steps, replicas=1, **more):
 
 
 def write_run_dir(path, spec, cpus, dataset_dir="", threads=1, **more):
-    """`cpus`: of each rank, the processors that it is bound to."""
+    """`cpus` has, for each rank, the processors to which it is bound."""
     shutil.rmtree(path, ignore_errors=True)
     os.makedirs(path)
     assignment = {
@@ -67,7 +67,7 @@ def series(path, name, rank=0):
 
 
 def samples_per_second(path, batch, first=WARM_UP_STEPS, last=None):
-    """By the middle one of the step times behind the warm-up."""
+    """Uses the median of the step times after the warm-up."""
     times = [time for step, _, time in series(path, "train.loss") if step >= first and (last is None or step <= last)]
     return batch / statistics.median(b - a for a, b in zip(times, times[1:]))
 
@@ -78,7 +78,7 @@ def mean(path, name, first=WARM_UP_STEPS):
 
 
 def weights_hash(path):
-    """Of model.safetensors in the newest checkpoint."""
+    """Returns the hash of model.safetensors in the newest checkpoint."""
     folder = os.path.join(path, "checkpoints")
     newest = max(os.listdir(folder), key=lambda name: int(name.rsplit("-", 1)[1]))
     with open(os.path.join(folder, newest, "MANIFEST")) as file:

@@ -9,7 +9,7 @@ SHAPES = {"mlp": ((1, 28, 28), 10), "mlp4m": ((1, 28, 28), 10), "convnet": ((1, 
           "resnet20": ((3, 32, 32), 10), "resnet18": ((3, 32, 32), 10), "wrn-16-4": ((3, 32, 32), 10),
           "wrn-28-10": ((3, 32, 32), 10), "googlenet": ((3, 32, 32), 10), "alexnet": ((3, 224, 224), 1000),
           "resnet50": ((3, 224, 224), 1000), "smoke": ((3, 8, 8), 10)}
-# Of networks that read tokens: layers, heads, width, context, vocabulary.
+# Networks that read tokens have: layers, heads, width, context, vocabulary.
 GPT2 = {"gpt2": (12, 12, 768, 1024, 50257), "gpt2-small": (4, 4, 128, 64, 65), "gpt2-smoke": (1, 2, 16, 8, 11)}
 
 

@@ -17,7 +17,7 @@ TYPES = {"bf16": torch.bfloat16, "f16": torch.float16}
 
 
 def make_optimizer(model, is_sequence, is_cuda):
-    """The fused form where this PyTorch has it, otherwise its own choice."""
+    """Uses the fused form if this PyTorch has it, and otherwise its own choice."""
     if is_sequence:
         kind, options = torch.optim.AdamW, {"lr": 1e-4, "weight_decay": 0.1, "capturable": is_cuda}
     else:
@@ -55,7 +55,7 @@ class Trainer:
 
     def step(self):
         self.optimizer.zero_grad(set_to_none=True)
-        # Copies of weights that autocast keeps would not be taken anew when a graph is replayed.
+        # Copies of weights that autocast keeps would not be made again when a graph is replayed.
         with torch.autocast(self.device, self.type or torch.bfloat16, enabled=self.type is not None,
                             cache_enabled=not self.is_cuda):
             loss = self.measure_loss(self.x, self.y)

@@ -1,4 +1,4 @@
-// Tests what steps on a device promise beyond the numbers of a single one: graphs, updates in
+// Tests properties of steps on a device beyond the numbers of a single step: graphs, updates in
 // flight, repeatable bits, losses that are not finite, the loss scale.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// Training in f16, where gradients are computed multiplied by a scale that is part of the state.
+// Tests training in f16, where gradients are computed multiplied by a scale that is part of the
+// state.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// A step that is repeated, as measurements do, is the step that StartStep makes.
+// Tests that a step that is repeated, as measurements do, equals the step that StartStep makes.
 #include <gtest/gtest.h>
 
 #include "tests/unit/worker/engine/engine_testing.h"
@@ -28,7 +28,7 @@ TEST(RepeatStep, DoesWhatStartStepDoesWithTheSameBatch) {
   const std::unique_ptr<Executable> sent = CompileModel();
   const std::unique_ptr<Executable> repeated = CompileModel();
   const testing::TestBatch batch = testing::RandomBatch(2, RepeatedModel(), 4);
-  // The later ones are graphs.
+  // The later steps are graphs.
   for (int step = 0; step < 5; ++step) {
     ASSERT_TRUE(sent->StartStep(batch.batch(), 0.1).ok());
     ASSERT_TRUE(

@@ -1,5 +1,5 @@
-// Whole trainings on a GPU, or on the emulation of one. They learn what the CPU learns, resume to
-// the bit, and share their work.
+// Tests whole trainings on a GPU, or on the emulation of one. They learn as much as on the CPU,
+// resume to the bit, and share their work.
 #include <cuda_runtime_api.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,12 +28,13 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Key;
 
-// The emulation has two devices, so that ranks can have one each. It looks when it is first used.
+// The emulation has two devices, so that ranks can have one each. It reads this variable when it is
+// first used.
 const int kTwoDevices = setenv("TRAINYARD_CUDA_DEVICES", "2", /*overwrite=*/1);
 
 constexpr char kAllFiles[][24] = {"model.safetensors", "optimizer.safetensors", "state.json"};
 
-// Steps over a few epochs, the last batch of each a smaller one.
+// Returns steps over a few epochs. The last batch of each epoch is smaller.
 JobText Job(const std::string& precision, int64_t steps) {
   JobText job;
   job.model = R"({"convnet": {"channels": [4, 6], "batch_norm": true}})";
@@ -171,7 +172,7 @@ TEST(TrainOnCuda, ALossThatIsNotFiniteEndsTheRunWithItsStep) {
   const run_dir::RankResult got = cuda.Run()[0], expected = cpu.Run()[0];
   EXPECT_EQ(got.outcome, run_dir::Outcome::kUserError);
   EXPECT_EQ(got.reason, "LOSS_NOT_FINITE");
-  // It is not the first step, so another update is in flight when it is found.
+  // This step is not the first one, so another update is in flight when the problem is found.
   EXPECT_GT(expected.step, 1);
   EXPECT_EQ(got.step, expected.step);
   EXPECT_EQ(cuda.Metric("lr").rbegin()->first, got.step);
@@ -185,7 +186,7 @@ JobText SharedJob() {
   return job;
 }
 
-// Lets the gang's sums go by way of the host.
+// Makes the gang's sums go through the memory of the host.
 void ShareByWayOfTheHost(GangTrainer& gang) {
   gang.set_make_exchange([](int, DeviceExchangeRequest request) {
     return MakeCudaExchange(/*nccl=*/nullptr, std::move(request));

@@ -1,4 +1,4 @@
-// Tests what users and machines get wrong: each mistake gives a clear error, and nothing that was
+// Tests mistakes of users and failures of machines: each gives a clear error, and nothing that was
 // acknowledged is lost.
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -85,7 +85,7 @@ TEST(BadInput, ATruncatedIdxFileFailsTheJobAndNamesThePosition) {
       << job.failure().message();
 }
 
-// Starts a server that must refuse; its words.
+// Starts a server that must refuse to run, and returns its message.
 std::string RefusedServer(const std::string& state_dir, const std::string& listen,
                           const std::string& scratch, int uid = -1) {
   Process::Options options;
@@ -106,7 +106,7 @@ TEST(BadInput, ASecondServerOnTheSameStateIsRefused) {
       yard.server_state_dir(), absl::StrCat("unix:", yard.File("other.sock")), yard.File("."));
   EXPECT_TRUE(absl::StrContains(err, "in use by process")) << err;
   EXPECT_TRUE(absl::StrContains(err, "--state_dir")) << err;
-  EXPECT_TRUE(yard.CliJson({"ls", "-a"}).empty());  // the first one still serves
+  EXPECT_TRUE(yard.CliJson({"ls", "-a"}).empty());  // the first server still serves
 }
 
 TEST(BadInput, AnAddressInUseIsRefused) {
@@ -166,7 +166,7 @@ TEST(BadInput, AFullDiskRefusesNewJobsLosesNoneAndHeals) {
   Yard yard(std::move(options));
   yard.StartServer();
   const std::string before = yard.Submit(SmallSpec("before", 1, 1, 500));
-  // Take what is left of the disk.
+  // This takes the rest of the disk.
   const std::string filler = JoinPath(state, "filler");
   {
     auto fd = OpenFile(filler, O_WRONLY | O_CREAT);

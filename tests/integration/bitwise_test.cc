@@ -1,5 +1,6 @@
-// Bitwise jobs with the real binaries: one spec ends with the same weights and has the same losses
-// on however many devices, of whatever kind, in one go or moved to others in the middle.
+// Tests bitwise jobs with the real binaries: a spec ends with the same weights and has the same
+// losses on any number and kind of devices, whether it runs in one piece or is moved to other
+// devices in the middle.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -23,8 +24,8 @@ using Curve = std::map<int64_t, double>;
 constexpr int kEpochs = 4;
 constexpr int kStepsOfEpoch = 35;
 
-// More replicas than devices, which no number of devices divides evenly; the last batch of an epoch
-// has 28 rows.
+// There are more replicas than devices, and no number of devices divides them evenly. The last
+// batch of an epoch has 28 rows.
 std::string Spec(const std::string& name, int devices, int epochs = kEpochs,
                  absl::string_view reproducibility = "bitwise") {
   return absl::StrReplaceAll(
@@ -88,7 +89,7 @@ TEST(Bitwise, OneToFourDevicesGiveTheSameWeightsAndLosses) {
     ExpectSame(OutcomeOf(yard, job), alone, absl::StrCat("on ", devices));
     EXPECT_EQ(yard.GetJob(job).placement_size(), devices);
   }
-  // Otherwise the hashes above would prove little.
+  // Otherwise the equal hashes above would prove little.
   const std::string other = yard.Submit(Spec("other", 3, kEpochs, "statistical"));
   EXPECT_NE(OutcomeOf(yard, other).weights, alone.weights);
 }
@@ -102,7 +103,8 @@ TEST(Bitwise, UnequalDevicesGiveTheWeightsOfEqualOnes) {
     yard.Start();
     expected = OutcomeOf(yard, yard.Submit(Spec("equal", 2)));
   }
-  // One of two threads, one with a processor of its own, two that share one with the first.
+  // One device has two threads and both processors, one uses the first processor, and two share the
+  // second.
   const int64_t first = processors[0], second = processors[1];
   Yard::Options options;
   options.cpu_layout =
@@ -139,7 +141,7 @@ TEST(Bitwise, AJobThatIsMovedToOtherNumbersOfDevicesEndsAsIfItHadStayed) {
   Outcome moved = OutcomeOf(yard, third);
   EXPECT_LT(yard.Metrics(first, "train.loss").size(), stayed.losses.size());
   EXPECT_LT(yard.Metrics(second, "train.loss").size(), stayed.losses.size());
-  // Each has the steps behind its checkpoint; together they are all.
+  // Each job has the steps after its checkpoint; together they have all steps.
   for (const std::string& before : {first, second}) {
     moved.losses.merge(CurveOf(yard, before, "train.loss"));
     moved.evaluations.merge(CurveOf(yard, before, "test.loss"));

@@ -1,4 +1,5 @@
-// The glyphs are what they are meant to be: easy for the convnet, hard for a linear model.
+// Tests that the glyphs are as difficult as intended: easy for the convnet, hard for a linear
+// model.
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"

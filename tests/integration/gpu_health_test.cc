@@ -1,5 +1,5 @@
-// Server, worker and client with GPUs that a file describes: how they are shown, when they are
-// offered, and what becomes of a job on one that fails. The ranks are shell scripts.
+// Tests server, worker and client with GPUs that a file describes: how they are shown, when they
+// are offered, and what happens to a job on a GPU that fails. The ranks are shell scripts.
 #include <gtest/gtest.h>
 
 #include "absl/strings/match.h"
@@ -14,7 +14,7 @@ namespace {
 using ::nlohmann::json;
 using ::trainyard::v1::Job;
 
-// A rank that reports its progress and continues until $S/go exists. It stops when it is told to.
+// A rank that reports its progress and continues until $S/go exists. It stops when it is asked to.
 constexpr char kTrainer[] = R"(
 D=$TRAINYARD_RUN_DIR/ranks/$TRAINYARD_RANK
 trap 'exit 15' TERM

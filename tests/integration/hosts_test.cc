@@ -114,7 +114,7 @@ class HostsTest : public ::testing::Test {
 
   // This is declared before the yard, so that it is destroyed after the processes in it.
   std::unique_ptr<Networks> networks_;
-  // Four ranks on one host are what those over several are held against.
+  // The gangs over several hosts are compared with this one: four ranks on one host.
   Yard yard_{FourDevices()};
 };
 
@@ -162,9 +162,9 @@ TEST_F(HostsTest, ASlowLineChangesTheTimeAndNothingElse) {
 
 TEST_F(HostsTest, ALineThatBreaksEndsTheAttemptAndTheNextGoesOnFromTheCheckpoint) {
   START_HOSTS(2);
-  // Ranks tell of their steps once a second, in which a quiet machine makes a thousand: there are
-  // more behind that in which the line can break. Rarely right behind a checkpoint, where ranks
-  // wait longer for each other.
+  // Ranks report their steps once a second, in which a quiet machine makes a thousand. So many
+  // steps must follow the one at which the line breaks. The line rarely breaks right behind a
+  // checkpoint, where ranks wait longer for each other.
   constexpr int kEpochs = 45;
   constexpr char kCheckpoints[] = "checkpoint: {every: 200 steps}\nevaluate: {every: 50 epochs}\n";
   const std::string plain = Submit("plain", 2, /*spread=*/false, kEpochs, kCheckpoints);
@@ -192,7 +192,7 @@ TEST_F(HostsTest, ALineThatBreaksEndsTheAttemptAndTheNextGoesOnFromTheCheckpoint
         << rank;
   }
   EXPECT_EQ(failure.failure_class(), v1::FAILURE_CLASS_TRANSIENT);
-  // It is the collective of the gradients, or that of the ballots beside them.
+  // This is either the collective of the gradients, or that of the ballots beside them.
   EXPECT_TRUE(absl::StrContains(failure.message(), ": all_to_all ") ||
               absl::StrContains(failure.message(), ": all_gather "))
       << failure.message();

@@ -1,4 +1,4 @@
-// Networks that a spec spells out, and weights from elsewhere, through the whole product.
+// Tests networks that a spec spells out, and weights from other sources, through the whole product.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -50,7 +50,7 @@ TEST(Layers, AnInlineNetworkTrainsAndIsClonedWithAnotherLayer) {
     EXPECT_TRUE(absl::StrContains(diff.out, path)) << path << "\n" << diff.out;
   }
 
-  // The server refuses what the client does not check.
+  // The server refuses mistakes that the client does not check.
   v1::CloneJobRequest request;
   request.set_name("jobs/1");
   v1::SpecChange& change = *request.add_changes();

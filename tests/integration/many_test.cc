@@ -1,4 +1,4 @@
-// Many jobs at once: arrays, files of many specs, and cancelling what waits.
+// Tests many jobs at once: arrays, files of many specs, and cancelling jobs that wait.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -28,7 +28,7 @@ TEST(Many, TheJobsOfAnArrayTrainEachWithASeedOfItsOwn) {
     EXPECT_EQ(job.resolved_spec().name(), absl::StrCat("sweep-", i));
     losses.insert(job.final_metrics().at("train.loss"));
   }
-  EXPECT_EQ(losses.size(), 3u);  // no two began alike
+  EXPECT_EQ(losses.size(), 3u);  // no two began in the same way
   const ProcessResult listed = yard.Cli({"ls"});
   EXPECT_TRUE(absl::StrContains(listed.out, "1..3  sweep  [3 succeeded]")) << listed.out;
 }

@@ -1,4 +1,5 @@
-// Strangers' tools take our checkpoints unchanged: PyTorch loads one and computes the same logits.
+// Tests that other tools read our checkpoints unchanged: PyTorch loads one and computes the same
+// logits.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -22,10 +23,11 @@ struct Case {
   std::string spec;
   engine::Graph graph;
   std::vector<float> input;  // kRows
-  int64_t heads = 0;         // of attention, which the checkpoint does not tell
+  int64_t heads = 0;         // number of attention heads, which the checkpoint does not contain
 };
 
-// The logits that our engine computes from a model.safetensors, with what went in.
+// The logits that our engine computes from a model.safetensors, and the inputs to which they
+// belong.
 void WriteProbe(const std::string& model_path, const std::string& probe_path, const Case& c) {
   auto backend = engine::MakeBackend("cpu");
   ASSERT_TRUE(backend.ok()) << backend.status();

@@ -1,4 +1,5 @@
-// Deleting jobs: what they had is gone from the server, and what other jobs need is not.
+// Tests the deletion of jobs: their data is gone from the server, but data that other jobs need
+// stays.
 #include <gtest/gtest.h>
 
 #include "absl/strings/match.h"

@@ -1,5 +1,5 @@
-// Tests what users see of a gang, with the real binaries: which rank hosts what, the timelines of
-// the ranks, and the scaling report.
+// Tests everything that users see of a gang, with the real binaries: which rank hosts which
+// replicas, the timelines of the ranks, and the scaling report.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -59,7 +59,7 @@ TEST(Scaling, TimelinesAndHostingComeFromTheRanksToTheUser) {
 
   const std::string row = "0  alpha   cpu-0   0-5 (6)   75.0%      4,050";
   EXPECT_THAT(yard.Cli({"show", job}).out, HasSubstr(row));
-  // It is part of the record, so a server that starts again still tells it.
+  // The hosting is part of the record, so a server that starts again still reports it.
   yard.KillServer();
   yard.StartServer();
   EXPECT_THAT(yard.Cli({"show", job}).out, HasSubstr(row));
@@ -85,7 +85,7 @@ TEST(Scaling, TheReportRunsASpecOnEachNumberOfDevicesAndComparesTheResults) {
   EXPECT_GT(json["measured"][1]["samples_per_s"], 0);
   EXPECT_TRUE(absl::StartsWith(json["measured"][1]["weights"].get<std::string>(), "xxh3-128:"));
   EXPECT_THAT(*ReadFile(JoinPath(folder, "scaling.svg")), HasSubstr("</svg>"));
-  // The jobs of the report are jobs like others, and a job is a source too.
+  // The jobs of the report are ordinary jobs, and a job can also be the source of a report.
   EXPECT_EQ(yard.GetJob("jobs/2").resolved_spec().name(), "small-on-2");
   const ProcessResult again = yard.Cli(
       {"bench", "scaling", "1", "--devices", "2", "--steps", "20", "--runs", "2", "-o", "json"});

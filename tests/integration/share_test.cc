@@ -1,5 +1,5 @@
-// A pool that is shared, with the real binaries: preemption, drain and elastic jobs lose no step,
-// and everybody is told why he waits.
+// Tests a pool that is shared, with the real binaries: preemption, drain and elastic jobs lose no
+// step, and all users are told why their jobs wait.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -16,7 +16,7 @@ using ::trainyard::v1::Job;
 
 constexpr int kLongEpochs = 100'000;
 
-// Trains until it is told to stop.
+// Trains until it is asked to stop.
 std::string LongSpec(int devices, const std::string& extra = "") {
   return SmallSpec("long", devices, kLongEpochs, 500, extra);
 }

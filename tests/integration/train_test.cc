@@ -53,7 +53,8 @@ TEST(Train, AJobGoesFromSubmitToADownloadedCheckpoint) {
   EXPECT_TRUE(absl::StrContains(plot.out, "train.loss")) << plot.out;
 
   const auto checkpoints = yard.CliJson({"checkpoints", "ls", "last"});
-  // keep.last is 2, and the best one also stays, which is the first one with the highest accuracy.
+  // keep.last is 2. The best checkpoint also stays, which is the first one with the highest
+  // accuracy.
   int64_t best_step = 0;
   double best = -1;
   for (const v1::MetricPoint& point : yard.Metrics("jobs/1", "test.accuracy")) {

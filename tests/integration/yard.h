@@ -1,6 +1,6 @@
 // A whole Trainyard on this machine, of the real binaries: server and worker with a state directory
-// of their own, driven through the command-line client as its users would, and killed as they never
-// should be.
+// of their own, driven through the command-line client, as by its users, and killed when a test
+// wants it.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ class Yard {
 
   // The options that one worker has beside those of all.
   struct WorkerOptions {
-    // The namespace in which it and all that it starts run, or the test's own if negative.
+    // The namespace in which the worker and all that it starts run, or the test's own if negative.
     int network_namespace = -1;
     std::vector<std::string> flags;
   };

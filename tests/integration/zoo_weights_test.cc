@@ -1,5 +1,6 @@
-// Weights go both ways between the models of the zoo and the libraries whose names they bear: the
-// library loads our checkpoint, we load its state_dict by `init`, and the logits are equal.
+// Tests that weights can be exchanged in both directions between the models of the zoo and the
+// libraries whose names they bear: the library loads our checkpoint, we load its state_dict by
+// `init`, and the logits are equal.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -39,8 +40,8 @@ struct ZooModel {
   }
 };
 
-// GoogLeNet and the residual networks take images of any size; AlexNet's classifier takes what 224
-// leave.
+// GoogLeNet and the residual networks take images of any size. The classifier of AlexNet needs
+// images of 224 pixels.
 constexpr ZooModel kModels[] = {
     {"torchvision", "resnet18", "resnet", R"("depth": 18)", 64},
     {"torchvision", "resnet50", "resnet", R"("depth": 50)", 64},
@@ -86,8 +87,9 @@ class ZooWeightsTest : public ::testing::TestWithParam<ZooModel> {
   TempDir dir_;
 };
 
-// Weights by which what the layers give keeps its size, however deep they stand; and what starts as
-// all ones or zeros is moved, so that a mix-up of two such tensors is seen.
+// Draws weights with which the outputs of layers keep their size, however deep the layers are.
+// Tensors that start as all ones or zeros are changed, so that a mix-up of two such tensors is
+// seen.
 void Randomize(engine::Executable& executable) {
   std::mt19937 random(3);
   for (size_t i = 0; i < executable.state().size(); ++i) {

@@ -51,7 +51,7 @@ class Convnet(torch.nn.Module):
 
 
 class Conv1D(torch.nn.Module):
-    """transformers' linear layer: the weight lies as [in, out]."""
+    """The linear layer of transformers, whose weight has the shape [in, out]."""
 
     def __init__(self, features, inputs):
         super().__init__()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Exchanges weights of a model with the library that it has its names from, and compares logits.
+"""Exchanges weights of a model with the library from which it has its names, and compares logits.
 
 usage: check_zoo.py LIBRARY MODEL DIR
 
@@ -68,7 +68,7 @@ def timm_model(name, classes, state):
 
 
 def randomize(model):
-    """Weights by which what the layers give keeps its size, however deep they stand."""
+    """Draws weights with which the outputs of layers keep their size, however deep the layers are."""
     torch.manual_seed(7)
     with torch.no_grad():
         for module in model.modules():
@@ -99,7 +99,7 @@ def main():
         expected = model(probe["input"])
     write_safetensors(f"{folder}/theirs.safetensors", theirs)
     write_safetensors(f"{folder}/answer.safetensors", {"logits": answer})
-    # What two samples differ by is what the layers make of them, and not the last bias.
+    # The difference between two samples shows the effect of the layers, and not that of the last bias.
     size = min((logits[0] - logits[1]).abs().max().item() for logits in (expected, answer))
     error = (expected - probe["logits"]).abs().max().item()
     print(f"{library} {name}: logits of two samples differ by {size:.4g}, ours from theirs by {error:.3g}")

@@ -163,7 +163,7 @@ def draw(case):
 
 
 def run(case, given, dtype):
-    """What three steps give, by name, with all arithmetic in `dtype`."""
+    """Returns the results of three steps, by name, with all arithmetic in `dtype`."""
     build, make_optimizer, ranks = CASES[case]
     net = build()
     values = {name.split(".", 1)[1]: torch.from_numpy(value.copy()) for name, value in given.items()
@@ -205,7 +205,7 @@ def run(case, given, dtype):
 
 
 def compute(case, given):
-    """The expected tensors and, of each, the largest error of a float32 run and the largest absolute value."""
+    """Returns the expected tensors and, for each, the largest error of a float32 run and the largest absolute value."""
     exact, rounded = run(case, given, torch.float64), run(case, given, torch.float32)
     errors = {name: [float(f"{numpy.abs(rounded[name] - value).max():.3g}"), float(f"{numpy.abs(value).max():.3g}")]
               for name, value in exact.items()}
@@ -240,7 +240,7 @@ def is_given(name):
 
 
 def differences(stored, metadata, expected):
-    """What is wrong with a file, as lines. A rounding in its last place is the machine's."""
+    """Returns the mistakes in a file, as lines. Differences in the last place are the machine's, and are no mistake."""
     errors = json.loads(metadata["f32_error"])
     names = {name for name in stored if not is_given(name)}
     lines = [f"{name}: only in the file" for name in names - expected.keys()]

@@ -77,7 +77,7 @@ Trace LabDay(uint64_t seed) {
   trace.workers = Servers("lab", 1);
   const std::vector<std::string> users = {"anna",  "ben",   "clara", "david", "emma",
                                           "felix", "greta", "hugo",  "ida",   "jonas"};
-  // Notebooks and first tries: 12 a day for six people. They wait in front of the screen.
+  // Notebooks and first tries: 12 a day for six people, who wait for the results.
   for (size_t user = 0; user < 6; ++user) {
     for (int i = 0; i < 12; ++i) {
       const int64_t run_us = dice.Time(2 * kMinute, 20 * kMinute);
@@ -108,7 +108,7 @@ Trace LabDay(uint64_t seed) {
   sweep.time_limit_us = 30 * kMinute;
   sweep.checkpoint_every_us = 5 * kMinute;
   trace.jobs.push_back(sweep);
-  // The whole server, three times.
+  // Three gangs need the whole server, at three times of the day.
   for (int64_t hour : {1, 4, 7}) {
     TraceJob gang =
         Job(hour * kHour + dice.Time(0, kHour), users[6 + static_cast<size_t>(hour) % 3], 8,

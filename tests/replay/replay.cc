@@ -1,4 +1,5 @@
-// Plays a workload in virtual time: the yard decides, a simulated pool runs what it places.
+// Replays a workload in virtual time: the yard decides, and a simulated pool runs the jobs that it
+// places.
 #include "tests/replay/replay.h"
 
 #include <time.h>
@@ -25,7 +26,7 @@ core::Now At(int64_t us) {
   return {kStartOfTrace + us, us};
 }
 
-// The processor time of this thread. What else the machine does is of no matter.
+// The processor time of this thread. Other load on the machine does not change it.
 int64_t ProcessorTime() {
   timespec time{};
   TY_CHECK(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) == 0);
@@ -102,7 +103,7 @@ class Replayer {
     };
     if (next_job_ < trace_.jobs.size()) take(trace_.jobs[next_job_].submit_us);
     if (!begins_.empty()) take(begins_.begin()->first);
-    // A renewed lease alone is no news.
+    // A renewed lease by itself is no news.
     if (const auto deadline = yard_.NextDeadline(); deadline && *deadline < kLongestReplay) {
       take(*deadline);
     }
@@ -170,7 +171,7 @@ class Replayer {
     return absl::OkStatus();
   }
 
-  // A verb on an array applies to all of its jobs.
+  // A command for an array applies to all of its jobs.
   void AddDependency(size_t index, int64_t place, bool ok, core::Submission& submission) {
     const auto other = static_cast<size_t>(place - 1);
     for (int32_t i = 0; i < trace_.jobs[other].size(); ++i) {
@@ -189,7 +190,7 @@ class Replayer {
     meter_.Open(static_cast<int64_t>(index));
   }
 
-  // Takes note of what the turn has changed: who holds devices, and who has ended.
+  // Records the changes of the turn: which jobs hold devices, and which have ended.
   void Note(const core::Delta& delta) {
     if (options_.on_event) {
       for (const core::EventRecord& event : delta.events) options_.on_event(event);
@@ -260,7 +261,7 @@ class Replayer {
   std::set<JobId> ended_;
   std::vector<JobId> first_job_;     // by trace job
   std::vector<size_t> trace_jobs_;   // by JobId
-  std::vector<int32_t> open_after_;  // what still holds it back: a time, other jobs
+  std::vector<int32_t> open_after_;  // reasons that still hold it back: a time, other jobs
   std::vector<int64_t> left_;        // unfinished jobs of it
   std::vector<int64_t> ready_us_;
   std::vector<std::vector<size_t>> dependents_;

@@ -1,5 +1,5 @@
-// Replays a trace through the real core: the yard with its stops, claims and accounts, and the
-// policy. Virtual time; the same trace and options give the same history.
+// Replays a trace through the real core, in virtual time: the yard with its stops, claims and
+// accounts, and the policy. The same trace and options give the same history.
 #pragma once
 
 #include <cstdint>
@@ -44,14 +44,14 @@ struct JobResult {
 
 struct PassTime {
   int64_t queued = 0;  // jobs
-  int64_t ns = 0;      // of processor time; of no influence on the history
+  int64_t ns = 0;      // of processor time; it has no influence on the history
 };
 
 struct ReplayResult {
   std::vector<JobResult> jobs;
   std::vector<UserShare> shares;
   int64_t last_submit_us = 0;
-  int64_t work_until_last_submit_us = 0;  // device time of work that stood then
+  int64_t work_until_last_submit_us = 0;  // device time of work that stood still then
   int64_t makespan_us = 0;
   Loss preempted;
   Loss resized;

@@ -1,5 +1,5 @@
-// The replay itself, on workloads small enough to be worked out by hand; and what the full policy
-// claims to be better at, on the generated ones.
+// Tests the replay itself, on workloads small enough to be worked out by hand, and the properties
+// in which the full policy claims to be better, on the generated workloads.
 #include "tests/replay/replay.h"
 
 #include <gmock/gmock.h>
@@ -57,8 +57,9 @@ TEST(Replay, AJobTakesItsStartAndItsShareOfTheWork) {
   EXPECT_EQ(result.makespan_us, 113 * kSecond);
 }
 
-// Two devices. First in, first out: anna has both for 100 s, then ben one for 100 s. Due to each
-// for the first 100 s is one; then ben wants one, and it is due to him.
+// There are two devices, and jobs run first in, first out: anna has both for 100 s, then ben has
+// one for 100 s. In the first 100 s one device is due to each of them. After that only ben wants
+// one, and it is due to him.
 TEST(Replay, SharesAreMeasuredBesideWhatIsDue) {
   const Trace trace = OneWorker(2, R"(
 {"job": {"submit_s": 0, "user": "anna", "work_s": 100, "start_s": 0}}
@@ -90,7 +91,8 @@ TEST(Replay, WhoIsPreemptedLosesWhatNoCheckpointHolds) {
   const ReplayResult without = MustReplay(
       OneWorker(1, R"({"job": {"submit_s": 0, "work_s": 2000, "saves": false}})" + rest), kFull);
   EXPECT_EQ(without.preempted.stops, 1);
-  // Started after 5 s, asked to go at 1,000 s, waited for in vain for a minute.
+  // The job started after 5 s. It was asked to stop at 1,000 s, and the server waited in vain for a
+  // minute.
   EXPECT_EQ(without.preempted.work_us, (1000 - 5 + 60) * kSecond);
   EXPECT_EQ(without.jobs[0].lost_us, without.preempted.work_us);
 }
@@ -153,8 +155,7 @@ TEST_P(Claims, SmallJobsDoNotStarveGangsAndOneUserDoesNotStarveTheOthers) {
   const Score fifo = Play(trace, kFifo);
   const Score full = Play(trace, kFull);
   EXPECT_EQ(full.ended_well, fifo.ended_well);
-  // This takes less than half of the time, though first in, first out makes everybody wait for
-  // gangs.
+  // The median wait of gangs is at most half, though first in, first out makes all wait for gangs.
   EXPECT_LE(WaitOf(full, "8 devices").p50 * 2, WaitOf(fifo, "8 devices").p50);
   EXPECT_LE(WaitOf(full, "all").p50 * 5, WaitOf(fifo, "all").p50);
   EXPECT_GE(full.fairness, 980);
@@ -187,8 +188,8 @@ TEST_P(Claims, ALabSharesItsServerMoreFairly) {
   EXPECT_GT(full.fairness, Play(trace, kPriority).fairness);
 }
 
-// Wide gangs of small priority wait long behind urgent jobs; what they keep meanwhile does not
-// idle.
+// Wide gangs of low priority wait long behind urgent jobs; the devices that they keep meanwhile do
+// not idle.
 TEST(Days, ALabUsesItsServerBetterThanOthersDoAndThanWithoutGuests) {
   core::PolicyOptions no_guests;
   no_guests.guests = false;

@@ -1,4 +1,4 @@
-// The worth of a replay in figures, and of policies side by side.
+// The figures that say how good a replay was, and the figures of several policies side by side.
 #pragma once
 
 #include <cstdint>

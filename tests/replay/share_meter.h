@@ -1,4 +1,4 @@
-// Measures what every user got of the pool, beside what was due to him.
+// Measures the share of the pool that every user got, and the share that was due to the user.
 //
 // Due, at each moment: an equal share of all devices, but no more than he has asked for by then;
 // what some do not want is shared equally among the others (max-min fairness). Quotas and weights
@@ -20,7 +20,8 @@ struct UserShare {
   int64_t got_us = 0;  // device time held
   int64_t due_us = 0;
 
-  // In thousandths; at most 1,000: who gets more than his due takes it from what is left over.
+  // In thousandths, at most 1,000: a user who gets more than is due takes it from devices that
+  // others leave.
   int64_t served() const;
 
   friend bool operator==(const UserShare&, const UserShare&) = default;
@@ -33,7 +34,7 @@ class ShareMeter {
 
   // The job, all of its array, may start from now on.
   void Open(int64_t trace_job);
-  // `count` of its jobs have ended for good.
+  // Records that `count` of its jobs have ended for good.
   void Ended(int64_t trace_job, int64_t count);
   // Notes that an attempt holds this many devices now. 0 means that it has ended.
   void Holds(AttemptId attempt, int64_t trace_job, int64_t devices);

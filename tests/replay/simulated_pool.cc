@@ -1,4 +1,4 @@
-// Speaks for the workers of a replay: what runs, how far it is, and when it ends.
+// Acts as the workers of a replay: knows which attempts run, how far they are, and when they end.
 #include "tests/replay/simulated_pool.h"
 
 #include <algorithm>

@@ -34,13 +34,13 @@ class SimulatedPool {
 
   // Registers every worker.
   void Join(core::Now now);
-  // `trace_job` has become the jobs from `first` on.
+  // Records that `trace_job` has become the jobs from `first` on.
   void AddJob(JobId first, int64_t trace_job);
-  // Uptime at which a trainer has something to tell; unset: none will.
+  // Uptime at which a trainer has something to report; unset: none will.
   std::optional<int64_t> NextEvent() const;
-  // Tells the yard everything that has come about by now.
+  // Tells the yard everything that has happened by now.
   void Report(core::Now now);
-  // Does what the yard wants of these workers.
+  // Makes these workers do what the yard wants of them.
   void Obey(const std::set<std::string>& workers, core::Now now);
 
   // Device time of all work that was done and not lost since.

@@ -1,4 +1,4 @@
-// Workloads: what is read, what is refused, and that generators repeat themselves.
+// Tests which workloads are read, which are refused, and that generators repeat themselves.
 #include "tests/replay/trace.h"
 
 #include <gmock/gmock.h>

@@ -10,7 +10,7 @@ namespace trainyard::sim {
 
 struct Bug {
   std::string name;
-  std::string sentence;  // the first line of its patch
+  std::string sentence;  // from the first line of its patch
 };
 
 // The bugs that this program was built with, by name. Only those that are linked with the patched
@@ -21,7 +21,7 @@ const std::vector<Bug>& Bugs();
 inline constexpr uint64_t kBugSeeds = 200;
 
 struct Catch {
-  uint64_t seed = 0;  // the first that saw it; 0: none did
+  uint64_t seed = 0;  // the first seed that saw it; 0: none did
   std::string rule;   // the promise that it broke
 };
 

@@ -25,21 +25,21 @@ class Checkers {
   Checkers(World& world, const Options& options, Server& server, Disk& disk, Trainers& trainers,
            Transport& transport, Faults& faults, std::vector<std::unique_ptr<Host>>& hosts);
 
-  // A rank has really started, or ended.
+  // Records that a rank has really started, or ended.
   void ProcessStarts(const RankProcess& process);
   void ProcessEnds(const RankProcess& process, const supervisor::RankEnd& end);
-  // A turn is on the disk.
+  // Records that a turn is on the disk.
   void Committed(const core::Snapshot& before, const core::Delta& delta);
   void Acknowledged(const Order& order);
   // Makes the checks that are made only now and then.
   void Look();
-  // The server has started: what it knows is what it has promised.
+  // Records that the server has started: its knowledge is now what it has promised.
   void Started();
   // Returns true if the pool is at rest: every job has ended, nothing runs, nothing is held.
   bool IsQuiet(std::string* why) const;
 
  private:
-  // A turn's change of the records: checkers_records.cc.
+  // Checks how a turn changes the records: see checkers_records.cc.
   struct Change {
     const core::Snapshot& before;
     const core::Delta& delta;

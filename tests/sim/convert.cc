@@ -1,4 +1,4 @@
-// Stands in for the wire: what it would carry is handed over as it is decoded.
+// Replaces the wire: messages are handed over in decoded form.
 #include "tests/sim/convert.h"
 
 #include <algorithm>

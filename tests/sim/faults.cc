@@ -129,7 +129,7 @@ void Faults::RebootHost() {
   });
 }
 
-// Somebody has seen that the host is off.
+// Somebody has seen that the host is off, and reports it.
 void Faults::DeclareLost(Host& host) {
   if (host.is_on || !server_.is_up()) return;
   world_.Say("operator", "vouches that ", host.name, " is off");
@@ -147,7 +147,7 @@ void Faults::CrashSupervisor() {
 }
 
 void Faults::Partition() {
-  // Now and then everybody loses the server.
+  // Now and then all hosts lose the server.
   const bool all = world_.random().Chance(150);
   const int64_t ways = world_.random().Between(1, 3);
   const Time length = Away();

@@ -9,7 +9,7 @@
 namespace trainyard::sim {
 namespace {
 
-// The kernel writes by itself what is as old as this.
+// The kernel by itself writes data that is as old as this to the disk.
 constexpr Time kWriteback = 40 * kSecond;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Runs the simulator by hand:
+// Runs the simulator from the command line:
 //   sim --seed N --trace                 the story of one seed
 //   sim --seeds A..B, sim --hours H      many seeds, each twice
 // The same program with planted bugs (sim_planted) also has

@@ -1,4 +1,4 @@
-// The simulator of what ships has no planted bugs.
+// Gives the simulator of the shipped code an empty list of planted bugs.
 #include "tests/sim/bugs.h"
 
 namespace trainyard::sim {

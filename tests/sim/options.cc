@@ -15,7 +15,8 @@ Time Rate(Random& random, int64_t permille, Time low, Time high) {
 
 FaultRates DrawFaults(Random& random) {
   FaultRates faults;
-  if (random.Chance(100)) return faults;  // nothing goes wrong: users alone are trouble enough
+  // Nothing goes wrong: users by themselves are trouble enough.
+  if (random.Chance(100)) return faults;
   const Time low = 4 * kMinute;
   const Time high = 40 * kMinute;
   faults.server_crash = Rate(random, 500, low, high);
@@ -33,8 +34,8 @@ FaultRates DrawFaults(Random& random) {
   faults.rank_crash = Rate(random, 400, low, high);
   faults.rank_hang = Rate(random, 250, low, high);
   faults.host_full_disk = Rate(random, 250, low, high);
-  // Deafness is out of the random faults (README.md). It is still drawn, so that the stories of the
-  // other seeds stay as they are.
+  // Hosts that do not hear are no longer among the random faults (README.md). The number is still
+  // drawn, so that the stories of the other seeds stay as they are.
   (void)Rate(random, 250, low, high);
   return faults;
 }

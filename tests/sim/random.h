@@ -1,4 +1,4 @@
-// Is the only source of chance: a seed gives one sequence, on every machine.
+// Provides the only source of chance: a seed gives one sequence, on every machine.
 #pragma once
 
 #include <cstdint>

@@ -25,7 +25,7 @@ struct RunDirectory {
   int world_size = 0;
   std::vector<agent::DesiredRank> ranks;
   int64_t resume_step = 0;
-  size_t script = 0;  // of the job: what its trainers do
+  size_t script = 0;  // of the job: how its trainers act
   bool spans_workers = false;
   // Everything else.
   run_dir::Lease lease;
@@ -34,11 +34,12 @@ struct RunDirectory {
   std::map<std::string, std::string> rendezvous;
   std::set<int64_t> checkpoints;  // complete ones
   bool has_supervisor_record = false;
-  std::map<int, run_dir::Progress> progress;  // by rank; of those that have ended, their last
+  // By rank; for ranks that have ended, their last report.
+  std::map<int, run_dir::Progress> progress;
   std::map<int, run_dir::RankExit> rank_exits;
   std::optional<run_dir::AttemptExit> exit;
-  bool is_locked = false;  // supervisor.lock: by a process that lives
-  // The log of its ranks: a line a second while they run.
+  bool is_locked = false;  // supervisor.lock is held by a process that lives
+  // The log of its ranks, which grows by a line a second while they run.
   Time log_begun = 0;  // 0: not yet
   Time log_end = 0;    // 0: it still grows
 

@@ -39,9 +39,9 @@ class Server {
   std::function<void()> on_start;  // called when it has read its disk
 
   void Start();
-  // The process dies; with `power`, the host too.
+  // Ends the process; with `power`, the host loses its power too.
   void Crash(bool power);
-  // It dies there in the next turn that commits something, and is started again after `away`.
+  // Makes it die there in the next turn that commits something; it is started again after `away`.
   void CrashAt(CrashPoint point, Time away);
   bool is_up() const { return loop_ != nullptr; }
   // The moment since which it has been able to do its work.

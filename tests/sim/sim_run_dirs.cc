@@ -22,7 +22,7 @@ std::vector<agent::Attempt> SimRunDirs::Adopt() {
   return found;
 }
 
-// Every look is at everything: the simulator tells of no single file.
+// Every look covers everything: the simulator reports no single file.
 agent::RunDirs::Changes SimRunDirs::TakeChanges() {
   Changes changes;
   changes.any_lost = true;

@@ -17,12 +17,12 @@ class SimRunDirs : public agent::RunDirs {
   SimRunDirs(World& world, Host& host, Trainers& trainers)
       : world_(world), host_(host), trainers_(trainers) {}
 
-  // A checkpoint is to be fetched from the server, or no longer.
+  // Says that a checkpoint is to be fetched from the server, or no longer.
   std::function<void(AttemptId, const agent::ResumeSource&)> on_fetch;
   std::function<void(AttemptId)> on_cancel_fetch;
-  // The daemon is to be woken after a while.
+  // Says that the daemon is to be woken after a while.
   std::function<void(Time)> wake_after;
-  // A run directory goes for good.
+  // Says that a run directory goes for good.
   std::function<void(const RunDirectory&)> on_remove;
 
   std::vector<agent::Attempt> Adopt() override;

@@ -11,8 +11,8 @@
 namespace trainyard::sim {
 namespace {
 
-// Ten parts, for as many processors as there are. Together at least 2,000 pool-hours: virtual time
-// of one pool each, counted once though every seed runs twice.
+// There are ten parts, for as many processors. Together they simulate at least 2,000 pool-hours:
+// virtual time of one pool each, counted once though every seed runs twice.
 constexpr int kParts = 10;
 constexpr uint64_t kSeedsOfPart = 100;
 constexpr double kHoursOfPart = 200;

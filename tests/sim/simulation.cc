@@ -162,7 +162,7 @@ class Pool {
   Checkers checkers_;
 };
 
-// A check of the code under test that fails ends the process: at least the seed is told.
+// If a check of the code under test fails, it ends the process. The seed is printed before.
 uint64_t seed_at_work = 0;
 
 void TellSeed(int) {
@@ -173,7 +173,7 @@ void TellSeed(int) {
 }  // namespace
 
 Result Simulate(uint64_t seed, absl::string_view bug, bool tell) {
-  // The daemon logs what it cannot do; here that happens all the time.
+  // The daemon logs everything that it cannot do. In the simulator that happens all the time.
   static std::once_flag quiet;
   std::call_once(quiet, [] { InitLog("sim", LogLevel::kError, LogFormat::kText); });
   planted_bug = {bug.data(), bug.size()};

@@ -1,5 +1,5 @@
-// Gangs gather, train, write checkpoints and end, as the script of their job and the faults want
-// it.
+// Simulates gangs: they gather, train, write checkpoints and end, as the script of their job and
+// the faults demand.
 #include "tests/sim/trainers.h"
 
 #include <algorithm>
@@ -202,7 +202,7 @@ void Trainers::Fail(Gang& gang) {
       Exit(found->second, kMillisecond, Ended(rank, Outcome::kUserError, "LOSS_NOT_FINITE", at));
       return;
     case Script::End::kHidden: {
-      // The exit code of the trainer denies what its result tells.
+      // The exit code of the trainer contradicts its result.
       RankEnd end = Ended(rank, Outcome::kUserError, "LOSS_NOT_FINITE", at);
       end.exit_code = run_dir::kExitSucceeded;
       Exit(found->second, kMillisecond, end);
@@ -220,7 +220,7 @@ void Trainers::Fail(Gang& gang) {
   }
 }
 
-// Checkpoints. Rank 0 writes them while the training continues.
+// This part is about checkpoints. Rank 0 writes them while the training continues.
 
 void Trainers::BeginWrite(Gang& gang, bool last) {
   if (gang.pids.count(0) == 0) return;
@@ -314,7 +314,7 @@ void Trainers::Exit(int64_t pid, Time delay, RankEnd end) {
     const auto found = processes_.find(pid);
     if (found == processes_.end()) return;
     Gang* gang = Find({found->second.start.attempt, found->second.start.token});
-    // A stuck process does not get to its end.
+    // A process that is stuck does not reach its end.
     if (gang != nullptr && gang->hangs && end.signal == 0 && end.exit_code != 75) return;
     Gone(pid, end);
   });
@@ -362,7 +362,7 @@ void Trainers::Send(int64_t pid, Signal signal) {
     RankEnd end;
     end.rank = process.start.rank;
     end.signal = SIGKILL;
-    // Large memory takes its time.
+    // Allocating much memory takes time.
     const Time dies = world_.random().Chance(100) ? 3 * kSecond : 50 * kMillisecond;
     world_.After(world_.random().Between(1, dies), [this, pid, end] { Gone(pid, end); });
     return;

@@ -14,7 +14,7 @@ void Transport::Deliver(int link, bool to_server, std::function<void()> arrive) 
     const Link& state = links_[link];
     return to_server ? state.cut_to_server : state.cut_from_server || state.deaf_since > 0;
   };
-  // Cut at either end of its way, it is lost.
+  // A message is lost if either end of its way is cut.
   if (lost || is_cut()) return;
   const auto land = [arrive = std::move(arrive), is_cut] {
     if (!is_cut()) arrive();

@@ -124,7 +124,8 @@ void Users::Submit() {
   world_.After(random.Around(options_.submit_every), [this] { Submit(); });
 }
 
-// With a request id it is sent until it is acknowledged or refused, and sometimes once more.
+// A submission with a request id is sent until it is acknowledged or refused, and sometimes once
+// more.
 void Users::Send(std::shared_ptr<Order> order, int tries) {
   core::SubmitJob input{order->submission, order->request_id, "hash", "user:x"};
   transport_.Call<core::Reply>(

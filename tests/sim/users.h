@@ -16,11 +16,11 @@
 
 namespace trainyard::sim {
 
-// A submission that a user has on his mind until it is acknowledged.
+// A submission that a user repeats until it is acknowledged.
 struct Order {
-  std::string request_id;  // empty: sent once only
+  std::string request_id;  // empty: it is sent only once
   std::shared_ptr<const core::Submission> submission;
-  JobId job;  // acknowledged as; 0: not yet
+  JobId job;  // the job as which it was acknowledged; 0: not yet
 };
 
 class Users {
@@ -29,7 +29,7 @@ class Users {
         Trainers& trainers, std::vector<std::unique_ptr<Host>>& hosts);
 
   void Begin();
-  // From now on nobody submits; what was set aside is taken back, and what is held is resumed.
+  // From now on nobody submits jobs. What was set aside is taken back, and held jobs are resumed.
   void BeCalm();
 
   const std::vector<std::shared_ptr<Order>>& orders() const { return orders_; }

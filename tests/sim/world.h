@@ -1,5 +1,6 @@
-// Virtual time, and the story of what happens in it. Everything of a simulated pool is an event at
-// a moment; moments follow each other in order, equal ones in the order in which they were set.
+// Virtual time, and the story of what happens in it. Everything that happens in a simulated pool is
+// an event at a moment; moments follow each other in order, equal ones in the order in which they
+// were set.
 #pragma once
 
 #include <cstdint>
@@ -85,7 +86,7 @@ struct HostClock {
     return uptime_at_boot + elapsed + elapsed * drift_ppm / 1'000'000;
   }
   int64_t Wall(Time now) const { return 1'790'000'000 * kSecond + now + wall_offset; }
-  // The first true moment at which Uptime is that.
+  // Returns the first true moment at which Uptime has this value.
   Time WhenUptime(int64_t uptime) const {
     Time when = boot + (uptime - uptime_at_boot) * 1'000'000 / (1'000'000 + drift_ppm) - 2;
     while (Uptime(when) < uptime) ++when;

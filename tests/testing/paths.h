@@ -12,7 +12,7 @@ namespace trainyard::testing {
 // dir>/../shared/data. Returns nothing if it is absent; skip the test then, with MissingData as the
 // reason.
 std::optional<std::string> DataPath(absl::string_view relative);
-// Returns the text for GTEST_SKIP: the place that was looked at.
+// Returns the text for GTEST_SKIP, which names the place where the data was expected.
 std::string MissingData(absl::string_view relative);
 
 // Returns a path inside the source tree, which always exists.

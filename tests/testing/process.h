@@ -50,8 +50,8 @@ class Process {
   pid_t pid() const { return pid_; }
   bool running();
   void Signal(int signal);
-  // Waits for the end. Returns DEADLINE_EXCEEDED, and the child lives on, if it does not end in
-  // time.
+  // Waits for the end. If the child does not end in time, returns DEADLINE_EXCEEDED and leaves it
+  // running.
   absl::StatusOr<ProcessResult> Wait(absl::Duration timeout);
   // Returns what it has written so far.
   std::string Err() const;
@@ -67,7 +67,8 @@ class Process {
   int wait_status_ = 0;
 };
 
-// Starts, waits, and returns what was left; output goes through `scratch_dir`.
+// Starts a child, waits for its end, and returns its exit and output. The output goes through files
+// in `scratch_dir`.
 absl::StatusOr<ProcessResult> RunProcess(Process::Options options, const std::string& scratch_dir,
                                          absl::Duration timeout);
 

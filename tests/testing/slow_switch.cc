@@ -62,7 +62,7 @@ absl::StatusOr<std::unique_ptr<SlowSwitch>> SlowSwitch::Start(int network_namesp
     }
     return absl::OkStatus();
   };
-  // A thread of its own, since the namespace is that of a thread.
+  // The switch has a thread of its own, since a network namespace belongs to a thread.
   std::thread([&] { status = open_all(); }).join();
   TY_RETURN_IF_ERROR(status);
   result->thread_ = std::thread([owner = result.get()] { owner->Loop(); });
@@ -107,7 +107,7 @@ void SlowSwitch::SendDue() {
     const Frame& frame = frames_.front();
     for (size_t port = 0; port < sockets_.size(); ++port) {
       if (port == frame.from) continue;
-      // What a full port does not accept is lost, as on any switch.
+      // A frame that a full port does not accept is lost, as on any switch.
       (void)send(sockets_[port].get(), frame.bytes.data(), frame.bytes.size(), 0);
     }
   }

@@ -1,4 +1,4 @@
-// Makes a folder, and removes it with all that is in it.
+// Makes a folder, and removes it with everything in it.
 #include "tests/testing/temp_dir.h"
 
 #include <cstdlib>

@@ -7,7 +7,7 @@
 
 namespace trainyard::testing {
 
-// The folder is made empty below TMPDIR (else /tmp), and removed with all that is in it when the
+// The folder is made empty below TMPDIR (else /tmp). It is removed with everything in it when the
 // object is destroyed.
 class TempDir {
  public:

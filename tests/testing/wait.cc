@@ -1,4 +1,4 @@
-// Looks again and again, since the events of other processes cannot be waited for.
+// Checks a condition again and again, since the events of other processes cannot be waited for.
 #include "tests/testing/wait.h"
 
 #include "common/base/env.h"

@@ -7,7 +7,7 @@
 
 namespace trainyard::testing {
 
-// Looks every few milliseconds until `condition` is true. Returns false after `timeout`. Prefer an
+// Checks every few milliseconds until `condition` is true. Returns false after `timeout`. Prefer an
 // event if there is one: a stream, a future, the end of a process.
 bool WaitUntil(const std::function<bool()>& condition, absl::Duration timeout = absl::Seconds(30));
 

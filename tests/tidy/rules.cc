@@ -67,11 +67,11 @@ const std::vector<Floor>& Floors() {
        {"common/base", "common/rpc", "worker/run_dir", "worker/checkpoint", "trainyard/v1"}},
       // Client
       {"client", {"common", "client", "trainyard/v1"}},
-      // The simulator drives what is pure, and no adapter.
+      // The simulator drives the pure cores, and no adapter.
       {"tests/sim",
        {"common/base", "server/core", "server/runtime/turn_loop", "server/store", "tests/testing",
         "worker/run_dir", "worker/agent", "worker/supervisor"}},
-      // Tests see everything.
+      // Tests may include everything.
       {"tests", {"common", "server", "worker", "client", "tests", "trainyard"}},
   };
   return *floors;
@@ -132,9 +132,10 @@ const std::vector<BannedWord>& BannedWords() {
   static const auto* words = new std::vector<BannedWord>{
       {R"(\babsl::Now\b)", {"common/base/env.cc", "tests/bench"}, "take the time from a Clock"},
       {R"(\b(system_clock|random_device)\b)", {"common/base/env.cc"}, "use Clock or Rng"},
-      // A call, not the declaration of a clock's method.
+      // This matches a call, not the declaration of a clock's method.
       {R"(\b(sleep_for|SleepFor|usleep|nanosleep)\s*\((?!absl::Duration\b))",
-       // Among the tests, one place looks again and again, and one clock is moved by hand.
+       // Among the tests, only one place checks a condition repeatedly, and only one clock is moved
+       // by hand.
        {"common/base", "server/runtime", "worker", "client", "tests/testing/wait.cc",
         "tests/unit/worker/trainer/run/reporter_test.cc"},
        "wait for the event, or use Clock::SleepFor in an adapter"},

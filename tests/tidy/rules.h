@@ -1,6 +1,6 @@
-// The floors of the architecture as a table: which folder may include which, and which third-party
-// headers live where. A new folder or library needs a line here, so that it gets a floor on
-// purpose.
+// The floors (layers) of the architecture as a table: which folders each folder may include, and
+// which folders may include the headers of each library. A new folder or library needs a line here,
+// so that its floor is a decision.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Reads the source tree and takes its lines apart.
+// Reads the source tree and splits its lines into code and comments.
 #include "tests/tidy/source_tree.h"
 
 #include <algorithm>

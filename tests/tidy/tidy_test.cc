@@ -19,7 +19,8 @@ namespace trainyard::tidy {
 namespace {
 
 constexpr size_t kLineLengthMax = 100;
-// Past this, a file holds a second idea. Lower it when the longest file shrinks; never raise it.
+// A file that is longer than this serves a second purpose. Lower the limit when the longest file
+// shrinks; never raise it.
 constexpr size_t kFileLinesMax = 650;
 
 const std::vector<SourceFile>& Tree() {
@@ -102,7 +103,7 @@ TEST(Tidy, NoBannedWords) {
 }
 
 TEST(Tidy, NoUnfinishedWork) {
-  // Put together so that this file does not find itself.
+  // The word is put together, so that this file does not contain it.
   const std::regex pattern(absl::StrCat("\\b(TO", "DO|FIX", "ME|XX", "X|HA", "CK)\\b"));
   std::vector<std::string> findings;
   for (const SourceFile& file : Tree()) {
@@ -153,7 +154,7 @@ TEST(Tidy, FilesKeepTheirForm) {
 TEST(Tidy, FilesBeginWithASentence) {
   std::vector<std::string> findings;
   for (const SourceFile& file : Tree()) {
-    if (absl::EndsWith(file.path, "_test.cc")) continue;  // Its name says what it tests.
+    if (absl::EndsWith(file.path, "_test.cc")) continue;  // its name says what it tests
     if (!absl::StartsWith(file.lines.front(), "//")) {
       findings.push_back(absl::StrCat(file.path, ":1: a file begins with what it is for"));
     }
@@ -181,7 +182,7 @@ TEST(Tidy, NothingIsThereForTestsAlone) {
   ExpectNone(SymbolsForTestsAlone(Tree()));
 }
 
-// The checks themselves, on text that breaks each rule.
+// Tests the checks themselves, on text that breaks each rule.
 TEST(TidyRules, FragmentsAreToldFromSentences) {
   EXPECT_TRUE(BeginsWithAFragment("// Of the loop's thread only."));
   EXPECT_TRUE(BeginsWithAFragment("// The same of attempts."));

@@ -51,7 +51,7 @@ enum class PartState {
   // The process group is gone, but logs, metrics or checkpoints may still be on their way.
   kExited,
   kDrained,  // everything that its ranks have written has arrived
-  kLost,     // declared lost: its worker was away for too long, or has forgotten it
+  kLost,     // declared lost: its worker was out of contact too long, or forgot it
 };
 
 // Returns true if a part in this state holds its devices.

@@ -1,4 +1,4 @@
-// Tries the programs that measure on a GPU, on the emulated device.
+// Tests the programs that measure on a GPU, on the emulated device.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

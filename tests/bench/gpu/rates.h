@@ -42,7 +42,7 @@ absl::StatusOr<Rates> MeasureRates(const RateSizes& sizes);
 nlohmann::json ToJson(const Rates& rates);
 // Reads a file that bench_gpu --roofline --json wrote. INVALID_ARGUMENT for any other file.
 absl::StatusOr<Rates> ReadRates(const std::string& path);
-// Returns a table, for people.
+// Returns a table, as text.
 std::string RenderRates(const Rates& rates);
 
 }  // namespace trainyard::engine::bench

@@ -42,7 +42,7 @@ StepReport MakeReport(const std::vector<Part>& work, const std::vector<cuda::Cal
 inline constexpr char kUpdateCall[] = "update";
 
 nlohmann::json ToJson(const StepReport& report);
-// Tables of the ops and of the `calls_max` slowest calls, for people.
+// Tables of the ops and of the `calls_max` slowest calls, as text.
 std::string RenderReport(const StepReport& report, size_t calls_max);
 
 }  // namespace trainyard::engine::bench

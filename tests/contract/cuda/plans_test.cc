@@ -1,5 +1,5 @@
-// cuDNN has a plan for everything that the models ask of it, on devices that are described to it.
-// The library is the real one; no GPU takes part.
+// Tests that cuDNN has a plan for every operation that the models need, on devices that are
+// described to it. The library is the real one; no GPU takes part.
 #include <gtest/gtest.h>
 
 #include <functional>

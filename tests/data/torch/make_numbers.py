@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Writes what PyTorch computes of small networks, for tests/unit/worker/engine/backend/torch_numbers_test.cc.
+"""Writes numbers that PyTorch computes for small networks, for tests/unit/worker/engine/backend/torch_numbers_test.cc.
 
     tests/data/torch/make_numbers.py group_norm
 
@@ -56,7 +56,7 @@ def upsample():
 
 
 def adam():
-    """Updates of one parameter by gradients that are given, not computed."""
+    """Updates one parameter by gradients that are given, not computed."""
     torch.manual_seed(1)
     weight = torch.empty(8).uniform_(-1, 1).requires_grad_()
     start = numbers(weight)

@@ -140,7 +140,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
       return error;
     }
     const auto completion = event->completion;
-    // Time passes between two calls.
+    // As on a real device, time passes between two calls.
     if (!completion->done && !completion->device->running) {
       machine.RunOne(*completion->device, lock, /*may_block=*/true);
     }

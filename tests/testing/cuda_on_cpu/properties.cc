@@ -216,7 +216,7 @@ cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
   });
 }
 
-// Both answer without a driver too.
+// Both functions also answer without a driver.
 
 cudaError_t cudaDriverGetVersion(int* version) {
   if (version == nullptr) {

@@ -161,7 +161,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
     if (error != cudaSuccess) {
       return error;
     }
-    // Time passes between two calls.
+    // As on a real device, time passes between two calls.
     if (!resolved->queue.empty() && !resolved->device->running) {
       machine.RunOne(*resolved->device, lock, /*may_block=*/true);
     }

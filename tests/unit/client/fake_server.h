@@ -38,7 +38,7 @@ class FakeServer : public v1::JobService::Service,
   // Tests change jobs by these calls, and watchers see the changes.
   std::string AddJob(const std::string& name, v1::JobState state);
   void ChangeJob(const std::string& job, const std::function<void(v1::Job&)>& change);
-  // `time_us` is since 1970.
+  // `time_us` counts from 1970.
   void AddPoint(const std::string& job, int64_t step, const std::string& metric, double value,
                 int64_t time_us = 0);
   void AddLog(const std::string& job, int rank, const std::string& text);
@@ -51,11 +51,11 @@ class FakeServer : public v1::JobService::Service,
   void KeepOnDelete(const std::string& checkpoint, bool spec);
   void DamageFile(const std::string& checkpoint, const std::string& file);
   void AddWorker(const v1::Worker& worker);
-  // Jobs that CreateJob makes are in this state at once.
+  // From now on, jobs that CreateJob makes are in this state at once.
   void MakeNewJobs(v1::JobState state);
-  // The next call of CreateJob answers so.
+  // The next call of CreateJob gives this answer.
   void RefuseNextCreate(const absl::Status& status);
-  // Every item of CreateJobs whose spec has this name answers so.
+  // Every item of CreateJobs whose spec has this name gets this answer.
   void RefuseItems(const std::string& name, const absl::Status& status);
   // The next stream of CreateJobs breaks after its first message, whose jobs were made.
   void BreakNextStream();

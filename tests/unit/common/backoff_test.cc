@@ -1,4 +1,4 @@
-// Backoff: doubling, jitter, limit.
+// Tests the backoff: doubling, jitter, limit.
 #include "common/base/backoff.h"
 
 #include <gtest/gtest.h>

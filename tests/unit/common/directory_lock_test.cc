@@ -1,4 +1,4 @@
-// The lock on a state directory, between objects and between processes.
+// Tests the lock on a state directory, between objects and between processes.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Durations as people write and read them.
+// Tests durations as people write and read them.
 #include "common/base/duration.h"
 
 #include <gmock/gmock.h>

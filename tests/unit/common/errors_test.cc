@@ -1,4 +1,4 @@
-// Named errors: reasons and violations travel with the status.
+// Tests named errors: reasons and violations travel with the status.
 #include "common/base/errors.h"
 
 #include <gmock/gmock.h>
@@ -53,7 +53,7 @@ TEST(Errors, ViolationsMayBeEmptyText) {
               ElementsAre(FieldViolation{"", "the whole"}, FieldViolation{"field", ""}));
 }
 
-// A violation quotes what the user wrote, which may hold anything.
+// A violation quotes the user's text, which may contain anything.
 TEST(Errors, ViolationsMayHoldAnyBytes) {
   const std::vector<FieldViolation> violations = {
       {"a", std::string("\x1e\x1f\0 7:b", 8)}, {"12:", ":"}, {"", ""}};

@@ -53,7 +53,8 @@ TEST_F(FileWatchTest, SaysWhenChangesWereLost) {
   ASSERT_TRUE(limit.ok());
   const int events = std::stoi(*limit);
   if (events > 200'000) GTEST_SKIP() << "this system keeps " << events << " events";
-  // Each makes several events, and none like the one before it, which would be joined with it.
+  // Each action makes several events. No event equals the one before it, because equal ones would
+  // be joined.
   for (int i = 0; i <= events / 3; ++i) {
     ASSERT_TRUE(ReplaceFile(dir_.File(i % 2 == 0 ? "a/x" : "a/y"), "").ok());
   }

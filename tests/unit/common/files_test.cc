@@ -1,4 +1,4 @@
-// Files: whole or not at all, and errors that name the path.
+// Tests that files are written completely or not at all, and that errors name the path.
 #include "common/base/files.h"
 
 #include <fcntl.h>

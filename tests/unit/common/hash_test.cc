@@ -1,4 +1,4 @@
-// The hash of content: known values, in one piece or in many.
+// Tests the hash of content: known values, in one piece or in many.
 #include "common/base/hash.h"
 
 #include <gtest/gtest.h>

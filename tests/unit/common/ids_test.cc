@@ -1,4 +1,4 @@
-// Resource names: each id has one name, and nothing else parses.
+// Tests resource names: each id has one name, and no other text is accepted.
 #include "common/base/ids.h"
 
 #include <gmock/gmock.h>

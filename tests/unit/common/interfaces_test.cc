@@ -1,4 +1,4 @@
-// Tests at which address a host is reached, and the message if there is none.
+// Tests at which address a host can be reached, and the message if there is none.
 #include "common/base/interfaces.h"
 
 #include <gtest/gtest.h>

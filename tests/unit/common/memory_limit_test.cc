@@ -31,7 +31,7 @@ TEST_F(CgroupMemoryLimitTest, IsTheSmallestFromTheLeafToTheRoot) {
   Put("memory.max", "8192\n");
   EXPECT_EQ(Limit("0::/a/b\n"), 4096);
   EXPECT_EQ(Limit("0::/\n"), 8192);
-  // A path of the host that is not there inside the container.
+  // This is a path of the host that does not exist inside the container.
   EXPECT_EQ(Limit("0::/docker/123\n"), 8192);
 }
 

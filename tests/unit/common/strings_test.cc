@@ -1,4 +1,4 @@
-// Text for people and for JSON.
+// Tests text for people and for JSON.
 #include "common/base/strings.h"
 
 #include <gtest/gtest.h>
@@ -37,10 +37,10 @@ TEST(JsonQuote, ReplacesEveryMalformedByte) {
   EXPECT_EQ(ParsedBack("a\xff"
                        "b"),
             "a" + replaced(1) + "b");
-  EXPECT_EQ(ParsedBack("\x80"), replaced(1));              // a tail without a lead
+  EXPECT_EQ(ParsedBack("\x80"), replaced(1));              // a trail byte without a lead byte
   EXPECT_EQ(ParsedBack("\xc3"), replaced(1));              // cut at the end
   EXPECT_EQ(ParsedBack("\xe2\x82"), replaced(2));          // cut at the end
-  EXPECT_EQ(ParsedBack("\xc3("), replaced(1) + "(");       // a lead without its tail
+  EXPECT_EQ(ParsedBack("\xc3("), replaced(1) + "(");       // a lead byte without its trail byte
   EXPECT_EQ(ParsedBack("\xc0\xaf"), replaced(2));          // overlong
   EXPECT_EQ(ParsedBack("\xe0\x9f\xbf"), replaced(3));      // overlong
   EXPECT_EQ(ParsedBack("\xf0\x8f\xbf\xbf"), replaced(4));  // overlong

@@ -1,4 +1,4 @@
-// The one rule by which a host becomes a worker.
+// Tests the rule that makes a worker's name from the name of its host.
 #include "common/base/worker_name.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// The emulated runtime's capture and graphs.
+// Tests the emulated runtime's capture and graphs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -64,7 +64,7 @@ class CudaOnCpuGraph : public testing::Test {
     cudaGraph_t graph = nullptr;
     EXPECT_EQ(cudaStreamEndCapture(stream_, &graph), error);
     EXPECT_EQ(graph, nullptr);
-    // The stream is as it was before.
+    // The stream is in the same state as before.
     EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
   }
   float Value() {

@@ -1,4 +1,5 @@
-// The emulated device runs kernels. Right ones give what hardware gives, and wrong ones are found.
+// Tests that the emulated device runs kernels: correct ones give the results of hardware, and wrong
+// ones are found.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -135,7 +136,7 @@ TEST(CudaOnCpuKernel, ConvertsHalfTypes) {
   const OnDevice<float> as_bf16(std::vector<float>(given.size(), 0));
   const OnDevice<float> as_f16(std::vector<float>(given.size(), 0));
   RoundTrip(x.get(), static_cast<int>(given.size()), as_bf16.get(), as_f16.get(), nullptr);
-  // 8 bits of significand, and 11; computed by hand.
+  // bf16 has 8 bits of significand, and f16 has 11. The values were computed by hand.
   EXPECT_EQ(as_bf16.Values(),
             (std::vector<float>{1.0F, 0.10009765625F, 3.140625F, -65536.0F, 0.00099945068359375F}));
   EXPECT_EQ(as_f16.Values(), (std::vector<float>{1.0F, 0.0999755859375F, 3.140625F, -65504.0F,

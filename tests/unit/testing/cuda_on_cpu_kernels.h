@@ -16,14 +16,15 @@ void Histogram(const unsigned* x, int count, int bins, unsigned* counts, cudaStr
 
 // Reverses x, one block of `threads` ints, through dynamic shared memory.
 void Reverse(int* x, unsigned threads, cudaStream_t stream);
-// Reverses without the barrier between writing and reading.
+// Does the same without the barrier between writing and reading.
 void ReverseWithoutBarrier(int* x, unsigned threads, cudaStream_t stream);
 // Reverses with this much dynamic shared memory, which the kernel asks for if is_allowed.
 void ReverseWithShared(int* x, unsigned threads, int shared_bytes, bool is_allowed,
                        cudaStream_t stream);
 
-// The values that the lanes of a warp get, 32 a row: shuffle from lane 3, up 1, down 2, xor 5,
-// shuffle of lane 1 in groups of 8, up 1 in groups of 8, down 1 in groups of 8, where values are 10
+// Returns the values that the lanes of a warp get, 32 in a row: shuffle from lane 3, up 1, down 2,
+// xor 5, shuffle of lane 1 in groups of 8, up 1 in groups of 8, down 1 in groups of 8, where values
+// are 10
 // * lane. Then the ballot of the odd lanes, any of lane 7, all of lane 7, and how many of the
 // block's 64 threads are odd.
 inline constexpr int kLaneRows = 11;
@@ -41,7 +42,7 @@ void CountThreads(dim3 grid, dim3 block, unsigned* seen, cudaStream_t stream);
 // Rounds x to bf16 and f16 and back, in kernels.
 void RoundTrip(const float* x, int count, float* as_bf16, float* as_f16, cudaStream_t stream);
 
-// One block of 64 threads that breaks a rule.
+// Each of the following runs one block of 64 threads that breaks a rule.
 enum class Mistake {
   // Thread 5 ends; the others wait at a barrier.
   kMissedBarrier,

@@ -1,4 +1,4 @@
-// The emulated runtime: memory, copies, devices and errors.
+// Tests the emulated runtime: memory, copies, devices and errors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -129,7 +129,7 @@ TEST(CudaOnCpuErrors, TheLastErrorIsTheThreads) {
   EXPECT_EQ(cudaSetDevice(99), cudaErrorInvalidDevice);
   std::thread([] { EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess); }).join();
   EXPECT_EQ(cudaPeekAtLastError(), cudaErrorInvalidDevice);
-  // A call that goes well leaves it.
+  // A call that succeeds keeps the error.
   int device = 0;
   EXPECT_EQ(cudaGetDevice(&device), cudaSuccess);
   EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidDevice);

@@ -1,4 +1,4 @@
-// The emulated runtime: streams and events, within a device and between two.
+// Tests the emulated runtime: streams and events, within a device and between two.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -52,7 +52,7 @@ class CudaOnCpuRuntime : public testing::Test {
     EXPECT_THAT(values, testing::Each(values[0]));
     return values[0];
   }
-  // Under many seeds, what `run` leaves in x.
+  // Returns what `run` leaves in x under many seeds.
   std::set<float> ValuesUnderSeeds(const std::function<void()>& run) {
     std::set<float> values;
     for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
@@ -254,7 +254,7 @@ TEST_F(CudaOnCpuRuntime, DevicesWaitForEachOthersEvents) {
   ASSERT_EQ(cudaStreamCreate(&other), cudaSuccess);
   float* y = nullptr;
   ASSERT_EQ(cudaMalloc(reinterpret_cast<void**>(&y), kBytes), cudaSuccess);
-  // The event is of device 0, the stream that waits of device 1.
+  // The event belongs to device 0, and the stream that waits belongs to device 1.
   Clear();
   EXPECT_EQ(cudaEventRecord(event_, first_), cudaSuccess);
   EXPECT_EQ(cudaStreamWaitEvent(other, event_, 0), cudaSuccess);

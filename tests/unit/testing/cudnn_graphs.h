@@ -1,4 +1,4 @@
-// Operation graphs in few words, for the tests of the emulated cuDNN.
+// Short ways to build operation graphs, for the tests of the emulated cuDNN.
 #pragma once
 
 #include <cudnn_graph.h>

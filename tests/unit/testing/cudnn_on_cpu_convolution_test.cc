@@ -1,4 +1,4 @@
-// Convolutions of the emulated cuDNN against plain loops in f64.
+// Compares convolutions of the emulated cuDNN with plain loops in f64.
 #include <gtest/gtest.h>
 
 #include <cmath>

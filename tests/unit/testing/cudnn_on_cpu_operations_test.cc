@@ -1,5 +1,5 @@
-// Operations of the emulated cuDNN other than convolutions, compared with numbers computed by hand
-// and with plain loops.
+// Tests operations of the emulated cuDNN other than convolutions: compares them with numbers
+// computed by hand and with plain loops.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Statistics of batch norm, finalized from sums by the emulated cuDNN.
+// Tests statistics of batch norm, which the emulated cuDNN finalizes from sums.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

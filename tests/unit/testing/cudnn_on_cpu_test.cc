@@ -1,4 +1,4 @@
-// Descriptors, heuristics, plans and executions of the emulated cuDNN, and how they fail.
+// Tests descriptors, heuristics, plans and executions of the emulated cuDNN, and their failures.
 #include "tests/testing/cuda_on_cpu/cudnn/cudnn_on_cpu.h"
 
 #include <gmock/gmock.h>

@@ -40,7 +40,7 @@ class Autodiff {
  private:
   StepGraph& step_;
   std::vector<bool> wanted_;  // by forward value
-  // Of parameters, by forward value: the number of gradients still to come.
+  // For parameters, by forward value: the number of gradients still to come.
   std::vector<int> uses_left_;
   std::vector<ValueId> gradients_;  // by forward value
   // Gradients of parameters of which a node has made all or a part.

@@ -45,7 +45,7 @@ struct PipelinePlanOptions {
   int threads = 1;
   int64_t memory_bytes = 0;  // of a device
   MachineSpeed machine = {};
-  // Of the stages' devices, relative to `machine`; if empty, all are 1.
+  // Speeds of the stages' devices, relative to `machine`; if empty, all are 1.
   std::vector<double> speeds = {};
 };
 

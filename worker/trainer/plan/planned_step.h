@@ -25,7 +25,7 @@ struct PlanOptions {
   int threads = 1;
   PlanFormat format = PlanFormat::kText;
   int64_t batch = 0;  // replaces the spec's global batch unless 0
-  // Of the device; 0 means this machine's memory, shared by the devices.
+  // The device's memory; 0 means this machine's memory, shared by the devices.
   int64_t memory_bytes = 0;
   std::vector<std::string> without = {};  // names of passes to leave out
   // Off if the backend only describes a device. The plan then predicts no times.

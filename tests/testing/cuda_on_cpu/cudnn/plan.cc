@@ -95,7 +95,7 @@ cudnnStatus_t FinalizeDevice(Descriptor* device) {
                ? CUDNN_STATUS_SUCCESS
                : Fail(CUDNN_STATUS_BAD_PARAM, "the text describes no device");
   }
-  // Without any attribute it is the current device. The emulation has only one kind.
+  // Without any attribute, the device is the current one. The emulation has only one kind.
   device->SetText(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, kDeviceText);
   return CUDNN_STATUS_SUCCESS;
 }

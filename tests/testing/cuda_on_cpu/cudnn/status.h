@@ -7,7 +7,7 @@
 
 namespace trainyard::cuda_on_cpu::cudnn {
 
-// Keeps `message` for cudnnGetLastErrorString of this thread, and returns `status`.
+// Stores `message` for cudnnGetLastErrorString of this thread, and returns `status`.
 cudnnStatus_t Fail(cudnnStatus_t status, std::string message);
 
 }  // namespace trainyard::cuda_on_cpu::cudnn

@@ -45,7 +45,7 @@ ncclResult_t Group::Join(int rank, int device) {
   const bool is_shared = std::count_if(members_.begin(), members_.end(), [&](const Rank& other) {
                            return other.joined && other.device == device;
                          }) > 1;
-  // The ranks find it when they compare what they have, so all learn it.
+  // The ranks notice the mistake when they compare their arguments, so all ranks learn of it.
   if (is_shared) {
     for (Rank& member : members_) member.error = ncclInvalidUsage;
   }
@@ -130,7 +130,7 @@ void Group::Execute(int rank, const Part& part) {
   }
   changed_.wait_for(lock, kPatience, [&] { return turn_ != turn || SomeoneIsGone(); });
   if (turn_ != turn) return;
-  // Its memory may soon be released, so nobody may find it here.
+  // Its memory may be released soon, so it must no longer be found here.
   --arrived_;
   if (me.error == ncclSuccess && !me.left) me.error = ncclRemoteError;
   changed_.notify_all();
@@ -168,7 +168,7 @@ void Group::ExecuteMessages(int rank, const std::vector<Message>& messages) {
     if (message.in == nullptr) continue;
     std::deque<Message>& shown = WayOf(rank, message.peer).shown;
     is_whole = is_whole && AwaitPeer(lock, message.peer, [&] { return shown.empty(); });
-    // Its memory may soon be released, so nobody may find it here.
+    // Its memory may be released soon, so it must no longer be found here.
     shown.clear();
   }
   if (!is_whole && me.error == ncclSuccess && !me.left) me.error = ncclRemoteError;

@@ -1,4 +1,4 @@
-// bench scaling, against the fake server, whose jobs succeed at once.
+// Tests `bench scaling` against the fake server, whose jobs succeed at once.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -90,7 +90,7 @@ TEST_F(BenchScaling, OtherWeightsInBitwiseAreAFailure) {
 }
 
 TEST_F(BenchScaling, TheMedianOfSeveralRunsCounts) {
-  // Rounds: jobs 1, 3, 5 are those on one device.
+  // In these rounds, jobs 1, 3 and 5 are those on one device.
   const int64_t times[] = {100'000, 50'000, 300'000, 50'000, 110'000, 50'000};
   for (int i = 0; i < 6; ++i) Report(i + 1, times[i], "w");
   const CommandResult result = Bench({"--runs", "3", "-o", "json"});

@@ -1,4 +1,4 @@
-// checkpoints: listing, downloads that break, and verification.
+// Tests the checkpoint commands: listing, downloads that break, and verification.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -77,7 +77,7 @@ TEST_F(Checkpoints, DamagedBytesAreNeverTakenForACheckpoint) {
 TEST_F(Checkpoints, AFolderWithAnotherCheckpointIsLeftAlone) {
   EXPECT_EQ(Get().exit_code, 0);
   EXPECT_EQ(Get().exit_code, 0);
-  EXPECT_EQ(server_.downloads(), 2);  // nothing came twice
+  EXPECT_EQ(server_.downloads(), 2);  // nothing was sent twice
   server_.AddCheckpoint("jobs/1", 900, {{"model.safetensors", "new"}});
   const CommandResult result = Get();
   EXPECT_EQ(result.exit_code, 6);
@@ -103,7 +103,7 @@ TEST_F(Checkpoints, TheBestIsMarkedAndHasAName) {
   EXPECT_THAT(best.err, HasSubstr("jobs/1/checkpoints/700"));
 }
 
-// This runs over the program that does the work.
+// This test runs the program that does the work.
 class VerifiedCheckpoints : public Checkpoints {
  protected:
   VerifiedCheckpoints() {

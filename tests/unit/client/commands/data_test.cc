@@ -1,4 +1,4 @@
-// data ls, verify and fetch, over the programs that do the work.
+// Tests `data ls`, `verify` and `fetch`, together with the programs that do the work.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

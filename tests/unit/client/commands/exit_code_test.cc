@@ -1,4 +1,4 @@
-// Exit codes are an interface: scripts rely on them.
+// Tests the exit codes, which are an interface: scripts rely on them.
 #include "client/link/exit_code.h"
 
 #include <gtest/gtest.h>

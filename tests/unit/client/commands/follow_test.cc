@@ -1,4 +1,4 @@
-// Following one job and several, against the fake server.
+// Tests the commands that follow one job or several, against the fake server.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -196,7 +196,7 @@ TEST_F(Follow, OnATerminalTheBarIsRedrawnAndTakenAway) {
   server_.AddJob("small", v1::JOB_STATE_QUEUED);
   RunJob(10);
   const CommandResult result = Run({"watch", "1"}, [&] {
-    // A change of state is told in a line of its own, and the bar makes room for it.
+    // A change of state is printed on a line of its own, and the progress bar makes room for it.
     server_.ChangeJob("jobs/1", [](v1::Job& job) { job.set_state(v1::JOB_STATE_STOPPING); });
     EndJob(v1::JOB_STATE_CANCELLED);
   });

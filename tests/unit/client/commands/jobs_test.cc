@@ -1,4 +1,4 @@
-// ls, show, suspend, workers and devices, against the fake server.
+// Tests ls, show, suspend, workers and devices, against the fake server.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,5 @@
-// Many specs over one stream, and what stands beside a spec on the command line.
+// Tests the submission of many specs over one stream, and the flags that go with a spec on the
+// command line.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// `trainyard plan`, with the real trainer beside it and no server.
+// Tests `trainyard plan` with the real trainer and without a server.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-// rm, against the fake server: what is told, asked, deleted and refused.
+// Tests rm against the fake server: what it prints, asks, deletes and refuses.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

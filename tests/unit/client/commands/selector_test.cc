@@ -1,4 +1,4 @@
-// The spellings of jobs and checkpoints.
+// Tests the ways to spell jobs and checkpoints.
 #include "client/commands/selector.h"
 
 #include <gmock/gmock.h>

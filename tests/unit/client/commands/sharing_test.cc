@@ -1,4 +1,4 @@
-// explain, top, quotas, reservations, shares, devices; arrays in lists; held jobs.
+// Tests explain, top, quotas, reservations, shares and devices, arrays in lists, and held jobs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

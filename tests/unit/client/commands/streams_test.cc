@@ -1,4 +1,4 @@
-// logs, metrics and trace, against the fake server.
+// Tests logs, metrics and trace, against the fake server.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -68,7 +68,7 @@ TEST_F(Streams, FollowingALogEndsWithTheJobAndLosesNothing) {
   End();
   command.join();
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  // "three" may be the one line that the tail begins with.
+  // "three" may be the only line with which the tail begins.
   EXPECT_THAT(result.out, ::testing::AnyOf("two\nthree\n", "three\n"));
 }
 

@@ -1,4 +1,4 @@
-// submit and clone of one job, against the fake server.
+// Tests submit and clone of one job, against the fake server.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>

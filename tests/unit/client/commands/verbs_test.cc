@@ -1,5 +1,5 @@
-// The table of all verbs: what every one of them has, and how the flags of some become what they
-// do.
+// Tests the table of all commands: what every command has, and how the flags of some of them become
+// requests.
 #include "client/commands/verbs.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Child processes: their output, their exit codes, and what happens when they hang.
+// Tests child processes: their output, their exit codes, and what happens when they hang.
 #include "client/daemons/child.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Pid files, and above all processes that must not be signalled.
+// Tests pid files, and above all that no process is signalled by mistake.
 #include "client/daemons/pid_file.h"
 
 #include <fcntl.h>
@@ -48,7 +48,7 @@ TEST_F(PidFile, APidThatAnotherProcessGotIsNotOurs) {
   other_boot.boot_id = "0";
   ASSERT_TRUE(WritePidFile(path_, other_boot).ok());
   EXPECT_FALSE(RunningProcess(path_).has_value());
-  // Were it signalled, this test would end here.
+  // If the process were signalled, this test would end here.
   EXPECT_TRUE(StopProcess(other_start, absl::Seconds(1), *Clock::Real()).ok());
 }
 

@@ -1,4 +1,5 @@
-// Downloads from files and from a server of our own: whole, interrupted, wrong and missing.
+// Tests downloads from files and from a server in this process: complete, interrupted, wrong and
+// missing ones.
 #include "client/fetch/download.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Plots, compared character by character.
+// Tests plots, compared character by character.
 #include "client/output/plot.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// JSON and YAML of messages.
+// Tests messages as JSON and YAML.
 #include "client/output/proto_text.h"
 
 #include <google/protobuf/util/message_differencer.h>

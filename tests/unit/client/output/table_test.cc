@@ -1,4 +1,4 @@
-// The layout of tables.
+// Tests the layout of tables.
 #include "client/output/table.h"
 
 #include <gtest/gtest.h>

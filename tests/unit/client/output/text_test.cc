@@ -1,4 +1,4 @@
-// Texts of numbers, times and states.
+// Tests the texts of numbers, times and states.
 #include "client/output/text.h"
 
 #include <gtest/gtest.h>

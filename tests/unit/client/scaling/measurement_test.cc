@@ -1,4 +1,4 @@
-// Measurements from series of metrics, disturbed ones too.
+// Tests measurements from series of metrics, also from disturbed ones.
 #include "client/scaling/measurement.h"
 
 #include <gmock/gmock.h>
@@ -37,7 +37,7 @@ TEST(MedianOf, TakesTheMiddle) {
 
 TEST(Measured, TimesAreMediansAfterTheWarmUp) {
   Series series = Steady(50, 0.02);
-  // One step that somebody disturbed.
+  // One step takes longer, because something disturbed it.
   for (size_t i = 30; i < 50; ++i) series["train.loss"][i].seconds += 5;
   const auto measured = Measure(2, 50, series);
   ASSERT_TRUE(measured.ok()) << measured.status();

@@ -1,4 +1,4 @@
-// The predictor, against numbers worked out by hand.
+// Tests the predictor against numbers worked out by hand.
 #include "client/scaling/predictor.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The scaling report as text, JSON and picture.
+// Tests the scaling report as text, JSON and picture.
 #include "client/scaling/report.h"
 
 #include <gmock/gmock.h>

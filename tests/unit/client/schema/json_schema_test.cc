@@ -1,4 +1,4 @@
-// The schema of the proto files is the one in jobs/.
+// Tests that the schema made from the proto files is the one in jobs/.
 #include "client/schema/json_schema.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Spec files, good and bad, with the mistakes that are told.
+// Tests good and bad spec files, and the mistakes that are reported.
 #include "client/spec_loader/spec_file.h"
 
 #include <gmock/gmock.h>

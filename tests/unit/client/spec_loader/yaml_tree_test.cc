@@ -1,4 +1,4 @@
-// YAML that is refused, and the places of what is accepted.
+// Tests which YAML is refused, and the positions of accepted values.
 #include "client/spec_loader/yaml_tree.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Tests what stacks of layers give, and each message about what does not fit.
+// Tests the shapes of stacks of layers, and each message about layers that do not fit.
 #include "common/layers/plan.h"
 
 #include <gmock/gmock.h>
@@ -26,7 +26,7 @@ Layer Named(std::string name, Kind kind, std::vector<std::string> from = {}) {
   return {std::move(name), std::move(from), kind};
 }
 
-// A stack over images that ends in ten classes, whatever stands before.
+// A stack over images that ends in ten classes, whatever layers come before.
 Stack Images(std::vector<Layer> layers) {
   Stack stack{.input = {3, 32, 32}, .layers = std::move(layers)};
   stack.layers.push_back(Of(Plain::kGlobalAvgPool));

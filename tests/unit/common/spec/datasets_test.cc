@@ -1,4 +1,4 @@
-// The table of data sets against the proto, which editors read.
+// Compares the table of data sets with the proto, from which editors take the names.
 #include "common/datasets.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Inline layers in specs: defaults in lists, checks at submission, changes, differences.
+// Tests inline layers in specs: defaults in lists, checks at submission, changes, differences.
 #include "common/spec/layers.h"
 
 #include <gmock/gmock.h>

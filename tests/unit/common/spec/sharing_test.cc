@@ -1,4 +1,4 @@
-// Tests what specs say about the devices they share: elastic jobs, memory, labels; and arrays.
+// Tests specs of jobs that share devices: elastic jobs, memory, labels; and arrays.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -77,10 +77,10 @@ TEST(Elastic, TheMostIsTheCountOfTheResolvedSpec) {
 TEST(Elastic, LimitsThatContradictEachOtherAreRefused) {
   v1::JobSpec spec = ValidSpec();
   spec.mutable_devices()->set_max(8);
-  EXPECT_THAT(ViolatedFields(spec), ElementsAre("spec.devices.max"));  // and the least?
+  EXPECT_THAT(ViolatedFields(spec), ElementsAre("spec.devices.max"));  // the least is missing
   spec.mutable_devices()->set_min(2);
   spec.mutable_devices()->set_count(4);
-  EXPECT_THAT(ViolatedFields(spec), ElementsAre("spec.devices.max"));  // which of them is the most?
+  EXPECT_THAT(ViolatedFields(spec), ElementsAre("spec.devices.max"));  // both are a most
   spec.mutable_devices()->clear_max();
   EXPECT_THAT(ViolatedFields(spec), ElementsAre());
   spec.mutable_devices()->set_min(5);

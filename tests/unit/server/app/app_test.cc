@@ -127,7 +127,7 @@ TEST_F(AppTest, TheFilesOfADeletedJobGo) {
   EXPECT_EQ(response.log_bytes(), 5);
   EXPECT_TRUE(testing::WaitUntil([&] { return !FileExists(dir_.File("a/logs/1")); }));
 
-  // A server that died between the commit and the removal leaves them to the next one.
+  // If a server died between the commit and the removal, the next server removes the files.
   app.reset();
   ASSERT_TRUE(MakeDirectories(dir_.File("a/logs/1/1")).ok());
   ASSERT_TRUE(WriteFileAtomically(dir_.File("a/logs/1/1/0.log"), "hello").ok());

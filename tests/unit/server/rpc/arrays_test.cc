@@ -1,4 +1,5 @@
-// Arrays, dependencies and what else stands beside a spec; and cancelling many jobs at once.
+// Tests arrays, dependencies and the other fields that go with a spec, and cancelling many jobs at
+// once.
 #include <gmock/gmock.h>
 
 #include <set>
@@ -73,7 +74,7 @@ TEST_F(ArraysTest, EveryElementHasANameASeedAndAUidOfItsOwn) {
     EXPECT_EQ(job.resolved_spec().train().seed(), 40u + static_cast<uint64_t>(i));
     EXPECT_EQ(job.spec().name(), "sweep");  // what the user wrote
     EXPECT_EQ(job.uid().size(), 36u);
-    EXPECT_EQ(job.uid()[14], '8');  // a UUID of a form of its own
+    EXPECT_EQ(job.uid()[14], '8');  // a UUID in another form
     uids.insert(job.uid());
   }
   EXPECT_EQ(uids.size(), 3u);
@@ -223,7 +224,8 @@ TEST_F(ArraysTest, ListsGroupAnArrayIntoOneWithItsStates) {
   EXPECT_EQ(all.jobs(1).array_states(0).state(), v1::JOB_STATE_QUEUED);
   EXPECT_EQ(all.jobs(1).array_states(0).jobs(), 4);
   EXPECT_EQ(all.jobs(1).array_states(1).jobs(), 1);
-  // Only jobs that match are counted, and the first job stands for them though it does not match.
+  // Only jobs that match are counted. The first job represents them, though it does not match
+  // itself.
   request.add_states(v1::JOB_STATE_CANCELLED);
   const v1::ListJobsResponse cancelled = List(request);
   EXPECT_THAT(Names(cancelled), ElementsAre("jobs/2"));
@@ -258,7 +260,7 @@ TEST_F(ArraysTest, ListsAreFilteredByUserProjectAndArray) {
   list.set_project("vision");
   EXPECT_THAT(Names(List(list)), ElementsAre("jobs/2"));
   list.Clear();
-  list.set_array("jobs/4");  // any job of it names it
+  list.set_array("jobs/4");  // any job of an array identifies it
   EXPECT_THAT(Names(List(list)), ElementsAre("jobs/4", "jobs/3"));
   list.set_array("jobs/1");
   EXPECT_EQ(List(list).jobs_size(), 0);
@@ -285,7 +287,7 @@ TEST_F(ArraysTest, AnArrayIsCancelledByAnyOfItsJobsInMoreThanOneBatch) {
   ASSERT_TRUE(Create(Request("sweep", kSize)).ok());
   CreateJob("stays");
   Register();
-  Sync({});  // the job that stays is placed, and one of the array
+  Sync({});  // placed: the job that stays, and one of the array
   v1::CancelJobsRequest request;
   request.set_array("jobs/17");
   const auto response = Cancel(request);
@@ -348,7 +350,7 @@ TEST_F(ArraysTest, AHeldJobShowsItsFailure) {
   v1::Job job;
   ASSERT_TRUE(jobs_->SuspendJob(Context().get(), request, &job).ok());
   EXPECT_EQ(job.state(), v1::JOB_STATE_SUSPENDED);
-  EXPECT_FALSE(job.has_failure());  // somebody wanted that
+  EXPECT_FALSE(job.has_failure());  // a suspension on request is no failure
 }
 
 }  // namespace

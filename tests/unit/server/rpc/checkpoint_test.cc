@@ -118,7 +118,7 @@ TEST_F(CheckpointTest, ShowsTheNewestEvaluationAtOrBeforeItsStep) {
   ASSERT_TRUE(Append(file, 0, "{}").ok());
   ASSERT_TRUE(Commit({file}).ok());
   EXPECT_THAT(ListedMetrics(), ElementsAre(IsEmpty()));
-  // It has come after the checkpoint; and what is no evaluation is not shown.
+  // This point came after the checkpoint. Points that are no evaluation are not shown.
   AppendPoint(300, "test.accuracy", 0.5);
   AppendPoint(600, "train.loss", 0.1);
   EXPECT_THAT(ListedMetrics(), ElementsAre(ElementsAre(Pair("test.accuracy", 0.5))));

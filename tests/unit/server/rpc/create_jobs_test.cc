@@ -1,4 +1,4 @@
-// CreateJobs: many submissions over one stream.
+// Tests CreateJobs, which takes many submissions over one stream.
 #include <gmock/gmock.h>
 
 #include <thread>
@@ -24,7 +24,7 @@ class CreateJobsTest : public RpcTest {
     item.set_request_id(request_id);
     return item;
   }
-  // The names and, of what was refused, the reasons.
+  // Returns the names of created jobs, and the reasons for those that were refused.
   static std::vector<std::string> Texts(const v1::CreateJobsResponse& response) {
     std::vector<std::string> texts;
     for (const v1::CreateJobResult& result : response.results()) {

@@ -1,5 +1,5 @@
-// All services in this process, over memory stores, with a clock that a test moves; and a worker
-// that a test plays.
+// Runs all services in this process, over stores in memory, with a clock that a test moves. The
+// test also makes the calls of a worker.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ class RpcTest : public ::testing::Test {
   RpcTest();
   ~RpcTest() override;
 
-  // Call with a deadline, so that a bug fails the test and does not hang it.
+  // Makes a context with a deadline, so that a bug fails the test instead of blocking it.
   std::unique_ptr<grpc::ClientContext> Context(const std::string& user = "anna");
 
   static v1::JobSpec Spec(const std::string& name);

@@ -1,4 +1,4 @@
-// Quotas, reservations, shares; and workers and devices that are set aside.
+// Tests quotas, reservations and shares, and workers and devices that are set aside.
 #include <gmock/gmock.h>
 
 #include "common/base/errors.h"

@@ -1,4 +1,4 @@
-// Blobs are kept whole, once each, and found by their hash.
+// Tests that blobs are stored completely, only once each, and are found by their hash.
 #include "server/runtime/blob_store.h"
 
 #include <gtest/gtest.h>
@@ -90,7 +90,8 @@ TEST_F(BlobStoreTest, AnEmptyFileIsAFile) {
 TEST_F(BlobStoreTest, RemovesOnlyWhatNothingNames) {
   auto pin = Put("hello");
   const std::string hash = File("hello").hash;
-  EXPECT_EQ(blobs_->RemoveUnreferenced({hash}, never_), 0);  // pinned: its row is on the way
+  // It is pinned, since its row is about to be written.
+  EXPECT_EQ(blobs_->RemoveUnreferenced({hash}, never_), 0);
   pin.reset();
   EXPECT_EQ(blobs_->RemoveUnreferenced({hash}, [](const std::string&) { return true; }), 0);
   EXPECT_EQ(blobs_->RemoveUnreferenced({File("other").hash}, never_), 0);

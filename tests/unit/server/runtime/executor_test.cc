@@ -1,4 +1,4 @@
-// Tasks run in order, and a full queue refuses.
+// Tests that tasks run in order, and that a full queue refuses more.
 #include "server/runtime/executor.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// A moment that threads of a test wait for.
+// An event for which threads of a test wait.
 #pragma once
 
 #include "common/base/mutex.h"

@@ -1,4 +1,4 @@
-// Logs grow by offset and are read while they grow.
+// Tests that logs grow by offset and can be read while they grow.
 #include "server/runtime/log_store.h"
 
 #include <gtest/gtest.h>
@@ -62,7 +62,7 @@ TEST_F(LogStoreTest, TheTimelineLiesBesideTheLog) {
 
 TEST_F(LogStoreTest, WhatAFailedWriteLeftIsPassedOver) {
   ASSERT_TRUE(logs_.Append(log_, 0, "hello").ok());
-  // A process that died here had written a part of the next chunk.
+  // A process that died at this point had written a part of the next chunk.
   ASSERT_TRUE(ReplaceFile(dir_.File("logs/12/1/3.log"), "hello wo").ok());
   EXPECT_EQ(*logs_.Append(log_, 5, " world"), 11);
   EXPECT_EQ(*logs_.Read(log_, 0, 100), "hello world");

@@ -1,4 +1,4 @@
-// Subscribers hear of their jobs and topics, and of no others.
+// Tests that subscribers hear of their own jobs and topics, and of no others.
 #include "server/runtime/notifier.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// The writer with its thread, over a store that a test holds up or lets fail.
+// Tests the writer with its thread, over a store in which a test can delay commits or make them
+// fail.
 #include "server/runtime/runtime.h"
 
 #include <gmock/gmock.h>
@@ -18,7 +19,7 @@ namespace {
 using testing::RegisterWorker;
 using testing::SubmitJob;
 
-// A memory store whose commits a test can hold up and let fail.
+// A store in memory in which a test can delay commits or make them fail.
 class TestStore : public store::Store {
  public:
   absl::StatusOr<core::Snapshot> Load() override {
@@ -199,7 +200,7 @@ TEST_F(RuntimeTest, AFullDiskIsToldToAllOfTheTurnAndHealsByItself) {
   const auto refused = Post(SubmitJob("lost"));
   EXPECT_EQ(ErrorReason(refused.status()), "DISK_FULL");
   EXPECT_EQ(board_.FindJob(JobId{2}), nullptr);
-  // What the yard refuses keeps its own reason.
+  // A refusal by the yard keeps its own reason.
   EXPECT_EQ(Post(core::CancelJob{JobId{77}, "user:anna", ""}).status().code(),
             absl::StatusCode::kNotFound);
   store_.Fail(absl::OkStatus());

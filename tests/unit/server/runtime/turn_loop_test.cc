@@ -1,5 +1,5 @@
-// Tests the order of a turn, without a thread: what is decided, when it may be answered, and what
-// happens if the commit fails.
+// Tests the order of a turn, without a thread: which decisions it makes, when they may be answered,
+// and what happens if the commit fails.
 #include "server/runtime/turn_loop.h"
 
 #include <gmock/gmock.h>
@@ -96,7 +96,7 @@ TEST_F(TurnLoopTest, ATurnThatFoundNoSpaceLeavesTheYardAsTheStoreHasIt) {
   Give(loop_.OutOfSpace(error::DiskFull("/state"), *store_.Load()));
   ASSERT_EQ(posted_.size(), 2u);
   EXPECT_EQ(ErrorReason(posted_[0]), "DISK_FULL");
-  // A refusal of the yard stands whatever became of the commit.
+  // A refusal by the yard stands even if the commit fails.
   EXPECT_TRUE(absl::IsNotFound(posted_[1]));
   EXPECT_EQ(loop_.yard().snapshot().jobs.size(), 1u);
   Turn(Items(Post(SubmitJob("after"))));

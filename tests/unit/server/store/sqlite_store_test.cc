@@ -118,7 +118,7 @@ class SqliteStoreTest : public ::testing::Test {
  protected:
   std::string path() const { return directory_.File("state.db"); }
 
-  // Opens the store's file past the store.
+  // Opens the store's file directly, without the store.
   void Tamper(const std::string& sql) {
     auto db = Database::Open(path(), Database::Mode::kDurable);
     TY_CHECK_OK(db.status());
@@ -263,7 +263,7 @@ TEST_F(SqliteStoreTest, DamagedPagesAreNoticed) {
   }
   auto bytes = ReadFile(path());
   ASSERT_TRUE(bytes.ok());
-  // All but the first page, which holds the schema.
+  // Overwrites all pages but the first, which holds the schema.
   for (size_t i = 4096; i < bytes->size(); ++i) (*bytes)[i] = '\x5a';
   ASSERT_TRUE(WriteFileAtomically(path(), *bytes).ok());
   auto store = OpenSqliteStore(path());
@@ -296,7 +296,8 @@ TEST_F(SqliteStoreTest, ARowWithoutItsRecordIsCorruption) {
   EXPECT_EQ(ErrorReason((*store)->Load().status()), "CORRUPT_FILE");
 }
 
-// The schema that docs/store_format.md shows is the schema. TRAINYARD_UPDATE_GOLDEN=1 writes it.
+// Compares the schema that docs/store_format.md shows with the real one. TRAINYARD_UPDATE_GOLDEN=1
+// writes it.
 TEST_F(SqliteStoreTest, TheDocumentShowsTheTables) {
   const std::string kDocument = testing::SourcePath("docs/store_format.md");
   auto document = ReadFile(kDocument);

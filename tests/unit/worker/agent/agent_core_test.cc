@@ -1,4 +1,4 @@
-// The decisions of the daemon, phase by phase and order by order.
+// Tests the decisions of the daemon, by phase and by order.
 #include "worker/agent/agent_core.h"
 
 #include "gmock/gmock.h"
@@ -157,7 +157,7 @@ TEST(Reconcile, RenewsTheLeaseFromTheMomentTheReportWasSent) {
                   .empty());
 }
 
-// Uptime starts again with each boot: a lease from before would let ranks run on for days.
+// Uptime starts again with each boot. A lease from before the boot would let ranks run for days.
 TEST(Reconcile, ALeaseOfAnEarlierBootIsReplacedBeforeTheLaunch) {
   LocalAttempt local = Local(Phase::kPrepared);
   local.lease_expire = kNow + absl::Hours(100);
@@ -168,7 +168,7 @@ TEST(Reconcile, ALeaseOfAnEarlierBootIsReplacedBeforeTheLaunch) {
   EXPECT_EQ(actions[1].kind, Kind::kLaunch);
 }
 
-// Otherwise the end of a short lease would cut the time that it has to write its checkpoint.
+// Otherwise the end of a short lease would shorten the time that it has to write its checkpoint.
 TEST(Reconcile, AnAttemptThatIsStoppedKeepsItsLease) {
   LocalAttempt local = Local(Phase::kAlive);
   local.lease_expire = kNow;

@@ -1,5 +1,5 @@
-// The whole daemon against a server in this process, with the real supervisor and shell scripts as
-// ranks.
+// Tests the whole daemon against a server in this process, with the real supervisor and shell
+// scripts as ranks.
 #include "worker/agent/agent.h"
 #include "common/base/processes.h"
 #include "tests/testing/paths.h"
@@ -140,10 +140,10 @@ class AgentTest : public ::testing::Test {
   const std::string folder_ = temp_dir_.path();
   FakeServerState state_;
   std::optional<FakeAgentServer> server_;
-  std::string address_ = "127.0.0.1";  // of gangs over hosts
+  std::string address_ = "127.0.0.1";  // for gangs over several hosts
   std::unique_ptr<v1::AgentService::Stub> stub_;
   run_dir::RunDir dir_{""};
-  std::unique_ptr<Nvml> nvml_;  // where a test has GPUs
+  std::unique_ptr<Nvml> nvml_;  // if a test has GPUs
   std::unique_ptr<Agent> agent_;
 };
 
@@ -299,7 +299,7 @@ TEST_F(AgentTest, AnAttemptOnAGpuThatFailsHasFailedByHardware) {
   auto nvml = Nvml::Open(FAKE_NVML);
   ASSERT_TRUE(nvml.ok()) << nvml.status();
   nvml_ = *std::move(nvml);
-  // The attempt notices nothing of what happens to its device.
+  // The attempt is not affected by what happens to its device.
   Trainer("trap 'exit 15' TERM; progress running 4; while true; do sleep 0.02; done");
   TY_CHECK_OK(WriteFileAtomically(JoinPath(folder_, "trainer.sh-cuda"),
                                   *ReadFile(JoinPath(folder_, "trainer.sh")), 0755));
@@ -389,7 +389,7 @@ TEST_F(AgentTest, FetchesTheCheckpointFromWhichAnAttemptStarts) {
 }
 
 TEST_F(AgentTest, ACheckpointThatTheServerAsksForIsWrittenAndCommitted) {
-  // Answers as a trainer does: the folder gets its name when it is complete.
+  // Answers like a trainer: the folder gets its name when it is complete.
   Trainer(R"(progress running 1; mv $S/made $D/checkpoints/step-30.partial
 while [ ! -e $D/control/checkpoint ]; do sleep 0.02; done
 cat $D/control/checkpoint; mv $D/checkpoints/step-30.partial $D/checkpoints/step-30

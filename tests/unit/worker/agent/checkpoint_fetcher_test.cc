@@ -1,4 +1,4 @@
-// Fetches checkpoints from a server in this process that breaks off or sends wrong bytes.
+// Tests fetching checkpoints from a server in this process that breaks off or sends wrong bytes.
 #include "worker/agent/checkpoint_fetcher.h"
 
 #include "absl/strings/str_cat.h"

@@ -1,4 +1,4 @@
-// The turn of the daemon, step by step, over run directories in memory.
+// Tests the turn of the daemon, step by step, over run directories in memory.
 #include "worker/agent/daemon_core.h"
 
 #include <gmock/gmock.h>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr AttemptId kId{{12}, 1};
 
-// Writes down what the daemon does; a test says what there is to see.
+// Records what the daemon does. A test sets what the daemon sees.
 class FakeRunDirs : public RunDirs {
  public:
   std::vector<std::string> done;  // since the last turn
@@ -89,7 +89,7 @@ class DaemonCoreTest : public ::testing::Test {
     desired.attempts[kId] = wanted;
     core_.Wants(std::move(desired));
   }
-  // Makes a whole turn, and returns what was done in it.
+  // Makes a whole turn, and returns what the daemon did in it.
   std::vector<std::string> Turn() {
     dirs_.done.clear();
     core_.BeginTurn();
@@ -126,7 +126,7 @@ TEST_F(DaemonCoreTest, WaitsForTheCheckpointFromWhichItStarts) {
   EXPECT_THAT(Turn(), ::testing::ElementsAre("prepare", "fetch jobs/1/checkpoints/10"));
   EXPECT_THAT(Turn(), ::testing::IsEmpty());
   core_.Fetched(kId, absl::OkStatus());
-  // The attempt was there before this turn, so its lease is renewed as that of any other.
+  // The attempt existed before this turn, so its lease is renewed like that of any other.
   EXPECT_THAT(Turn(), ::testing::ElementsAre("assign", "launch", "lease"));
 }
 

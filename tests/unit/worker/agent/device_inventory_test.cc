@@ -1,4 +1,4 @@
-// Processors divided among devices, and strangers on GPUs.
+// Tests how processors are divided among devices, and how processes of strangers on GPUs are found.
 #include "worker/agent/device_inventory.h"
 
 #include <unistd.h>
@@ -143,7 +143,7 @@ TEST(NumberIslands, JoinsWhatIsLinkedThroughOthersAndLeavesOutWhatIsNot) {
   const std::set<std::pair<int, int>> links = {{0, 4}, {1, 4}, {1, 3}, {0, 3}};
   const auto linked = [&links](int a, int b) { return links.contains(std::minmax(a, b)); };
   EXPECT_THAT(NumberIslands(5, linked), ElementsAre(1, 1, 0, 1, 1));
-  // Behind one switch, every GPU reaches every other.
+  // Behind one switch, every GPU reaches every other one.
   EXPECT_THAT(NumberIslands(3, [](int, int) { return true; }), ElementsAre(1, 1, 1));
   EXPECT_THAT(NumberIslands(1, [](int, int) { return true; }), ElementsAre(0));
   EXPECT_THAT(NumberIslands(0, linked), ElementsAre());
@@ -165,7 +165,7 @@ class MarkUnmanagedUseTest : public ::testing::Test {
     view_.describe = [](int64_t pid) { return absl::StrCat("process ", pid, " (python of anna)"); };
   }
 
-  // Returns the reason with which the second device is marked, or an empty text if it is well.
+  // Returns the reason with which the second device is marked, or an empty text if it is healthy.
   std::string Mark(const DeviceUse& use) {
     const auto marked = MarkUnmanagedUse(devices_, {{"GPU-aaaa", {{1}}}, {"GPU-bbbb", use}}, view_);
     EXPECT_EQ(marked[0].health, Device::Health::kOk);
@@ -181,7 +181,7 @@ class MarkUnmanagedUseTest : public ::testing::Test {
 TEST_F(MarkUnmanagedUseTest, NamesTheStrangersProcessAndForgivesOurs) {
   EXPECT_EQ(Mark({{1}}), "");
   EXPECT_THAT(Mark({{1, 4711}}), ::testing::HasSubstr("process 4711 (python of anna) uses it"));
-  // Even beside a rank of ours.
+  // The stranger is found even beside a rank of ours.
   EXPECT_THAT(Mark({{1, 4711}, 0, true}), ::testing::HasSubstr("4711"));
 }
 

@@ -25,7 +25,7 @@ GpuReading Errors(int64_t uncorrected) {
 TEST(GpuFaults, AWellGpuHasNone) {
   GpuFaults faults;
   EXPECT_FALSE(faults.Take(GpuReading()));
-  // Errors from before the daemon's time are somebody's old news.
+  // Errors from the time before the daemon's start are ignored.
   EXPECT_FALSE(faults.Take(Errors(3)));
   faults.TakeXid(31);
   EXPECT_EQ(faults.reason(), "");

@@ -1,4 +1,5 @@
-// A server in memory that keeps what it is sent and answers what a test wants.
+// Implements a server in memory that keeps what it receives and gives the answers that a test
+// wants.
 #include "fake_agent_service.h"
 
 #include <algorithm>

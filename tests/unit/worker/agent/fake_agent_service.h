@@ -1,5 +1,5 @@
-// A server for workers, in this process: keeps what it is sent and wants what a test wants. It is
-// strict about offsets, as the real one is.
+// A server for workers, in this process: it keeps what it receives, and gives the orders that a
+// test sets. It is strict about offsets, like the real one.
 #pragma once
 
 #include <cstdint>
@@ -42,13 +42,13 @@ struct FakeServerState {
   v1::RegisterWorkerRequest registered ABSL_GUARDED_BY(mutex);  // the last one
   std::string session ABSL_GUARDED_BY(mutex);
   int64_t fencing_token ABSL_GUARDED_BY(mutex) = 7;  // the only one that streams may carry
-  // Faults: this many of the next calls fail; chunks are taken in pieces of at most this many
-  // bytes.
+  // Faults: this many of the next calls fail, and chunks are accepted in pieces of at most this
+  // many bytes.
   int unavailable ABSL_GUARDED_BY(mutex) = 0;
   int64_t take_at_most ABSL_GUARDED_BY(mutex) = 1 << 30;
   int64_t calls ABSL_GUARDED_BY(mutex) = 0;
 
-  // Waits until `condition` holds, 30 s at most.
+  // Waits until `condition` holds, for 30 s at most.
   bool Wait(const std::function<bool()>& condition);
   void Want(const v1::DesiredAttempt& attempt);
 };

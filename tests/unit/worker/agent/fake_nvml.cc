@@ -89,15 +89,15 @@ State Read() {
   return state;
 }
 
-// A handle is as good for as long as the library: it points into a set that only grows.
+// A handle is valid as long as the library: it points into a set that only grows.
 using Handle = const std::string*;
 std::set<std::string> handles;
-// The highest error that this process was told.
+// The highest error that was reported to this process.
 int64_t told = 0;
 std::set<std::string> registered;
 int event_set = 0;
 
-// The GPU of a handle, or why there is no answer.
+// The GPU of a handle, or the reason why there is no answer.
 int Find(Handle device, FakeGpu& found) {
   for (const FakeGpu& gpu : Read().gpus) {
     if (device == nullptr || gpu.uuid != *device) continue;

@@ -1,4 +1,4 @@
-// Folders go out of the way at once and vanish later.
+// Tests that folders are moved away at once and deleted later.
 #include "worker/agent/sweeper.h"
 
 #include "common/base/files.h"

@@ -1,4 +1,4 @@
-// The uploaders against a server in this process that takes, refuses, forgets and restarts.
+// Tests the uploaders against a server in this process that accepts, refuses, forgets and restarts.
 #include <fcntl.h>
 
 #include "absl/strings/str_cat.h"
@@ -122,7 +122,7 @@ TEST_F(UploaderTest, SendsLogsAndMetricsAsTheyGrow) {
   EXPECT_EQ(point.value(), 1.0);
   EXPECT_EQ(point.attempt(), 1);
   EXPECT_FALSE(uploader->ProgressOf(kId).done);
-  // Taken note of once the server has answered.
+  // This is recorded once the server has answered.
   EXPECT_TRUE(testing::WaitUntil([&] {
     const auto metrics = uploader->ProgressOf(kId).metrics;
     return metrics.contains("train.loss") && metrics.at("train.loss") == 1.0;
@@ -189,7 +189,8 @@ TEST_F(UploaderTest, LinesThatAreNoMetricsArePassedOver) {
   EXPECT_THAT(Steps(), ::testing::ElementsAre(1, 2));
 }
 
-// A daemon that ends anywhere leaves the server at any byte of the log and at the end of any line.
+// A daemon may end at any moment, so the server may have any number of bytes of the log, and the
+// metrics up to the end of any line.
 TEST_F(UploaderTest, RestartedAtAnyByteNothingIsLostOrDoubled) {
   std::string log, metrics;
   for (int64_t step = 1; step <= 5; ++step) {
@@ -295,7 +296,7 @@ TEST_F(UploaderTest, CommitsCompleteCheckpointsAndWhatIsThereAlreadyIsFine) {
   const std::string model(3'000'000, 'm');
   TY_CHECK_OK(checkpoint::WriteCheckpoint(target_.dir.CheckpointsDir(), 10,
                                           {{"model.safetensors", model}, {"state.json", "{}"}}));
-  // It is half-written, so it has no folder of its own yet.
+  // It is half-written, so it does not have its final folder name yet.
   TY_CHECK_OK(MakeDirectories(JoinPath(target_.dir.CheckpointsDir(), "step-20.partial")));
   {
     absl::MutexLock lock(&state_.mutex);
@@ -310,7 +311,7 @@ TEST_F(UploaderTest, CommitsCompleteCheckpointsAndWhatIsThereAlreadyIsFine) {
     EXPECT_EQ((state_.files[{10, "model.safetensors"}]), model);
     done_ = 0;
   }
-  // Another daemon takes over: it commits again, which the server takes for what it is.
+  // Another daemon takes over and commits again. The server recognises the repetition.
   target_.exited = true;
   uploader = Checkpoints();
   ASSERT_TRUE(state_.Wait([&] { return done_ > 1; }));

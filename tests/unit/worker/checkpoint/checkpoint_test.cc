@@ -1,4 +1,4 @@
-// Checkpoints: written whole or not at all, and no damage goes unseen.
+// Tests that checkpoints are written completely or not at all, and that any damage is found.
 #include "worker/checkpoint/checkpoint.h"
 
 #include <gmock/gmock.h>
@@ -268,7 +268,7 @@ TEST_F(CheckpointTest, AFullDiskLeavesThePreviousCheckpointsAndNoRest) {
   EXPECT_EQ(ErrorReason(full), "DISK_FULL") << full;
   EXPECT_THAT(*ListDirectory(dir_), ElementsAre("step-10"));
   EXPECT_EQ(Damage(10), "");
-  // Healed as soon as it fits.
+  // The problem is gone as soon as the checkpoint fits.
   Write(20);
   EXPECT_THAT(ListCheckpoints(dir_), ElementsAre(10, 20));
 }

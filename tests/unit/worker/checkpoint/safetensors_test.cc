@@ -1,4 +1,5 @@
-// The safetensors format: a golden file, round trips, and every way in which a file can be wrong.
+// Tests the safetensors format: a golden file, round trips, and every way in which a file can be
+// wrong.
 #include "worker/checkpoint/safetensors.h"
 
 #include <gmock/gmock.h>
@@ -247,7 +248,7 @@ TEST(SafetensorsDecoder, SurvivesEveryByteOfTheHeaderAndItsLength) {
   const std::string golden = EncodeSafetensors(SmallFile());
   uint64_t length = 0;
   std::memcpy(&length, golden.data(), 8);
-  // Every flip of a bit, and the characters that mean something to a parser.
+  // Tries every flip of a bit, and the characters that mean something to a parser.
   const std::string specials("\0\xff\"\\{}[],:-+.e019 ", 18);
   int refused = 0;
   for (size_t at = 0; at < 8 + length; ++at) {
@@ -263,7 +264,7 @@ TEST(SafetensorsDecoder, SurvivesEveryByteOfTheHeaderAndItsLength) {
         ASSERT_LT(file.status().message().size(), 1000U);
         continue;
       }
-      // What is accepted contains no more than the file.
+      // Accepted contents contain no more than the file.
       size_t total = 0;
       for (const auto& [name, tensor] : file->tensors) total += tensor.data.size();
       ASSERT_LE(total, bytes.size());

@@ -143,7 +143,8 @@ std::array<double, 3> TurnedHue(double r, double g, double b, double turn) {
   return turned;
 }
 
-// Every color of a lattice is turned by one angle: that which turns pure red to what came of it.
+// Every color of a lattice is turned by one angle, which is the angle between pure red and its
+// result.
 TEST(JitterColor, HueIsTurnedAsTheTextbookDoes) {
   constexpr int kLevels = 6;
   constexpr size_t kArea = kLevels * kLevels * kLevels;
@@ -185,8 +186,7 @@ TEST(JitterColor, HueComesAtARandomPlaceAndLeavesTheOtherChoicesAlone) {
                 absl::MakeSpan(with));
     JitterColor({.brightness = 0.4, .contrast = 0.4}, Key(i), {3, 1, 2}, absl::MakeSpan(without));
     for (size_t p = 0; p < with.size(); ++p) ASSERT_NEAR(with[p], without[p], 1e-6);
-    // Contrast and hue do not commute: where hue comes first the grey that contrast looks at is
-    // another.
+    // Contrast and hue do not commute: if hue comes first, contrast is computed from another grey.
     std::vector<float> both = before, one_by_one = before;
     JitterColor({.contrast = 0.4, .hue = 0.5}, Key(i), {3, 1, 2}, absl::MakeSpan(both));
     JitterColor({.contrast = 0.4}, Key(i), {3, 1, 2}, absl::MakeSpan(one_by_one));

@@ -1,4 +1,5 @@
-// CIFAR in its binary form: files, folders, the packed archive, and what is wrong with them.
+// Tests CIFAR in its binary form: files, folders, the packed archive, and what can be wrong with
+// them.
 #include "worker/data/cifar.h"
 
 #include <gmock/gmock.h>

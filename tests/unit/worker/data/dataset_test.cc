@@ -1,4 +1,5 @@
-// OpenDataset and the measure of normalisation, on made files and on the real Fashion-MNIST.
+// Tests OpenDataset and the measured normalisation, on generated files and on the real
+// Fashion-MNIST.
 #include "worker/data/open_dataset.h"
 
 #include <gmock/gmock.h>

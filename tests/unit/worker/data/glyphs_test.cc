@@ -33,7 +33,8 @@ std::string HashOf(Split split, int64_t count) {
 }
 
 TEST(Glyphs, HaveTheBytesThatTheyAlwaysHad) {
-  // This is golden. A resolved spec names the data `glyphs-v1`; other bytes need another version.
+  // These bytes are golden. A resolved spec names the data `glyphs-v1`; other bytes need another
+  // version.
   EXPECT_EQ(HashOf(Split::kTrain, 500), "xxh3-128:f7ab30f394109fd2a426e32c004e0ffc");
   EXPECT_EQ(HashOf(Split::kTest, 500), "xxh3-128:a123c719bf895ffc4a7a8ee8ff19b83f");
 }
@@ -83,7 +84,8 @@ TEST(Glyphs, HaveInkAndAreNotSaturated) {
 }
 
 TEST(Glyphs, ANearestMeanClassifierIsWeak) {
-  // A linear rule cannot read them: that is what the data set is for. Class means of 2,000 images.
+  // A linear rule cannot read the glyphs: that is the purpose of the data set. The rule uses class
+  // means of 2,000 images.
   std::array<std::array<double, kGlyphPixels>, kGlyphClasses> means{};
   const auto centred = [](int64_t index, Split split) {
     const Image image = Draw(split, index);
@@ -110,7 +112,8 @@ TEST(Glyphs, ANearestMeanClassifierIsWeak) {
     const auto best = std::min_element(distances.begin(), distances.end()) - distances.begin();
     if (best == GlyphLabel(i)) ++right;
   }
-  // Chance is 50. More than chance, since figures and positions are not independent of pixels.
+  // Chance is 50. The rule does better than chance, since figures and positions are not independent
+  // of pixels.
   EXPECT_GT(right, 75);
   EXPECT_LT(right, 250);
 }

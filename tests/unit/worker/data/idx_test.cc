@@ -1,4 +1,4 @@
-// The idx reader: what it accepts, and the position and value in each refusal.
+// Tests the idx reader: what it accepts, and the position and value in each refusal.
 #include "worker/data/idx.h"
 
 #include <gmock/gmock.h>

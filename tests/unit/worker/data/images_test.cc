@@ -1,4 +1,4 @@
-// Image folders and shards: what is found, what is read, what is refused and what is skipped.
+// Tests image folders and shards: what is found, read, refused and skipped.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

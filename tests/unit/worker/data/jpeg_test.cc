@@ -1,4 +1,4 @@
-// Decoding of JPEGs: whole, in part, at a smaller scale, and damaged.
+// Tests the decoding of JPEGs: whole, in part, at a smaller scale, and damaged.
 #include "worker/data/jpeg.h"
 
 #include <gmock/gmock.h>
@@ -86,7 +86,7 @@ TEST(Jpeg, APartIsWhatTheWholeHasThere) {
 }
 
 TEST(Jpeg, ASmallerScaleShowsTheSame) {
-  // At a half, a quarter and an eighth, and between them.
+  // The scales are a half, a quarter, an eighth, and values between them.
   const std::string bytes = SlopeJpeg(400, 320);
   for (const int64_t width : {400, 300, 200, 170, 100, 70, 50, 30, 10}) {
     const int64_t height = width * 4 / 5;
@@ -147,7 +147,7 @@ TEST(Jpeg, RefusesATruncatedFileWhereverItIsCut) {
 }
 
 TEST(Jpeg, RefusesDamagedData) {
-  // A marker amid the coefficients.
+  // This is a marker amid the coefficients.
   std::string bytes = SlopeJpeg(100, 80, {.quality = 100});
   const size_t middle = bytes.size() * 3 / 4;
   bytes[middle] = '\xff';

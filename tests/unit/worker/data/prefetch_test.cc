@@ -17,8 +17,8 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Sample i is the two pixels {i, i + 0.5} of two channels, with label i % 10. `on_read` sees each
-// read.
+// Sample i consists of the two pixels {i, i + 0.5} of two channels, with label i % 10. `on_read`
+// sees each read.
 class CountingDataset : public Dataset {
  public:
   int64_t size() const override { return 1000; }
@@ -110,7 +110,7 @@ TEST(Prefetcher, ReadsAheadToItsDepthAndNoFurther) {
         dataset, kIdentity,
         [&](int64_t sequence) {
           planned = sequence;
-          // It plans the batch behind the last that fits, and then waits for room.
+          // The prefetcher plans the batch behind the last one that fits, and then waits for room.
           if (sequence == kDepth) full.count_down();
           return std::vector<int64_t>{sequence % 1000};
         },
@@ -150,7 +150,7 @@ TEST(Prefetcher, StopsWithBatchesThatNobodyTook) {
   EXPECT_LE(reads, 2);
 }
 
-// The first question for the time starts the reading, the second gets an answer 3 s later.
+// The first query for the time starts the reading, and the second gets an answer 3 s later.
 class StartingClock : public Clock {
  public:
   absl::Time Now() override { return absl::UnixEpoch(); }
@@ -270,7 +270,7 @@ TEST(Prefetcher, LeavesCorruptSamplesOut) {
   }
 }
 
-// All are corrupt: a search for a good one would not end.
+// All samples are corrupt: a search for a good one would not end.
 class RuinedDataset : public CountingDataset {
  public:
   absl::Status Read(int64_t, absl::Span<float>, absl::Span<int32_t>) const override {

@@ -35,7 +35,8 @@ TEST(Sampler, IsAPermutationForEverySize) {
 }
 
 TEST(Sampler, HasTheOrderThatItAlwaysHad) {
-  // This is golden: a resumed job must continue with the samples that the first attempt left.
+  // These values are golden: a resumed job must continue with the samples that the first attempt
+  // left.
   EXPECT_THAT(Order(10, 1, 0), ElementsAre(9, 5, 8, 0, 2, 3, 7, 6, 1, 4));
   const Sampler large(60'000, 42, 3);
   EXPECT_THAT((std::vector<int64_t>{large.IndexAt(0), large.IndexAt(1), large.IndexAt(59'999)}),
@@ -46,7 +47,7 @@ TEST(Sampler, OrdersDifferBetweenSeedsAndBetweenEpochs) {
   const std::vector<int64_t> order = Order(1000, 1, 0);
   EXPECT_NE(order, Order(1000, 2, 0));
   EXPECT_NE(order, Order(1000, 1, 1));
-  // A seed one higher is not the next epoch in disguise.
+  // With a seed that is higher by one, the order is not that of the next epoch.
   EXPECT_NE(Order(1000, 1, 1), Order(1000, 2, 0));
   EXPECT_EQ(order, Order(1000, 1, 0));
 }

@@ -1,4 +1,4 @@
-// Tar archives: what is listed, and what is refused where.
+// Tests tar archives: what is listed, and which archives are refused at which position.
 #include "worker/data/tar.h"
 
 #include <gmock/gmock.h>

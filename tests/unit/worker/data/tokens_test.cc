@@ -1,4 +1,5 @@
-// Token data: both forms of files, windows and their labels, and what is wrong with a file.
+// Tests token data: both forms of files, windows and their labels, and what can be wrong with a
+// file.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -247,7 +248,7 @@ TEST_F(TinyShakespeareTest, IsWhatItAlwaysWas) {
   const auto train = OpenDataset("tinyshakespeare", Split::kTrain, options);
   const auto test = OpenDataset("tinyshakespeare", Split::kTest, options);
   ASSERT_TRUE(train.ok() && test.ok()) << train.status();
-  // 1,003,854 characters to train and 111,540 to test, as nanoGPT has it.
+  // There are 1,003,854 characters to train and 111,540 to test, as in nanoGPT.
   EXPECT_EQ((*train)->size(), 15685);
   EXPECT_EQ((*test)->size(), 1742);
   std::set<int32_t> seen;

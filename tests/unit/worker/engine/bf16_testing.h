@@ -7,8 +7,8 @@
 
 namespace trainyard::engine::testing {
 
-// Returns true if the backend under test computes so on this machine; tests of it are skipped
-// elsewhere.
+// Returns true if the backend under test supports the precision on this machine; otherwise its
+// tests are skipped.
 bool Has(Precision precision);
 
 // Gradients, logits, loss, state after an update and predictions in bf16 or f16, each as a vector

@@ -1,4 +1,4 @@
-// Runs the same steps on several backends, and compares what they give.
+// Runs the same steps on several backends, and compares the results.
 #include "tests/unit/worker/engine/engine_testing.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Contains what the engine's tests share: random batches, compiled executables, gradients by name.
+// Helpers that the engine's tests share: random batches, compiled executables, gradients by name.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +49,7 @@ struct TestBatch {
 };
 TestBatch RandomBatch(uint64_t seed, const Graph& model, int64_t rows);
 
-// Compiles or fails the test.
+// Compiles the network, or fails the test.
 std::unique_ptr<Executable> Compile(const std::string& backend, const Graph& model,
                                     const OptimizerSpec& optimizer, const CompileOptions& options);
 
@@ -63,7 +63,7 @@ Values ReadState(const ModelState& executable, const std::string& name);
 void WriteState(Executable& executable, const std::string& name, const Values& values);
 NamedValues ReadAllState(const Executable& executable);
 
-// Read and write the reduction arena in the port's order.
+// These functions read and write the reduction arena in the port's order.
 Values ReadReduction(Executable& executable);
 void WriteReduction(Executable& executable, const Values& sums);
 

@@ -1,4 +1,4 @@
-// Tests that buckets end where they should, for arenas of many shapes.
+// Tests that buckets end at the right places, for arenas of many shapes.
 #include "worker/parallel/buckets.h"
 
 #include <algorithm>

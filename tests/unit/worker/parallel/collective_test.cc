@@ -1,4 +1,4 @@
-// The errors of collectives carry what programs need to know.
+// Tests that the errors of collectives carry what programs need to know.
 #include "worker/parallel/collective.h"
 
 #include "common/base/errors.h"

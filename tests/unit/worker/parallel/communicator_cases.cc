@@ -1,4 +1,4 @@
-// Collectives, messages and failures, as every communicator must handle them.
+// Tests collectives, messages and failures, which every communicator must handle in the same way.
 #include "tests/unit/worker/parallel/communicator_cases.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// Element i of what `rank` brings: small integers, so that sums are exact.
+// Element i of the data of `rank`: small integers, so that sums are exact.
 float Value(int rank, size_t i) {
   return static_cast<float>((rank + 1) * static_cast<int>(i % 97));
 }
@@ -94,14 +94,14 @@ TEST_P(CommunicatorTest, BroadcastCopiesFromEveryRoot) {
   });
 }
 
-// Returns the size of what `from` has for `to`: nothing, little, or much, and always nothing for
+// Returns the size of the data of `from` for `to`: nothing, little, or much, and always nothing for
 // itself.
 size_t PartSize(int from, int to) {
   constexpr size_t kSizes[] = {0, 1, 17, 4096, 300001};
   return kSizes[static_cast<size_t>(3 * from + 2 * to) % 5];
 }
 
-// Element i of what `from` has for `to`.
+// Element i of the data of `from` for `to`.
 float PartValue(int from, int to, size_t i) {
   return static_cast<float>(from * 1000 + to * 100 + static_cast<int>(i % 89));
 }

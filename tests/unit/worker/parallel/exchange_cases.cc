@@ -1,4 +1,4 @@
-// Steps, errors and changes of plan, as every exchange must handle them.
+// Tests steps, errors and changes of plan, which every exchange must handle in the same way.
 #include "tests/unit/worker/parallel/exchange_cases.h"
 
 #include <atomic>
@@ -60,7 +60,7 @@ class Meeting {
 TEST_P(ExchangeTest, SumsHaveTheBitsOfThePlanEvaluatedInOnePlace) {
   const Gang gang = GangOf(GetParam());
   if (gang.ranks == 4) {
-    // Another order gives other bits, so the sums below tell one order from the other.
+    // Another order gives other bits, so the sums below depend on the order.
     ExchangePlan other = UnevenTerms(gang.ranks).plan;
     const std::vector<float> right = ExpectedSums(other, 1);
     other.sum = PlanRankSum(std::accumulate(other.terms.begin(), other.terms.end(), 0));
@@ -228,7 +228,7 @@ TEST_P(ExchangeFaultTest, ARankThatDiesIsNamedWithTheStep) {
   const Gang gang = {.kind = GetParam(), .ranks = 2};
   const auto statuses = RunRanks(gang, OneTermEach(2), [](Rank& rank) -> absl::Status {
     TY_RETURN_IF_ERROR(rank.Step(1));
-    if (rank.rank() == 1) return absl::OkStatus();  // its exchange goes with it
+    if (rank.rank() == 1) return absl::OkStatus();  // and with it its exchange
     return rank.Step(2);
   });
   EXPECT_TRUE(statuses[1].ok()) << statuses[1];

@@ -1,4 +1,4 @@
-// Groups of a gang talk side by side, and their errors name global ranks.
+// Tests that groups of a gang communicate independently, and that their errors name global ranks.
 #include "worker/parallel/host/host_groups.h"
 
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// Gangs over the emulated NCCL connect, wait and fail.
+// Tests gangs over the emulated NCCL: they connect, wait and fail.
 #include <atomic>
 #include <cstdlib>
 #include <string>

@@ -1,4 +1,4 @@
-// Slices and hostings are as even as possible.
+// Tests that slices and hostings are as even as possible.
 #include "worker/parallel/replicas.h"
 
 #include "gmock/gmock.h"

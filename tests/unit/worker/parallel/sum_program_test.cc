@@ -59,7 +59,7 @@ std::vector<Case> Cases() {
       {PlanRankSum(2), 2},
       {PlanRankSum(5), 5},
       {PlanTreeSum(8, {{0, 2}, {2, 4}, {4, 6}, {6, 8}}), 4},
-      // Right operands that are sums themselves.
+      // The right operands are sums themselves.
       {PlanTreeSum(8, {{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}, {5, 6}, {6, 7}, {7, 8}}), 8},
   };
 }

@@ -1,4 +1,4 @@
-// Sums along the tree depend only on the number of replicas.
+// Tests that sums along the tree depend only on the number of replicas.
 #include "worker/parallel/sum_tree.h"
 
 #include <bit>

@@ -1,4 +1,4 @@
-// The bytes of every file of the run directory, and the examples of its document.
+// Tests the bytes of every file of the run directory, and the examples of its document.
 #include <string>
 
 #include "gtest/gtest.h"

@@ -1,4 +1,4 @@
-// Contains what the tests of the run directory share.
+// Helpers that the tests of the run directory share.
 #pragma once
 
 #include <cstdlib>

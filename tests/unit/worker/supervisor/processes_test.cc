@@ -1,4 +1,4 @@
-// Processes are told apart by pid and start.
+// Tests that processes are told apart by pid and start time.
 #include "common/base/processes.h"
 
 #include <unistd.h>

@@ -1,4 +1,5 @@
-// Looks at processes of this test: one that sleeps, one that is stopped, one that spins.
+// Tests how ranks are observed, on processes of this test: one that sleeps, one that is stopped,
+// one that spins.
 #include "worker/supervisor/rank_sight.h"
 #include "tests/testing/paths.h"
 

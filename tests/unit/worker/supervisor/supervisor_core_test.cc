@@ -1,4 +1,4 @@
-// The supervisor without processes: ends, stops, leases and stuck ranks.
+// Tests the supervisor without processes: ends, stops, leases and stuck ranks.
 #include "worker/supervisor/supervisor_core.h"
 
 #include <csignal>
@@ -226,7 +226,7 @@ TEST(SupervisorCore, ARankThatStoppedUnaskedIsATransientFailure) {
   EXPECT_EQ(core.Exit(0).reason, "STOPPED_UNASKED");
 }
 
-// The server counts on it when it gives the job to other devices.
+// The server relies on it when it gives the job to other devices.
 TEST(SupervisorCore, NoGraceOutlivesTheLeaseByMoreThanItsOwn) {
   SupervisorCore core({0});
   const absl::Duration lease = kStart + absl::Seconds(15);
@@ -250,7 +250,7 @@ TEST(SupervisorCore, AnExpiredLeaseStopsAndARenewedOneDoesNot) {
   core.LeaseSeen({kStart + absl::Seconds(9)});
   EXPECT_EQ(core.Tick(kStart + absl::Seconds(5)), SignalToSend::kNone);
   EXPECT_EQ(core.Tick(kStart + absl::Seconds(9)), SignalToSend::kTerm);
-  // This is too late: what has been stopped stays stopped.
+  // This is too late: a rank that has been stopped stays stopped.
   core.LeaseSeen({kStart + absl::Seconds(900)});
   EXPECT_EQ(core.Tick(kStart + absl::Seconds(9) + kDefaultTermGrace), SignalToSend::kKill);
   core.RankEnded(kStart, Killed(0, SIGKILL));
@@ -340,7 +340,7 @@ TEST(SupervisorCore, ARankThatEndedHasKeptItsPromise) {
   EXPECT_EQ(FirstSignal(core, kStart, kStart + absl::Minutes(1)), absl::InfiniteDuration());
 }
 
-// A lid that was closed, or a machine without a processor to spare.
+// The cause may be a closed lid, or a machine without a processor to spare.
 TEST(SupervisorCore, TimeInWhichTheSupervisorWasNotRunDoesNotCount) {
   SupervisorCore core({0});
   core.ProgressSeen(kStart, 0, Promises(kStart + absl::Seconds(10)));
@@ -348,7 +348,7 @@ TEST(SupervisorCore, TimeInWhichTheSupervisorWasNotRunDoesNotCount) {
   const absl::Duration wake = kStart + absl::Hours(8);
   core.ProgressSeen(kStart, 0, Promises(kStart + absl::Seconds(10)));
   EXPECT_EQ(core.Tick(wake), SignalToSend::kNone);
-  // The six seconds that were left when it fell asleep, and the margin.
+  // This is the sum of the six seconds that were left when it fell asleep, and the margin.
   EXPECT_EQ(FirstSignal(core, wake, wake + absl::Minutes(1)),
             wake + absl::Seconds(6) + kPromiseMargin);
   EXPECT_EQ(core.Exit(0).reason, kReasonRankStuck);
@@ -371,7 +371,7 @@ TEST(SupervisorCore, AnAttemptThatIsStoppedIsNotWatched) {
   EXPECT_EQ(core.Tick(kStart), SignalToSend::kTerm);
   EXPECT_EQ(FirstSignal(core, kStart + absl::Seconds(1), kStart + absl::Minutes(1)),
             kStart + absl::Seconds(30));
-  // It had its grace, and now people want to know why that was not enough.
+  // The rank had its grace, and people want to know why that was not enough.
   EXPECT_THAT(core.TakeSuspects(), testing::ElementsAre(0));
   core.SuspectSeen(0, "sleeps in futex (S)");
   core.RankEnded(kStart + absl::Seconds(30), Killed(0, SIGKILL));
@@ -380,7 +380,7 @@ TEST(SupervisorCore, AnAttemptThatIsStoppedIsNotWatched) {
   EXPECT_EQ(core.Exit(0).ranks[0].message, "rank 0 did not answer; it sleeps in futex (S)");
 }
 
-// Its gang failed on another host, maybe because of this rank. Afterwards nobody could find out.
+// Its gang failed on another host, maybe because of this rank. Later nobody could find that out.
 TEST(SupervisorCore, ARankThatHasBeenSilentForLongIsLookedAtBeforeItIsTold) {
   SupervisorCore core({0, 1, 2});
   const absl::Duration now = kStart + absl::Seconds(10);

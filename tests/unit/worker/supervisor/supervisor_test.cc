@@ -1,4 +1,4 @@
-// The real supervisor with shell scripts as ranks, which follow docs/run_directory.md.
+// Tests the real supervisor with shell scripts as ranks, which follow docs/run_directory.md.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -37,7 +37,7 @@ namespace {
 
 using run_dir::Outcome;
 
-// No wait of a test is longer. It ends as soon as its condition is true.
+// No wait of a test takes longer than this. It ends as soon as its condition is true.
 constexpr absl::Duration kPatience = absl::Seconds(30);
 
 class SupervisorTest : public ::testing::Test {
@@ -370,8 +370,8 @@ while true; do
   EXPECT_THAT(ReadFile(dir_->LogPath(0)).value(), ::testing::Not(::testing::HasSubstr("stacks")));
 }
 
-// Users are promised that nothing of the attempt is left 5 s after a rank has failed, even of
-// peers that do not listen; the rest is for a busy machine.
+// The documentation promises that nothing of the attempt is left 5 s after a rank has failed, not
+// even peers that ignore signals. The rest is for a busy machine.
 TEST_F(SupervisorTest, PeersThatIgnoreTheFailureAreGoneWithinSeconds) {
   Assign(3);
   Trainer(R"(trap '' TERM

@@ -97,7 +97,8 @@ std::vector<run_dir::RankResult> GangTrainer::Run() {
     threads.emplace_back([&, rank] {
       Clock& clock = clocks_.contains(rank) ? *clocks_.at(rank) : *Clock::Real();
       RankOptions options{.run_dir = dir_.root(), .rank = rank, .connect = {}};
-      // Held here too, so that a rank that fails before it connects is lost to the others.
+      // The line is also held here, so that a rank that fails before it connects is lost to the
+      // others.
       auto host = parallel::MakeLocalCommunicator(group, rank);
       CommunicatorsByName own = LinesOf(lines, rank);
       options.connect = [&](const run_dir::Assignment&,

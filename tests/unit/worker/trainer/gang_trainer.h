@@ -1,4 +1,5 @@
-// Whole trainings inside a test: all ranks of a gang as threads, each over the local communicator.
+// Runs whole trainings inside a test: all ranks of a gang as threads, each over the local
+// communicator.
 #pragma once
 
 #include <functional>

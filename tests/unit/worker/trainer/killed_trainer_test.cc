@@ -30,7 +30,7 @@ namespace {
 
 using testing::Process;
 
-// Longer than anything takes on a busy machine.
+// This is longer than anything takes on a busy machine.
 constexpr absl::Duration kKillPatience = absl::Seconds(40);
 
 const std::string kKilledBinary = testing::BinaryPath("trainyard-trainer");
@@ -121,8 +121,8 @@ class Training {
     }
   }
 
-  // Values by name and step, but those that tell of time. A value that is there twice, because the
-  // killed run had come further than its checkpoint, is the same both times.
+  // Values by name and step, except those of times. A value may occur twice, because the killed run
+  // had come further than its checkpoint; both must be the same.
   std::map<std::pair<std::string, int64_t>, double> Metrics() const {
     std::map<std::pair<std::string, int64_t>, double> metrics;
     const std::string text = ReadFile(dir_.MetricsPath(0)).value();
@@ -161,7 +161,7 @@ TEST_P(KilledTrainerTest, GoesOnBitForBit) {
   whole.RunToTheEnd();
   {
     const auto processes = killed.Start();
-    // Checkpoints are the one thing that is seen at once from outside.
+    // Checkpoints are the only thing that can be seen at once from outside.
     ASSERT_TRUE(testing::WaitUntil(
         [&] { return killed.NewestCheckpoint() >= step - step % kCheckpointSteps; }));
     processes[victim]->Signal(SIGKILL);

@@ -1,5 +1,5 @@
-// Tests the real program: several processes over each transport, signals, and what is left when one
-// of them is killed.
+// Tests the real program: several processes over each transport, signals, and the state that
+// remains when one of them is killed.
 #include <csignal>
 #include <functional>
 
@@ -25,9 +25,9 @@ using run_dir::Outcome;
 using ::testing::HasSubstr;
 using testing::Process;
 
-// Longer than anything takes on a busy machine.
+// This is longer than anything takes on a busy machine.
 constexpr absl::Duration kPatience = absl::Seconds(40);
-// Within which a rank must notice that its peer was killed.
+// Within this time a rank must notice that its peer was killed.
 constexpr absl::Duration kNotice = absl::Seconds(5);
 
 const std::string kBinary = testing::BinaryPath("trainyard-trainer");
@@ -35,7 +35,7 @@ const std::string kBinary = testing::BinaryPath("trainyard-trainer");
 // By transport.
 class TrainerProcessTest : public ::testing::TestWithParam<const char*> {
  protected:
-  // `more` contains further members of the spec, each beginning with a comma.
+  // `more` contains further members of the spec, each of which begins with a comma.
   void Prepare(int world_size, const std::string& train, const std::string& more = "") {
     run_dir::Assignment assignment;
     assignment.world_size = world_size;

@@ -1,4 +1,4 @@
-// Tests of the ways of an attempt that people would name.
+// Tests the typical histories of an attempt.
 #include "server/core/lifecycle/attempt_fsm.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // Every pair of state and input of every machine, rendered as tables and compared with the golden
-// sections of docs/job_lifecycle.md. After a wanted change: TRAINYARD_UPDATE_GOLDEN=1 ctest -R
-// FsmTable, and read the difference.
+// sections of docs/job_lifecycle.md. After an intended change, run TRAINYARD_UPDATE_GOLDEN=1 ctest
+// -R FsmTable, and read the difference.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -170,7 +170,7 @@ std::string SchedulingTable() {
       });
 }
 
-// Replaces what stands between `<!-- begin NAME -->` and `<!-- end NAME -->`.
+// Replaces the text between `<!-- begin NAME -->` and `<!-- end NAME -->`.
 std::string WithSection(const std::string& document, const std::string& name,
                         const std::string& text) {
   const std::string begin = absl::StrCat("<!-- begin ", name, " -->\n");

@@ -1,4 +1,4 @@
-// Tests of the ways of a job that people would name.
+// Tests the typical histories of a job.
 #include "server/core/lifecycle/job_fsm.h"
 
 #include <gtest/gtest.h>

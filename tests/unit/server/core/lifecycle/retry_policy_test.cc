@@ -1,4 +1,4 @@
-// Tests of the verdict on each class of failure, and of the backoff.
+// Tests the verdict on each class of failure, and the backoff.
 #include "server/core/lifecycle/retry_policy.h"
 
 #include <gtest/gtest.h>

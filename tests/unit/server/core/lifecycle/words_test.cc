@@ -1,4 +1,4 @@
-// Tests that every enum survives the way to its word and back.
+// Tests that every enum value becomes a word and the same value again.
 #include "server/core/lifecycle/words.h"
 
 #include <gtest/gtest.h>

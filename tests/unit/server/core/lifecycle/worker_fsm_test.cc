@@ -1,4 +1,4 @@
-// Tests of the two machines of a worker.
+// Tests the two state machines of a worker.
 #include "server/core/lifecycle/worker_fsm.h"
 
 #include <gtest/gtest.h>

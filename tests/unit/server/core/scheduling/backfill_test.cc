@@ -1,4 +1,4 @@
-// Tests of what heads keep and lend.
+// Tests which devices heads of the queue keep, and which they lend.
 #include "server/core/scheduling/backfill.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ TEST(Backfill, OnlyJobsThatEndInTimeOvertakeTheHead) {
 TEST(Backfill, WhatTheHeadWillNotNeedIsLentForAnyTime) {
   World world("a: 4xcpu=1; b: 2xcpu");
   world.Run(1, kHour);
-  world.Submit(Job(2, 5));  // in an hour six are free: one is left over
+  world.Submit(Job(2, 5));  // in an hour six devices are free: one is left over
   world.Submit(Job(3, 1));
   world.Submit(Job(4, 1));
   EXPECT_EQ(Text(world.MakePlan()), "place 3 on b:cpu-0");
@@ -101,8 +101,8 @@ TEST(Backfill, AHeadThatNeedsACordonedWorkerKeepsItsDevices) {
   EXPECT_EQ(Text(world.MakePlan()), "");
 }
 
-// A stream of small jobs meets a wide gang: a new one comes each minute, and as soon as a
-// device is free. `expected_us`: what they say that they take.
+// A stream of small jobs competes with a wide gang: a new job comes each minute, and as soon as a
+// device is free. `expected_us` is the duration that the jobs state.
 int64_t MinutesUntilTheGangStarts(int64_t expected_us, int64_t takes_us) {
   World world("a: 4xcpu; b: 4xcpu");
   int64_t next = 100;
@@ -117,7 +117,7 @@ int64_t MinutesUntilTheGangStarts(int64_t expected_us, int64_t takes_us) {
     }
     const Plan plan = world.MakePlan();
     world.Carry(plan);
-    // Each takes another minute longer, so that devices come back one at a time.
+    // Each job takes another minute longer, so that devices become free one at a time.
     for (const GangPlacement& placement : plan.placements) {
       ends[placement.job] = world.now.uptime_us + takes_us + placement.job.value % 8 * kMinute;
     }
@@ -137,7 +137,8 @@ int64_t MinutesUntilTheGangStarts(int64_t expected_us, int64_t takes_us) {
 }
 
 TEST(Backfill, AStreamOfSmallJobsStarvesNoWideGang) {
-  // Those that run when the gang comes take 20 to 27 minutes, and none that ends later is let in.
+  // The jobs that run when the gang comes take 20 to 27 minutes, and no job that ends later is
+  // started.
   const int64_t with_limits = MinutesUntilTheGangStarts(27 * kMinute, 20 * kMinute);
   EXPECT_GT(with_limits, 0);
   EXPECT_LE(with_limits, 30);

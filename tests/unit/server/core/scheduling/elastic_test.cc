@@ -1,4 +1,4 @@
-// Tests of jobs that shrink and grow.
+// Tests jobs that shrink and grow.
 #include "server/core/scheduling/elastic.h"
 
 #include <gtest/gtest.h>

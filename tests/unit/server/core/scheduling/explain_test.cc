@@ -1,4 +1,4 @@
-// Tests of the sentences on why a job waits, and of what would start it.
+// Tests the sentences that say why a job waits, and what would start it.
 #include "server/core/scheduling/explain.h"
 
 #include <gmock/gmock.h>

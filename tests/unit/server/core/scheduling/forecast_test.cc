@@ -1,4 +1,4 @@
-// Tests of when a waiting job will start.
+// Tests the forecast of when a waiting job will start.
 #include "server/core/scheduling/forecast.h"
 
 #include <gtest/gtest.h>

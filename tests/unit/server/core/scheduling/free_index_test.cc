@@ -1,4 +1,4 @@
-// Tests of the index of free slots.
+// Tests the index of free slots.
 #include "server/core/scheduling/free_index.h"
 
 #include <random>
@@ -22,7 +22,7 @@ TEST(FreeIndex, AnEmptyOneFindsNothing) {
   EXPECT_EQ(FreeIndex({}, 0).Find(0, 0), -1);
 }
 
-// Several words of bits, against a look at all of them.
+// Compares an index of several words of bits with a search through all slots.
 TEST(FreeIndex, FollowsChanges) {
   constexpr int kItems = 200;
   constexpr int32_t kLargest = 4;
@@ -35,7 +35,7 @@ TEST(FreeIndex, FollowsChanges) {
     index.Change(static_cast<int32_t>(item), count - counts[item]);
     counts[item] = count;
     const auto wanted = static_cast<int32_t>(random() % (kLargest + 1));
-    // A place after the last is one to begin at too.
+    // A search may also begin at the place after the last one.
     const auto from = static_cast<int32_t>(random() % (kItems + 1));
     int32_t expected = -1;
     for (int32_t i = from; i < kItems && expected < 0; ++i) {

@@ -1,4 +1,4 @@
-// Guests: jobs on devices that others keep.
+// Tests guests, which are jobs on devices that other jobs keep.
 #include <gtest/gtest.h>
 
 #include "server/core/scheduling/backfill.h"
@@ -88,7 +88,7 @@ TEST(Guests, LetTheHeadStartNoLaterThanTheyNeedToGo) {
   EXPECT_EQ(Text(world.MakePlan()), "place 5 on a:cpu-1") << "the head starts in an hour";
 }
 
-// More devices end the job sooner, and so the head's wait.
+// With more devices the guest ends sooner, and with it the head's wait.
 TEST(Guests, AnElasticJobGrowsOnWhatAHeadKeepsThatWaitsForItsVeryEnd) {
   World world("a: cpu=1 cpu=5 3xcpu");
   RunningJob& elastic = world.Run(1, 2 * kHour);

@@ -1,4 +1,4 @@
-// Tests of the index of the queue.
+// Tests the index of the queue.
 #include "server/core/scheduling/job_queue.h"
 
 #include <gtest/gtest.h>

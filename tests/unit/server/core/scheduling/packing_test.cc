@@ -1,4 +1,4 @@
-// Tests of where a gang goes.
+// Tests on which workers a gang is placed.
 #include "server/core/scheduling/packing.h"
 
 #include <gtest/gtest.h>

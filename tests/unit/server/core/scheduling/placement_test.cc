@@ -1,4 +1,4 @@
-// Tests of the check that every placement has to pass.
+// Tests the check that every placement has to pass.
 #include "server/core/scheduling/placement.h"
 
 #include <gtest/gtest.h>

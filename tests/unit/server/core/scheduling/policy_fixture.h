@@ -1,4 +1,4 @@
-// A small world for tests of the policy: a pool written as text, jobs, and what becomes of a plan.
+// A small world for tests of the policy: a pool written as text, jobs, and the effects of a plan.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -103,7 +103,7 @@ inline QueuedJob Job(int64_t id, int32_t count, const std::string& type = "") {
   job.demand.count = count;
   job.demand.type = type;
   job.user = "anna";
-  job.preemptible = false;  // guests have tests of their own
+  job.preemptible = false;  // guests have their own tests
   return job;
 }
 
@@ -141,7 +141,7 @@ inline std::string Text(const Plan& plan) {
   return absl::StrJoin(parts, "; ");
 }
 
-// Everything that a pass looks at, and the simplest that can become of a plan.
+// Everything that a pass reads, and the simplest effects that a plan can have.
 class World {
  public:
   explicit World(const std::string& pool_text) : pool(PoolOf(pool_text)) {
@@ -160,7 +160,7 @@ class World {
     queue.Put(std::move(job));
   }
 
-  // A job that holds the devices that the text of the pool gives to it.
+  // Adds a job that holds the devices that the text of the pool gives to it.
   RunningJob& Run(int64_t id, std::optional<int64_t> end_in_us = std::nullopt) {
     RunningJob& job = running[JobId{id}];
     job.id = JobId{id};
@@ -179,7 +179,7 @@ class World {
     return job;
   }
 
-  // Checks each placement, then makes it true.
+  // Checks each placement, then carries it out.
   void Carry(const Plan& plan) {
     for (const GangPlacement& placement : plan.placements) {
       const QueuedJob* queued = queue.Find(placement.job);
@@ -216,7 +216,7 @@ class World {
     }
   }
 
-  // The job keeps these devices claimed and no others.
+  // Makes the job keep these devices claimed, and no others.
   void Claim(JobId job, const std::vector<DeviceKey>& devices) {
     const std::set<DeviceKey> claimed(devices.begin(), devices.end());
     for (PoolWorker& worker : pool) {
@@ -227,7 +227,7 @@ class World {
     }
   }
 
-  // The job gives its devices back; `again`: and waits once more.
+  // Makes the job give its devices back. With `again`, it waits once more.
   void End(JobId id, bool again = false) {
     for (PoolWorker& worker : pool) {
       for (PoolDevice& device : worker.devices) {

@@ -1,4 +1,4 @@
-// Tests of which job starts first.
+// Tests which job starts first.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -51,10 +51,10 @@ TEST(Order, WhoHasUsedLessGoesFirst) {
   world.Submit(Of(1, "anna"));
   world.Submit(Of(2, "ben"));
   world.Submit(Of(3, "ben"));
-  // Two devices in advance are 20 minutes: still less than an hour.
+  // Two devices in advance count as 20 minutes, which is still less than an hour.
   EXPECT_EQ(Started(world), (Ids{2, 3}));
   world.quotas["user:anna"] = {.subject = "user:anna", .weight = 12};
-  // An hour by 12 is 5 minutes, a device in advance is 10.
+  // An hour divided by 12 is 5 minutes, and a device in advance counts as 10.
   EXPECT_EQ(Started(world), (Ids{2, 1}));
 }
 

@@ -1,4 +1,4 @@
-// Properties of plans in random worlds: each seed lives through many passes.
+// Tests properties of plans in random worlds. Each seed goes through many passes.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -56,7 +56,8 @@ class RandomWorld {
     }
   }
 
-  // Time passes: jobs end, those that were asked to stop do, and what runs may be preempted.
+  // Lets time pass: jobs end, jobs that were asked to stop do so, and running jobs become
+  // preemptible.
   void Pass() {
     world_.now.uptime_us += 10 * kMinute;
     world_.now.wall_us += 10 * kMinute;
@@ -92,8 +93,8 @@ std::set<DeviceKey> HeldBy(const World& world, JobId job) {
   return held;
 }
 
-// Every victim is of smaller priority and gives a device that the gang gets, no device is promised
-// twice, and what a victim keeps suffices for it.
+// Every victim has a lower priority and gives up a device that the gang gets. No device is promised
+// twice, and the devices that a victim keeps suffice for it.
 void CheckPreemptions(const World& world, const Plan& plan) {
   std::set<DeviceKey> promised;
   for (const GangPlacement& placement : plan.placements) {
@@ -159,7 +160,7 @@ TEST_P(PolicyProperties, HoldInRandomWorlds) {
         const JobId id = plan.front[i];
         if (world.queue.Find(id) == nullptr) continue;
         EXPECT_FALSE(plan.record->Reasons(world.Input(), id).empty()) << id.value;
-        if (i > 2) continue;  // an explanation takes its time
+        if (i > 2) continue;  // the explanation takes long to compute
         const Explanation explanation = plan.record->Explain(world.Input(), *world.queue.Find(id));
         EXPECT_TRUE(explanation.start_in_us.has_value() || !explanation.start_basis.empty());
       }
@@ -180,8 +181,8 @@ INSTANTIATE_TEST_SUITE_P(All, PolicyProperties,
                                          PolicyOptions{.preemption = false},
                                          PolicyOptions{.elastic = false}));
 
-// Without one of its victims the gang would not fit: as many devices as it needs are neither free
-// nor given by the others.
+// Without one of its victims the gang would not fit: too few devices are free or given up by the
+// other victims.
 TEST(PolicyProperties, VictimsAreNeverMoreThanNeeded) {
   int seen = 0;
   for (uint64_t seed = 1; seed <= 400; ++seed) {

@@ -1,4 +1,4 @@
-// Tests of who goes for whom, and of nominated jobs.
+// Tests which job is stopped for which, and nominated jobs.
 #include "server/core/scheduling/preemption.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ TEST(Preemption, UsesFreeDevicesTooAndStopsNobodyWithoutNeed) {
   world.Run(1).at_risk_us = kMinute;      // 1 device: a minute of work
   world.Run(2).at_risk_us = 2 * kMinute;  // 3 devices: six
   world.Submit(Urgent(3, 4));
-  // jobs/1 comes first, but once jobs/2 has to stop, that alone suffices.
+  // jobs/1 comes first as a victim, but once jobs/2 has to stop, stopping that one suffices.
   EXPECT_EQ(Text(world.MakePlan()), "preempt for 3 on a:cpu-0 a:cpu-2 a:cpu-3 a:cpu-4, stop 2");
 }
 
@@ -84,7 +84,7 @@ TEST(Preemption, ANominatedJobStartsOnOtherDevicesThatComeFreeFirst) {
   const Plan first = world.MakePlan();
   EXPECT_EQ(Text(first), "preempt for 3 on a:cpu-0, stop 1");
   world.Carry(first);
-  world.Submit(Job(4, 1));  // first come, but of a smaller priority
+  world.Submit(Job(4, 1));  // it came first, but has a lower priority
   EXPECT_EQ(Text(world.MakePlan()), "");
   world.End(JobId{2});
   EXPECT_EQ(Text(world.MakePlan()), "place 3 on b:cpu-0");
@@ -186,7 +186,7 @@ TEST(Preemption, TakesNothingThatAJobAheadKeeps) {
   World world("a: 2xcpu=1; b: cpu=2 cpu");
   world.Run(1, kHour).may_preempt = false;
   world.Run(2).priority = 10;
-  world.Submit(Urgent(3, 3));  // keeps the free device and, in an hour, those of jobs/1
+  world.Submit(Urgent(3, 3));  // it keeps the free device and, in an hour, those of jobs/1
   world.Submit(Urgent(4, 1));
   world.running[JobId{1}].may_preempt = true;
   world.running[JobId{1}].priority = 9;

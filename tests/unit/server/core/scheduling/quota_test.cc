@@ -1,4 +1,4 @@
-// Tests of the limits on what is held at a time.
+// Tests the limits on the number of devices that are held at a time.
 #include "server/core/scheduling/quota.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ TEST(Quota, OfAProjectCoversAllItsUsers) {
     job.project = "vision";
     world.Submit(job);
   }
-  world.Submit(Job(10, 1));  // without a project: no project's quota
+  world.Submit(Job(10, 1));  // it has no project, so no project's quota applies
   EXPECT_EQ(Text(world.MakePlan()), "place 10 on a:cpu-1; place 8 on a:cpu-2");
 }
 

@@ -1,4 +1,4 @@
-// Tests of what quotas count, and of how use is charged and decays.
+// Tests what quotas count, and how use is charged and decays.
 #include "server/core/yard/accounts.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Tests of sessions and leases, and of how a worker shows that it hears.
+// Tests sessions and leases, and how a worker shows that it hears the server.
 #include "server/core/yard/contacts.h"
 
 #include <gtest/gtest.h>

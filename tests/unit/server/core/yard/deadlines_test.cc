@@ -1,4 +1,4 @@
-// Tests of the list of deadlines.
+// Tests the list of deadlines.
 #include "server/core/yard/deadlines.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Workers whose reports arrive and who do not hear the answers.
+// Tests workers whose reports arrive, but which do not hear the answers.
 #include "tests/unit/server/core/yard/yard_fixture.h"
 
 namespace trainyard::core {
@@ -60,7 +60,7 @@ TEST_F(DeafWorker, ComesBackOnlyByAReportThatShowsThatItHears) {
   EXPECT_EQ(Report("lab-1", {See(job, ObservedState::kRunning)}, 1).code(),
             absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(WorkerState("lab-1"), "UNREACHABLE");
-  // It hears the refusal, and registers; or it hears the answer to an old report.
+  // The worker either hears the refusal and registers, or it hears the answer to an old report.
   ASSERT_TRUE(Report("lab-1", {See(job, ObservedState::kRunning)}, 2).ok());
   EXPECT_EQ(WorkerState("lab-1"), "ACTIVE");
   Advance(config_.lease_us);

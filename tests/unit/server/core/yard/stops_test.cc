@@ -1,4 +1,4 @@
-// Tests of pending stops and claims.
+// Tests pending stops and claims.
 #include "server/core/yard/stops.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Tests which checkpoints stay.
+// Tests which checkpoints are kept.
 #include <gmock/gmock.h>
 
 #include "yard_fixture.h"

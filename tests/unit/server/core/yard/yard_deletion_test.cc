@@ -1,4 +1,4 @@
-// Tests what is deleted with a job, and what stays for others.
+// Tests what is deleted with a job, and what is kept for other jobs.
 #include "server/core/yard/deletion.h"
 
 #include <gmock/gmock.h>
@@ -72,7 +72,7 @@ TEST_F(YardDeletion, AJobCanBeCancelledAndDeletedInOneTurn) {
   EXPECT_EQ(yard_->FindJob(job), nullptr);
   Join("lab-1", 1);
   EXPECT_EQ(Desired("lab-1"), "");
-  // A job that is not on disk yet has no name that anybody could know.
+  // A job that is not on disk yet has no name that any client could know.
   ASSERT_TRUE(
       yard_->Apply(SubmitJob{std::make_shared<Submission>(Spec(1)), "", "", "user:anna"}, now_)
           .ok());

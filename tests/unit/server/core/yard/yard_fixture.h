@@ -1,4 +1,4 @@
-// A yard in tests: its clock, its store, and workers that the test speaks for.
+// A yard for tests: its clock, its store, and workers whose calls the test makes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 
 namespace trainyard::core {
 
-// Every Settle is committed, as the runtime does it. Time stands still unless the test moves it.
+// Every Settle is committed, as in the runtime. Time stands still unless the test moves it.
 class YardTest : public ::testing::Test {
  protected:
   YardTest() : yard_(std::make_unique<Yard>(config_, Snapshot{}, now_)) {}
@@ -28,7 +28,7 @@ class YardTest : public ::testing::Test {
     return config;
   }
 
-  // Forgets all that is not stored.
+  // Forgets everything that is not stored.
   void Restart() {
     auto snapshot = store_.Load();
     TY_CHECK_OK(snapshot.status());
@@ -87,14 +87,14 @@ class YardTest : public ::testing::Test {
     return devices;
   }
 
-  // Registers; the session is WORKER/NUMBER.
+  // Registers the worker; the session is WORKER/NUMBER.
   absl::Status Register(const std::string& worker, int devices, const std::string& uid = "") {
     sessions_[worker] = absl::StrCat(worker, "/", ++last_session_);
     sequences_[worker] = 0;
     return Apply(RegisterWorker{worker, uid.empty() ? worker : uid, sessions_[worker], "1.0",
                                 worker, "10.0.0.1", Cpus(devices)});
   }
-  // Registers, and reports that nothing runs.
+  // Registers the worker, and reports that nothing runs.
   void Join(const std::string& worker, int devices) {
     TY_CHECK_OK(Register(worker, devices));
     TY_CHECK_OK(Sync(worker, {}));
@@ -109,7 +109,7 @@ class YardTest : public ::testing::Test {
     return Apply(report);
   }
 
-  // The newest attempt of a job as a worker sees it.
+  // The newest attempt of a job, as a worker sees it.
   ObservedAttempt See(JobId job, ObservedState state) {
     ObservedAttempt seen;
     seen.attempt = {job, Job(job).attempt};

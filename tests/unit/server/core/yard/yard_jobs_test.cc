@@ -1,4 +1,4 @@
-// Tests of what users ask of jobs, and of what becomes of it.
+// Tests what users can request for jobs, and the effects.
 #include <gmock/gmock.h>
 
 #include "common/base/errors.h"
@@ -59,7 +59,7 @@ TEST_F(YardJobs, TheHeadOfTheQueueIsNotOvertaken) {
   const JobId first = Submit(1);
   const JobId wide = Submit(2);
   Submission fixed = Spec(1);
-  fixed.preemptible = false;  // else it could go ahead as a guest
+  fixed.preemptible = false;  // otherwise it could start early as a guest
   const JobId narrow = Submit(fixed);
   EXPECT_EQ(State(first), "STARTING");
   EXPECT_THAT(yard_->QueueReasons(wide),

@@ -1,4 +1,4 @@
-// Workers that go away, and come back or not.
+// Tests workers that disappear, and come back or not.
 #include "yard_fixture.h"
 
 namespace trainyard::core {

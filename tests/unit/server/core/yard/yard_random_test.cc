@@ -1,5 +1,5 @@
-// Thousands of random histories: whatever comes in whatever order, the promises hold. One seed
-// gives one history; a failure names its seed.
+// Runs thousands of random histories: whatever happens in whatever order, the promises hold. One
+// seed gives one history; a failure names its seed.
 #include <map>
 #include <random>
 #include <set>
@@ -10,8 +10,8 @@
 namespace trainyard::core {
 namespace {
 
-// A worker that does what it is told, late and forgetfully. It knows its devices, so it can tell
-// when two attempts are run on one.
+// A worker that does what the server wants, late and forgetfully. It knows its devices, so it
+// notices when two attempts are run on one.
 struct FakeWorker {
   struct Attempt {
     int64_t token = 0;
@@ -104,7 +104,7 @@ class History {
     } else if (dice < 84) {
       Commit(AnyWorker());
     } else if (dice < 85) {
-      // Disk wiped: the processes are gone too.
+      // The disk was wiped, so the processes are gone, too.
       AnyWorker().attempts.clear();
     } else if (dice < 87) {
       Restart();
@@ -192,7 +192,8 @@ class History {
     last_sync_[worker.name] = now_.uptime_us;
   }
 
-  // Reads its orders and makes them true: in one go, as the daemon does between two reports.
+  // The worker reads its orders and carries them out at once, as the daemon does between two
+  // reports.
   void Obey(FakeWorker& worker) {
     if (worker.session.empty() || !yard_->WorkerOfSession(worker.session).ok()) return;
     worker.seen_revision = yard_->DesiredRevision(worker.name);
@@ -368,7 +369,7 @@ class History {
     }
   }
 
-  // The truth outside the server: no device ever runs two attempts.
+  // Checks the state outside of the server: no device ever runs two attempts.
   void CheckWorkers() {
     for (const FakeWorker& worker : workers_) {
       std::map<std::string, AttemptId> used;

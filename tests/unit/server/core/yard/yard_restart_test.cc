@@ -1,4 +1,5 @@
-// A server that dies and comes back: the store has everything, the workers tell the rest.
+// Tests a server that dies and comes back: the store has everything, and the workers report the
+// rest.
 #include "common/base/errors.h"
 #include "yard_fixture.h"
 

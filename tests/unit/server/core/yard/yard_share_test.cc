@@ -1,5 +1,5 @@
-// Tests of how the pool is shared: quotas, use, reservations, arrays, dependencies, and what is set
-// aside.
+// Tests how the pool is shared: quotas, use, reservations, arrays, dependencies, and workers and
+// devices that are set aside.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -279,7 +279,7 @@ TEST_F(YardShare, ADelayedJobStartsAtItsTime) {
 TEST_F(YardShare, ADelayedStartFollowsAClockThatIsSetRight) {
   Submission spec = Spec(1);
   spec.not_before_us = now_.wall_us + kMinute;
-  now_.wall_us -= 24 * kHour;  // somebody moves the clock, and moves it back later
+  now_.wall_us -= 24 * kHour;  // somebody changes the clock, and changes it back later
   const JobId job = Submit(spec);
   Advance(2 * kMinute);
   EXPECT_EQ(State(job), "QUEUED");

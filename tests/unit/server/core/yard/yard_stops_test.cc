@@ -1,4 +1,5 @@
-// Stops that wait for a checkpoint, and devices that are kept for whom they were freed.
+// Tests stops that wait for a checkpoint, and devices that are kept for the job for which they were
+// freed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -119,7 +120,7 @@ TEST_F(YardStops, WhatIsFreedIsKeptWhileTheRestStopsForAnotherReason) {
   ASSERT_TRUE(
       Sync("lab-1", {See(leaving, ObservedState::kStopping), SeeExit(guest, OutcomeKind::kStopped)})
           .ok());
-  // Somebody who has used less comes first in the queue, and not for what is kept.
+  // A user who has used less comes first in the queue, but does not get devices that are kept.
   Submission other = Spec(2);
   other.user = "berta";
   const JobId first = Submit(other);
@@ -190,7 +191,7 @@ TEST_F(YardStops, ACheckpointOlderThanTheRequestFiresNoStop) {
   Commit(victim, "lab-1", 60);  // it was under way
   EXPECT_EQ(State(victim), "RUNNING");
   ReportStep("lab-1", victim, 130);
-  Commit(victim, "lab-1", 120);  // made for the request
+  Commit(victim, "lab-1", 120);  // made because of the request
   EXPECT_EQ(State(victim), "STOPPING");
 }
 

@@ -1,4 +1,4 @@
-// Registration, reports, and gangs over several workers.
+// Tests registration, reports, and gangs over several workers.
 #include "common/base/errors.h"
 #include "yard_fixture.h"
 
@@ -224,7 +224,7 @@ TEST_F(YardSync, AReportIsKeptWithTheJobAndWrittenOnlyWhenItChanges) {
   ASSERT_TRUE(Sync("lab-1", {seen}).ok());
   ASSERT_NE(Job(job).progress.report, nullptr);
   EXPECT_EQ(*Job(job).progress.report, "rank 0 computes 6");
-  // The same usage in another string is no news.
+  // The same usage in another string object is no news.
   seen.progress->report = std::make_shared<const std::string>("rank 0 computes 6");
   ASSERT_TRUE(Sync("lab-1", {seen}).ok());
   EXPECT_TRUE(turn_.delta.empty());

@@ -1,6 +1,6 @@
-// Every op of the backend under test, forward and backward, against the reference in double
-// precision over odd shapes: channels that fill no block, batches of 1, strides, paddings, all
-// mixed.
+// Compares every op of the backend under test, forward and backward, with the reference in double
+// precision, over odd shapes: channels that fill no block, batches of 1, strides, paddings, and all
+// of these mixed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -201,7 +201,7 @@ TEST(Concat, AgreesWithTheReference) {
 }
 
 TEST(GroupNorm, AgreesWithTheReference) {
-  // Groups within a block of channels, over several blocks, and across their borders.
+  // Groups lie within a block of channels, over several blocks, and across their borders.
   const std::pair<int64_t, int64_t> cases[] = {{3, 1}, {8, 8}, {20, 4}, {48, 2}, {36, 3}};
   for (const auto& [channels, groups] : cases) {
     const layers::Conv2d conv = {.channels = channels, .kernel = 3, .padding = 1};
@@ -344,7 +344,7 @@ TEST(Sequences, AgreeWithTheReferenceOpByOp) {
     };
     const std::string what = absl::StrCat(" of ", c.length, " tokens");
     Compare("embedding" + what, close([](GraphBuilder&, ValueId x) { return x; }), c.rows);
-    // If only 3 features are normalised, rounding is a large part.
+    // If only 3 features are normalised, rounding is a large part of the result.
     if (c.heads * c.head_width > 1) {
       Compare("layer_norm" + what,
               close([](GraphBuilder& b, ValueId x) { return b.LayerNorm("ln", x); }), c.rows);

@@ -1,5 +1,5 @@
-// A batch of several replicas (Batch::groups) adds to the reduction what the replicas would one
-// after the other, on every backend.
+// Tests, on every backend, that a batch of several replicas (Batch::groups) adds the same to the
+// reduction as the replicas one after the other.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -79,7 +79,7 @@ class BatchNormGroups : public ::testing::TestWithParam<std::string> {
     return grouped;
   }
 
-  // Makes one Accumulate for each group.
+  // Calls Accumulate once for each group.
   static Inspection AccumulateSeparately(Executable& executable, const TestBatch& batch,
                                          const Groups& groups, double weight) {
     const int64_t rows = static_cast<int64_t>(batch.labels.size());
@@ -95,7 +95,7 @@ class BatchNormGroups : public ::testing::TestWithParam<std::string> {
     return inspection;
   }
 
-  // `options` lack rows and groups.
+  // `options` come without rows and groups.
   static void CompareWithSeparate(const std::string& backend, const Graph& model,
                                   CompileOptions options, double tolerance) {
     options.max_rows = 8;
@@ -251,7 +251,7 @@ TEST_P(BatchNormGroups, AreRefusedWhereTheyAreNotTheBatch) {
   EXPECT_THAT(message({6, 0}), HasSubstr("a group of 0 rows"));
   EXPECT_THAT(message({7, -1}), HasSubstr("a group of 7 rows"));
   EXPECT_THAT(message({2, 2, 1, 1}), HasSubstr("4 groups of rows; expected 3 at most"));
-  // An evaluation has no use for groups, but knows which are none.
+  // An evaluation has no use for groups, but refuses invalid ones.
   EXPECT_EQ(executable->Evaluate(Grouped(batch, {3, 2})).status().code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(executable->Evaluate(Grouped(batch, {1, 2, 3}))->loss_sum,

@@ -1,5 +1,5 @@
-// Tests what a step in bf16 promises besides its numbers: memory, and a clear refusal if it is not
-// possible.
+// Tests what a step in bf16 promises besides its numbers: less memory, and a clear refusal if it is
+// not possible.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -60,7 +60,7 @@ TEST(Bf16, TakesTheMemoryOfItsPlan) {
   }
 }
 
-// The parameters are floats: an update far below the 8 bits of bf16 is not lost.
+// The parameters are floats, so an update far below the 8 bits of bf16 is not lost.
 TEST(Bf16, KeepsSmallUpdates) {
   if (!testing::Has(Precision::kBf16)) {
     GTEST_SKIP() << "this machine has no AVX512_BF16";
@@ -116,7 +116,7 @@ TEST(Bf16, DoesNotDependOnTheThreads) {
     const testing::TestBatch batch = testing::RandomBatch(1, model, 5);
     ASSERT_TRUE(one->Accumulate(batch.batch(), 1, nullptr).ok());
     ASSERT_TRUE(three->Accumulate(batch.batch(), 1, nullptr).ok());
-    // Threads may share sums of oneDNN's, which are floats.
+    // Threads may share sums of oneDNN, which are floats.
     testing::ExpectNear(testing::Gradients(model, *three), testing::Gradients(model, *one), 1e-5);
   }
 }

@@ -1,4 +1,4 @@
-// Dropout draws the same elements on every backend and however the rows are spread.
+// Tests that dropout drops the same elements on every backend and however the rows are spread.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -14,7 +14,7 @@ using testing::Compile;
 using testing::TestBatch;
 using testing::Values;
 
-// The loss of what dropout leaves of the input, so that the logits show it.
+// A network whose logits are the outputs of dropout, so that its loss depends on them.
 Graph OnlyDropout(int64_t elements, double rate) {
   GraphBuilder b({elements});
   b.SoftmaxCrossEntropy(b.Dropout(b.input(), rate));
@@ -49,7 +49,7 @@ TEST_P(Dropout, DropsItsRateAndScalesTheRest) {
         ASSERT_NEAR(y, 1 / (1 - rate), 1e-6);
       }
     }
-    // Five standard deviations.
+    // The bound is five standard deviations.
     const double spread = std::sqrt(kElements * rate * (1 - rate));
     EXPECT_NEAR(static_cast<double>(dropped), rate * kElements, 5 * spread);
   }
@@ -95,7 +95,7 @@ TEST_P(Dropout, DrawsAnewForEachSeedStepRowAndLayer) {
     masks.insert(Dropped(*executable, one, position));
   }
   EXPECT_EQ(masks.size(), 5u);
-  // Two layers that drew alike would leave half of the elements, not a quarter.
+  // Two layers that drop the same elements would leave half of them, not a quarter.
   GraphBuilder b({64});
   b.SoftmaxCrossEntropy(b.Dropout(b.Dropout(b.input(), 0.5), 0.5));
   const std::unique_ptr<Executable> two =

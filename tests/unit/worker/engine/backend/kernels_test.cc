@@ -1,4 +1,4 @@
-// Every instruction set that this machine runs gives what the baseline gives.
+// Tests that every instruction set of this machine gives the same results as the baseline.
 #include "worker/engine/backend/cpu/kernels.h"
 
 #include <gtest/gtest.h>
@@ -214,8 +214,8 @@ TEST(Kernels, OfEveryInstructionSetAgreeWithTheBaseline) {
   }
 }
 
-// Against those of floats: each result is rounded once more, which errs by 2^-9 of it at most, and
-// some are computed from such a result.
+// The results are compared with those of floats: each result is rounded once more, which errs by
+// 2^-9 of it at most, and some are computed from such a result.
 TEST(Kernels, OfBf16AgreeWithTheBaselineOfFloats) {
   if (!__builtin_cpu_supports("avx512bf16")) {
     GTEST_SKIP() << "this machine has no AVX512_BF16";

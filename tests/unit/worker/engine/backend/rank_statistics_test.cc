@@ -1,5 +1,6 @@
-// Batch norm over the rows of all ranks (CompileOptions::sum_statistics): ranks, each a thread with
-// an executable of its own, and one executable that has all rows, come to the same.
+// Tests batch norm over the rows of all ranks (CompileOptions::sum_statistics). Ranks, each a
+// thread with an executable of its own, must give the same results as one executable that has all
+// rows.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Three training steps of small nets against PyTorch's numbers of tests/data/reference: every
+// Compares three training steps of small nets with PyTorch's numbers in tests/data/reference: every
 // logit, loss, gradient, parameter, optimizer slot and running statistic.
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// The stages of a pipeline give together what the whole model gives: loss, gradients, statistics,
-// evaluations; and slots keep what belongs to a microbatch.
+// Tests that the stages of a pipeline together give the results of the whole model: loss,
+// gradients, statistics and evaluations. Also tests that slots keep the values of their microbatch.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -42,7 +42,7 @@ Graph ModelOf(const std::string& name) {
   return Stack();
 }
 
-// A model in stages, in one process: what crosses is copied.
+// A model in stages, in one process. Values that cross between stages are copied.
 class Chain {
  public:
   Chain(const std::string& backend, const std::vector<Graph>& graphs, const Executable& whole,
@@ -135,11 +135,11 @@ class Stages : public ::testing::TestWithParam<std::pair<std::string, std::strin
  protected:
   const std::string backend_ = GetParam().first;
   const Graph model_ = ModelOf(GetParam().second);
-  // Values that cross are floats, so f64 rounds only there.
+  // Values that cross between stages are floats, so f64 is rounded only there.
   const double tolerance_ = backend_ == "cpu" ? 0 : backend_ == "reference" ? 1e-5 : 2e-6;
 };
 
-// Two updates of two microbatches, cut before each possible layer.
+// Makes two updates of two microbatches each, cut before each possible layer.
 TEST_P(Stages, GiveTheStateOfTheWholeModelForEveryCut) {
   const CompileOptions options = {.max_rows = 4, .threads = 2};
   CompileOptions slotted = options;

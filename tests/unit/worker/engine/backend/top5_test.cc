@@ -1,4 +1,4 @@
-// Labels among the five largest logits, on every backend.
+// Tests the count of labels among the five largest logits, on every backend.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -19,7 +19,7 @@ constexpr int32_t kClasses = 8;
 
 class TopFive : public ::testing::TestWithParam<std::string> {
  protected:
-  // Its logits are its inputs.
+  // The logits of this network are its inputs.
   std::unique_ptr<Executable> Identity() {
     GraphBuilder builder({kClasses});
     builder.SoftmaxCrossEntropy(builder.Linear("fc", builder.input(), kClasses));

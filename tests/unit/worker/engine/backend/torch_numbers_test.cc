@@ -1,5 +1,5 @@
-// Small networks against the numbers of PyTorch in tests/data/torch, which make_numbers.py there
-// makes.
+// Compares small networks with the numbers of PyTorch in tests/data/torch, which make_numbers.py
+// there writes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// Every instruction set that this machine runs gives the bits that the baseline gives, so that
-// ranks on different machines make the same update.
+// Tests that every instruction set of this machine gives the bits of the baseline, so that ranks on
+// different machines make the same update.
 #include "worker/engine/backend/cpu/update_kernels.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Updates in ranges, and partial sums: what ranks that share the work of an update call.
+// Tests updates in ranges, and partial sums, which ranks that share the work of an update call.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -112,7 +112,7 @@ TEST_P(UpdateRanges, InAnyCutGiveTheBitsOfOneUpdate) {
       testing::WriteReduction(*parts, Sums(step, *parts));
       const absl::StatusOr<StepMetrics> expected = whole->Update(lr);
       ASSERT_TRUE(parts->range_update()->BeginUpdate(lr).ok());
-      // The last one in ranges that are shorter than a vector.
+      // In the last step the ranges are shorter than a vector.
       const int count = step < 5 ? static_cast<int>(step) * 7 + 1 : 3000;
       for (const Range& range : RandomCut(step, ParametersOf(*parts), count)) {
         ASSERT_TRUE(parts->range_update()->UpdateRange(range.begin, range.end).ok());
@@ -152,7 +152,7 @@ TEST_P(SharedUpdates, OfTwoRanksGiveTheParametersOfOneUpdate) {
       ASSERT_TRUE(owner.range_update()->UpdateRange(cut[i].begin, cut[i].end).ok());
       std::copy(owner.parameters().begin() + cut[i].begin, owner.parameters().begin() + cut[i].end,
                 other.parameters().begin() + cut[i].begin);
-      // What only the owner knew is passed on, since the next step has another cut.
+      // Values that only the owner knew are passed on, since the next step has another cut.
       const std::vector<absl::Span<float>> from = owner.range_update()->parameter_states();
       const std::vector<absl::Span<float>> to = other.range_update()->parameter_states();
       for (size_t state = 0; state < from.size(); ++state) {

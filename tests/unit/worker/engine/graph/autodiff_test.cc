@@ -1,4 +1,4 @@
-// Every gradient against central differences, in double precision on the reference backend.
+// Compares every gradient with central differences, in double precision on the reference backend.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -45,7 +45,8 @@ void CheckGradients(const std::string& what, const Graph& model, int64_t rows) {
   ASSERT_TRUE(executable->Accumulate(batch.batch(), 1, nullptr).ok());
   const testing::NamedValues gradients = testing::Gradients(model, *executable);
   const std::vector<double> input_gradient = executable->Inspect()->input_gradient;
-  // Third-order terms of the difference, and the float in which gradients leave.
+  // The tolerance covers third-order terms of the difference, and the rounding of gradients to
+  // floats.
   constexpr double kTolerance = 3e-6;
   for (const auto& [name, gradient] : gradients) {
     Values values = testing::ReadState(*executable, name);

@@ -1,4 +1,5 @@
-// A pass is right if the reference backend gives the same numbers with and without it.
+// Tests the passes: a pass is right if the reference backend gives the same numbers with and
+// without it.
 #include "worker/engine/graph/passes.h"
 
 #include <gmock/gmock.h>
@@ -15,8 +16,8 @@
 namespace trainyard::engine {
 namespace {
 
-// Everything that the passes look for: fused relus of all kinds, pools of rectified and other
-// values, residual sums, values used twice, element-wise chains.
+// A network with everything that the passes look for: fused relus of all kinds, pools of rectified
+// and other values, residual sums, values used twice, element-wise chains.
 Graph ManyPatterns() {
   GraphBuilder b({2, 8, 8});
   ValueId x = b.MaxPool(b.input(), {.kernel = 3, .stride = 1, .padding = 1});
@@ -115,7 +116,7 @@ TEST(FuseRelu, LeavesOnlyRelusThatFollowNothingFusible) {
   PassOptions passes = testing::kNoPasses;
   EXPECT_EQ(Count(BuildTrainingStep(ManyPatterns(), {passes, false}), OpKind::kRelu), 6);
   passes.fuse_relu = true;
-  // These are after the add and after the tanh.
+  // These nodes come after the add and after the tanh.
   EXPECT_EQ(Count(BuildTrainingStep(ManyPatterns(), {passes, false}), OpKind::kRelu), 2);
 }
 
@@ -206,7 +207,7 @@ TEST(MergeSiblings, LeavesOneConvolutionAndOneInputGradientOfEachGroup) {
   const StepGraph before = BuildTrainingStep(model, {passes, false});
   passes.merge_siblings = true;
   const StepGraph after = BuildTrainingStep(model, {passes, false});
-  // In each module three become one, and at the end two become one.
+  // In each module three convolutions become one, and at the end two become one.
   for (const OpKind op :
        {OpKind::kConv2d, OpKind::kConv2dInputGradient, OpKind::kConv2dParameterGradient}) {
     EXPECT_EQ(Count(before, op) - Count(after, op), 2 + 2 + 1) << OpName(op);
@@ -268,7 +269,7 @@ TEST(RemoveDeadCode, DropsTheIndexOfAPoolThroughWhichNothingFlowsBack) {
   const StepGraph step = BuildTrainingStep(ManyPatterns(), {});
   ASSERT_EQ(step.graph.nodes[0].op, OpKind::kMaxPool);
   EXPECT_EQ(step.graph.nodes[0].outputs[1], kNoValue);
-  // In an evaluation no pool needs one.
+  // In an evaluation no pool needs its index.
   for (const Node& node : BuildEvaluationStep(ManyPatterns(), {}).graph.nodes) {
     if (node.op == OpKind::kMaxPool) {
       EXPECT_EQ(node.outputs[1], kNoValue) << node.name;

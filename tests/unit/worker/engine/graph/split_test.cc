@@ -130,7 +130,7 @@ TEST(Split, RefusesTheFirstLayerAndCutsOutOfOrder) {
 TEST(Split, RefusesToPartLayersThatShareAParameter) {
   const Graph model =
       *BuildGpt2({.layers = 2, .heads = 2, .width = 8, .context = 4, .vocabulary = 11});
-  // The embedding at the beginning is the head at the end.
+  // The embedding at the beginning has the same weights as the head at the end.
   EXPECT_THAT(Layers(model), ElementsAre("loss"));
   EXPECT_THAT(MessageOf(model, {"transformer.h.1.ln_1"}),
               HasSubstr("share the parameter 'transformer.wte.weight', which one stage must hold"));

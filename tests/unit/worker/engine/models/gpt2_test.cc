@@ -1,5 +1,5 @@
-// GPT-2 against its formulas, written out once more in double precision: logits, loss and, by
-// central differences, gradients. And what other programs rely on: names, shapes, numbers of
+// Compares GPT-2 with its formulas, written out once more in double precision: logits, loss and, by
+// central differences, gradients. Also tests what other programs rely on: names, shapes, numbers of
 // parameters, initial values.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -264,7 +264,7 @@ int64_t Parameters(const Gpt2Spec& spec) {
   return count;
 }
 
-// This is the count of transformers, in which the head is the embedding.
+// The numbers are those of transformers, in which the head is the embedding.
 TEST(Gpt2, HasThePublishedNumbersOfParameters) {
   EXPECT_EQ(Parameters({}), 124'439'808);
   EXPECT_EQ(Parameters({.layers = 24, .heads = 16, .width = 1024}), 354'823'168);

@@ -1,5 +1,6 @@
-// Inline stacks against the graphs that they become: the plan's shapes are the graph's, a stack
-// that spells out a model of the zoo is that model, and any stack trains on both backends alike.
+// Compares inline stacks with the graphs that they become: the plan's shapes are the graph's, a
+// stack that spells out a model of the zoo equals that model, and any stack trains on both backends
+// alike.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +37,7 @@ Graph Built(const Stack& stack) {
   return *std::move(graph);
 }
 
-// All state after a few steps with a given start.
+// Returns all state after a few steps with a given start.
 NamedValues Trained(const Graph& model, const std::string& backend, const OptimizerSpec& optimizer,
                     int steps) {
   constexpr int64_t kRows = 6;

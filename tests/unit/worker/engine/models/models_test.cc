@@ -63,7 +63,7 @@ int64_t ResnetParameters(const ResnetSpec& spec) {
   return graph.ok() ? ParameterCount(*graph) : 0;
 }
 
-// The counts that torchvision publishes with its weights.
+// These are the counts that torchvision publishes with its weights.
 TEST(Models, ResnetsHaveThePublishedNumbersOfParameters) {
   const Shape image = {3, 224, 224};
   EXPECT_EQ(ResnetParameters({.input = image, .depth = 18}), 11'689'512);
@@ -177,8 +177,8 @@ TEST(Models, TheResidualBranchMayStartAtZero) {
             testing::Values(128, 1.0f));
 }
 
-// Both backends train them alike for a step. Batch norms over few values magnify rounding, so if
-// the last maps are small, there must be more rows.
+// Both backends must train the models alike for a step. Batch norms over few values magnify
+// rounding, so if the last maps are small, there must be more rows.
 void ExpectEqualSteps(const Graph& graph, int64_t rows = 3) {
   const std::unique_ptr<Executable> reference =
       testing::Compile("reference", graph, {.momentum = 0.9}, {.max_rows = rows});

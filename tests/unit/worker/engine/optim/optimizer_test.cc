@@ -1,4 +1,4 @@
-// The update rules of every backend, written out by hand for a few steps.
+// Tests the update rules of every backend against results written out by hand for a few steps.
 #include "worker/engine/optim/optimizer.h"
 
 #include <gmock/gmock.h>

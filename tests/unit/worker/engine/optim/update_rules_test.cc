@@ -1,5 +1,5 @@
-// Every update rule of every backend over many steps, against the papers' formulas written out in
-// double precision.
+// Compares every update rule of every backend, over many steps, with the papers' formulas written
+// out in double precision.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -251,8 +251,8 @@ INSTANTIATE_TEST_SUITE_P(Backends, UpdateRules,
 
 class Optimizers : public ::testing::TestWithParam<Case> {};
 
-// This is as with ranks of different hosts: they got equal sums, but have different numbers of
-// threads.
+// The two executables act like ranks of different hosts: they get equal sums, but have different
+// numbers of threads.
 TEST_P(Optimizers, GiveTheSameBitsWithAnyNumberOfThreads) {
   const Graph model = Model();
   NamedValues results[2];
@@ -297,7 +297,7 @@ TEST_P(Optimizers, PlanTheMemoryThatTheyHold) {
   }
 }
 
-// A NaN that only the gradient has.
+// Only the gradient has a NaN.
 TEST_P(Optimizers, TellOfAGradientThatIsNotFinite) {
   for (const std::string& backend : testing::TestedAndReference()) {
     for (const double spoiled : {std::nan(""), HUGE_VAL}) {
@@ -328,7 +328,7 @@ TEST(Averages, AreWhatEvaluateAndPredictUseUntilExchangedBack) {
       ASSERT_TRUE(executable->Accumulate(batch.batch(), 1, nullptr).ok());
       ASSERT_TRUE(executable->Update(0.5).ok());
     }
-    // Another executable that has the averages as its parameters.
+    // This executable has the averages as its parameters.
     const std::unique_ptr<Executable> averaged =
         testing::Compile(backend, model, {}, {.max_rows = 4});
     for (const StateTensor& tensor : averaged->state()) {
@@ -380,7 +380,7 @@ TEST(Optimizer, StateWithoutStepsOrAveragesIsThatOfThePlainRule) {
                           "ema.conv.weight"));
 }
 
-// 2^24 + 1 is no float: the count must not wrap or stick below.
+// 2^24 + 1 is no float: the count must neither wrap nor stop below it.
 TEST(Optimizer, TheStepCountStaysAtItsEnd) {
   for (const std::string& backend : testing::TestedAndReference()) {
     const std::unique_ptr<Executable> executable =

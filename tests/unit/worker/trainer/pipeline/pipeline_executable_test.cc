@@ -1,5 +1,5 @@
-// Real stages on threads, with real lines between them: what they train together is what one
-// device trains, to the byte, whatever the schedule; beside each other too.
+// Tests real stages on threads, with real lines between them: together they train the same as one
+// device, to the byte, with every schedule, and also with several pipelines side by side.
 #include "worker/trainer/pipeline/pipeline_executable.h"
 
 #include <gmock/gmock.h>
@@ -111,7 +111,7 @@ class Pipeline {
     });
   }
 
-  // In the order of the whole model.
+  // The parameters are in the order of the whole model.
   std::vector<std::pair<std::string, std::vector<float>>> State() {
     const auto tensors = StateOfStages(model_, cuts_, kOptimizer);
     std::vector<std::pair<std::string, std::vector<float>>> all;

@@ -1,5 +1,5 @@
-// A step that does not fit is refused before it trains; with what is then advised it trains the
-// same.
+// Tests that a step that does not fit is refused before the training begins, and that with the
+// advised change the training gives the same result.
 #include "worker/trainer/plan/memory.h"
 #include "worker/trainer/plan/spec.h"
 
@@ -78,7 +78,7 @@ TEST_P(CheckMemoryOn, NamesTheLargestBatchThatFits) {
   const int64_t limit = Needs(Job(kConvnet, 100), target);
   const absl::Status status = Check(Job(kConvnet, 256), target, limit);
   const int64_t batch = NumberAfter(status, "a batch of ");
-  // The line of sizes has steps: a row more may need no more.
+  // Sizes grow in steps: one more row may need no more memory.
   EXPECT_GE(batch, 99) << status;
   EXPECT_LE(Needs(Job(kConvnet, batch), target), limit);
   EXPECT_GT(Needs(Job(kConvnet, batch + 2), target), limit);
@@ -181,7 +181,7 @@ TEST(TrainMemory, BatchNormRefusesMicrobatchesAndNamesReplicas) {
   EXPECT_EQ(result.outcome, Outcome::kUserError);
   EXPECT_THAT(result.message,
               AllOf(HasSubstr("4 is less than the 6 rows"), HasSubstr("train.replicas to 4")));
-  // A replica's rows at once are no problem.
+  // Computing a replica's rows at once is no problem.
   job.more = R"(, "memory": {"microbatch": 6})";
   GangTrainer whole(job, 1);
   EXPECT_EQ(whole.Run()[0].outcome, Outcome::kSucceeded);

@@ -1,4 +1,4 @@
-// The text and the JSON of `trainyard plan`, as the trainer writes them.
+// Tests the text and the JSON of `trainyard plan`, as the trainer writes them.
 #include "worker/trainer/plan/planned_step.h"
 
 #include <gmock/gmock.h>
@@ -205,8 +205,8 @@ TEST(PlanReport, JsonHasEveryPart) {
   EXPECT_EQ(json["bytes"]["total"], bytes);
 }
 
-// The grammar of Graphviz as far as we use it: balanced braces, every edge between nodes that are
-// declared, quotes closed on their line.
+// Checks the part of the grammar of Graphviz that we use: balanced braces, edges only between
+// declared nodes, quotes closed on their line.
 TEST(PlanReport, TheGraphIsWellFormed) {
   const std::string dot = Plan(Small(), {.backend = "reference", .format = PlanFormat::kDot});
   EXPECT_THAT(dot, StartsWith("digraph step {\n"));

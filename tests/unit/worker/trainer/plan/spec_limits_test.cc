@@ -32,7 +32,7 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 
-// Everything that a rank does with a spec before it opens a file or takes memory.
+// Does everything that a rank does with a spec before it opens a file or allocates memory.
 absl::Status SetUp(const v1::JobSpec& resolved) {
   std::string json;
   google::protobuf::util::JsonPrintOptions options;
@@ -87,7 +87,7 @@ constexpr const char* kSpecs[] = {
        data { dataset: "images" path: "pets" image_size: 1 resize: 1 } optimizer { sgd {} })",
 };
 
-// The spec with what every one of them needs.
+// Reads a spec, and adds the fields that all specs need.
 v1::JobSpec Read(const char* text) {
   v1::JobSpec spec;
   TY_CHECK(google::protobuf::TextFormat::ParseFromString(text, &spec));
@@ -247,7 +247,7 @@ class Trials {
   std::set<std::string> accepted_;
 };
 
-// All fields below `type` that a limit stands beside.
+// Returns all fields below `type` that have a limit.
 void Collect(const Descriptor& type, std::set<const Descriptor*>& seen,
              std::set<std::string>& fields) {
   if (!seen.insert(&type).second) return;

@@ -1,4 +1,5 @@
-// The spec as the trainer reads it, and what it hands to the engine and to the data sets.
+// Tests the spec as the trainer reads it, and the values that it hands to the engine and to the
+// data sets.
 #include "worker/trainer/plan/spec.h"
 
 #include <gmock/gmock.h>
@@ -18,7 +19,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// A spec with these members in the place of its own, or beside them.
+// A spec in which these members replace its own, or are added to them.
 struct SpecText {
   std::string model = R"({"mlp": {}})";
   std::string data = R"({"dataset": "glyphs"})";
@@ -82,7 +83,7 @@ TEST(Spec, UnknownFieldsArePassedOver) {
   EXPECT_TRUE(ParseSpec(text.Json()).ok()) << ParseSpec(text.Json()).status();
 }
 
-// Another number type than was asked for must not be trained in.
+// A job must not be trained in another number type than was requested.
 TEST(Spec, UnknownValuesOfEnumsAreRefused) {
   SpecText text;
   text.train = R"({"epochs": 1, "precision": "bf16"})";

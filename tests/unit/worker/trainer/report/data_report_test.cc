@@ -1,4 +1,4 @@
-// The report that --data makes of a folder of data sets.
+// Tests the report that --data makes of a folder of data sets.
 #include "worker/trainer/report/data_report.h"
 
 #include "absl/strings/str_cat.h"
@@ -80,7 +80,7 @@ TEST_F(DataReportTest, TellsOfTokensOneByOne) {
 }
 
 TEST_F(DataReportTest, VerifyFindsWhatListingPassesOver) {
-  // Damaged in its last rows, which no centre crop reads.
+  // The image is damaged in its last rows, which no centre crop reads.
   std::string damaged = data::SlopeJpeg(30, 400, {.quality = 100});
   damaged[damaged.size() - 30] = '\xff';
   damaged[damaged.size() - 29] = '\xd9';

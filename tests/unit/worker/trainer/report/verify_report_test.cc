@@ -1,4 +1,4 @@
-// A checkpoint is what it says, or the report tells what is not.
+// Tests that the report confirms a correct checkpoint, and names what is wrong with any other.
 #include "worker/trainer/report/verify_report.h"
 
 #include "absl/strings/str_cat.h"
@@ -82,7 +82,7 @@ INSTANTIATE_TEST_SUITE_P(Gangs, VerifyTest,
                                                std::get<1>(instance.param), "_ranks");
                          });
 
-// One finished training for all that only look at it.
+// Holds one finished training for all tests that only look at it.
 class VerifyChanged : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {

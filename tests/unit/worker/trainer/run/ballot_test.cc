@@ -1,4 +1,4 @@
-// Ballots on their way through numbers, and what they agree on.
+// Tests the conversion of ballots to numbers and back, and the results of votes.
 #include "worker/trainer/run/ballot.h"
 
 #include "gtest/gtest.h"

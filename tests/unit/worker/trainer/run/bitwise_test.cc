@@ -1,4 +1,4 @@
-// Bitwise runs: the same bytes whatever computes them.
+// Tests bitwise runs: they give the same bytes on all devices and hostings.
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/env.h"
@@ -112,7 +112,7 @@ TEST_P(BitwiseTest, AnotherNumberOfRanksGoesOnWithTheSameBytes) {
 INSTANTIATE_TEST_SUITE_P(Jobs, BitwiseTest, ::testing::ValuesIn(kCases),
                          [](const auto& instance) { return std::string(instance.param.name); });
 
-// A copy of the checkpoint, as a run with such a hosting had left it.
+// A copy of the checkpoint, as a run with such a hosting would have left it.
 std::string WithHosting(const std::string& checkpoint_dir, const testing::TempDir& folder,
                         const std::vector<int>& hosting) {
   const auto manifest = checkpoint::VerifyCheckpoint(checkpoint_dir);

@@ -1,4 +1,4 @@
-// Requests by file and by signal, each answered once.
+// Tests requests by file and by signal, each of which is answered once.
 #include "worker/trainer/run/control.h"
 
 #include "common/base/files.h"

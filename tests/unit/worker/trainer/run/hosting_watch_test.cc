@@ -1,4 +1,4 @@
-// When replicas move, and when measured speeds are not worth a move.
+// Tests when replicas move, and when measured speeds are not worth a move.
 #include "worker/trainer/run/hosting_watch.h"
 
 #include "gmock/gmock.h"
@@ -10,7 +10,7 @@ namespace {
 using parallel::Hosting;
 using ::testing::HasSubstr;
 
-constexpr int64_t kFirstSteps = 11;  // two to warm up and eight measured, told of one step later
+constexpr int64_t kFirstSteps = 11;  // two to warm up and eight measured, reported one step later
 
 // Eight replicas of four rows on two ranks, at speeds in rows a second.
 class HostingWatchTest : public ::testing::Test {
@@ -35,7 +35,8 @@ class HostingWatchTest : public ::testing::Test {
     return ballots;
   }
 
-  // Steps at these speeds, with a boundary after the last; what was decided at the end.
+  // Makes steps at these speeds, with a boundary after the last one. Returns the decision at the
+  // end.
   std::optional<Hosting> Run(int64_t steps, double first, double second) {
     std::optional<Hosting> decided;
     for (int64_t i = 0; i < steps; ++i) {

@@ -1,4 +1,4 @@
-// Runs that start from a file of weights, and inline layers through the whole trainer.
+// Tests runs that start from a file of weights, and inline layers through the whole trainer.
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -24,7 +24,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 constexpr int64_t kInitSteps = 8;
-// Fields of spec.init, those that tests differ in.
+// Fields of spec.init in which the tests differ.
 struct InitFields {
   std::string checkpoint = "weights/a.safetensors";
   std::vector<std::string> skip = {};
@@ -108,7 +108,7 @@ TEST(InlineLayers, TheConvnetSpelledOutTrainsToTheSameBytes) {
   }
 }
 
-// The layers of resnet-20 for glyphs, as a spec has them.
+// The layers of resnet-20 for glyphs, as in a spec.
 std::string Resnet20() {
   std::vector<std::string> stack;
   const auto add = [&stack](absl::string_view name, absl::string_view from,
@@ -230,7 +230,7 @@ TEST(Init, ARunThatResumesReadsTheFileNoMore) {
   }
 }
 
-// Returns what loading `file` into the convnet says.
+// Returns the message of loading `file` into the convnet.
 absl::Status Loaded(const checkpoint::TensorFile& file, const InitFields& init = {}) {
   const Weights weights(file);
   const auto spec = ParseSpec(Convnet().Spec());

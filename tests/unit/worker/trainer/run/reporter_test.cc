@@ -1,4 +1,4 @@
-// The contents of metrics.jsonl and progress.json, and when a rank writes them.
+// Tests the contents of metrics.jsonl and progress.json, and when a rank writes them.
 #include "worker/trainer/run/reporter.h"
 
 #include "absl/strings/str_split.h"

@@ -1,4 +1,4 @@
-// The files of a checkpoint, and the memory plan that is told before a run.
+// Tests the files of a checkpoint, and the memory plan that is reported before a run.
 #include <algorithm>
 #include <cmath>
 
@@ -103,7 +103,8 @@ TEST(StateFile, OfAnOlderTrainerHasNoEvaluation) {
   }
 }
 
-// A checkpoint that is written behind the training has the values of the moment between two steps.
+// A checkpoint that is written while the training continues has the values of the moment between
+// two steps.
 TEST(TrainingState, ASnapshotDoesNotFollowTheTraining) {
   const CompiledModel model = Compile(JobText());
   std::vector<float> values(

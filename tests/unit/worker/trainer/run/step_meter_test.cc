@@ -1,4 +1,4 @@
-// Metrics of computing and communication, on a clock that is moved by hand.
+// Tests metrics of computing and communication, on a clock that is moved by hand.
 #include "worker/trainer/run/step_meter.h"
 
 #include <map>

@@ -1,4 +1,4 @@
-// Limits and silences that follow from how long steps take.
+// Tests limits and periods of silence that follow from how long steps take.
 #include "worker/trainer/run/step_pace.h"
 
 #include "gtest/gtest.h"

@@ -1,4 +1,4 @@
-// The timeline of recorded steps, and what happens when it cannot be written.
+// Tests the timeline of recorded steps, and what happens when it cannot be written.
 #include "worker/trainer/run/trace.h"
 
 #include <set>

@@ -1,4 +1,4 @@
-// Trainings that fail: the first error says what to do about it.
+// Tests trainings that fail: the first error says what to do about it.
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
@@ -40,7 +40,8 @@ TEST(TrainFailure, ADivergedLossNamesTheRateOfItsOptimizer) {
   EXPECT_THAT(Fail(job, "cpu").message, HasSubstr("lower optimizer.adamw.lr (now 1000)"));
 }
 
-// Each rank sees the gradients of its blocks; who sees one that is not finite tells the others.
+// Each rank sees the gradients of its blocks. A rank that sees one that is not finite informs the
+// others.
 TEST(TrainFailure, ADivergedLossOfAGangIsNamedByEveryRank) {
   JobText job;
   job.optimizer = R"({"sgd": {"lr": 1000, "momentum": 0.9}})";
@@ -75,7 +76,7 @@ TEST(TrainFailure, ADivergedGangWritesNoCheckpointOfIt) {
 
 TEST(TrainFailure, RanksThatAreNoWholePipelinesAreRefusedBeforeAnythingIsLoaded) {
   JobText job;
-  job.data = R"({"dataset": "mnist"})";  // which is not there
+  job.data = R"({"dataset": "mnist"})";  // this data set does not exist here
   job.more = R"(, "devices": {"count": 2}, "stages": {"count": 2})";
   EXPECT_THAT(Fail(job).message, HasSubstr("1 ranks; expected a multiple of the 2 stages"));
 }

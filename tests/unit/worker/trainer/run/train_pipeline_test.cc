@@ -1,4 +1,4 @@
-// Jobs with stages, through the whole trainer: what a pipeline trains is what one rank trains.
+// Tests jobs with stages, through the whole trainer: a pipeline trains the same as one rank.
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -69,7 +69,7 @@ TEST(TrainPipelines, GoOnFromACheckpointOfOneRank) {
             alone.CheckpointBytes(kPipelineSteps, "model.safetensors"));
 }
 
-// The last step of an epoch has two rows, so the second pipeline none.
+// The last step of an epoch has two rows, so the second pipeline has none.
 TEST(TrainPipelines, InAGridEndWithTheBytesOfOneRank) {
   for (const bool batch_norm : {false, true}) {
     for (const int replicas : {2, 5}) {
@@ -96,8 +96,8 @@ TEST(TrainPipelines, InAGridEndWithTheBytesOfOneRank) {
   }
 }
 
-// With the first, each rank of a stage keeps a part, and gathers the rest for evaluations and
-// checkpoints; the second needs norms over all of a layer's gradients.
+// With the first optimizer, each rank of a stage keeps a part, and gathers the rest for evaluations
+// and checkpoints. The second optimizer needs norms over all of a layer's gradients.
 TEST(TrainPipelines, InAGridEndWithTheBytesOfOneRankByOtherOptimizers) {
   for (const char* optimizer : {R"({"adamw": {"lr": 0.01}, "ema_decay": 0.9})",
                                 R"({"lamb": {"lr": 0.01}, "ema_decay": 0.9})"}) {

@@ -1,4 +1,5 @@
-// Whole trainings, small: what must not depend on the number of ranks, and what is read on the way.
+// Tests small trainings as a whole: which results must not depend on the number of ranks, and which
+// data is read.
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -157,7 +158,7 @@ TEST(TrainImages, SkippedSamplesAreCountedAndDoNotDependOnTheRanks) {
   ExpectSuccess(gang.Run(), 8);
   ExpectNear(alone.Metric("train.loss"), gang.Metric("train.loss"));
   ExpectNear(alone.Model(8), gang.Model(8));
-  // This happens once an epoch, at the same steps.
+  // This happens once in an epoch, at the same steps.
   const auto skipped = alone.Metric("train.skipped");
   EXPECT_EQ(skipped.size(), 2U);
   for (const auto& [step, count] : skipped) EXPECT_EQ(count, 1) << step;

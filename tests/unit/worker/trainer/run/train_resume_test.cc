@@ -1,4 +1,4 @@
-// Tests small trainings as a whole: what must survive a stop, bit for bit.
+// Tests small trainings as a whole: which state must survive a stop, bit for bit.
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -66,7 +66,7 @@ TEST(Train, AnAugmentedRunResumesBitForBit) {
   }
 }
 
-// Every optimizer, with and without what may go with it, as a spec has it.
+// Every optimizer, with and without its options, as in a spec.
 struct OptimizerCase {
   const char* name;
   const char* optimizer;
@@ -144,7 +144,8 @@ TEST_P(OptimizerTest, TheResultDoesNotDependOnTheNumberOfRanks) {
   const std::map<int64_t, double> got = gang.Metric("train.loss");
   ASSERT_EQ(expected.size(), static_cast<size_t>(kSteps));
   for (const auto& [step, loss] : expected) {
-    // Adam divides by roots of tiny squares: what sums round differently shows more than with SGD.
+    // Adam divides by roots of tiny squares, so it shows differences in the rounding of sums more
+    // clearly than SGD.
     EXPECT_NEAR(got.at(step), loss, 2e-3 * std::abs(loss)) << "at step " << step;
   }
 }

@@ -1,4 +1,4 @@
-// Tests small trainings as a whole: what they report, and when they evaluate, save and stop.
+// Tests small trainings as a whole: their reports, and when they evaluate, save and stop.
 #include "absl/strings/str_cat.h"
 #include "common/base/files.h"
 #include "gmock/gmock.h"

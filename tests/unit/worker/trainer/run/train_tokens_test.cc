@@ -62,7 +62,7 @@ std::vector<float> WeightsOf(const GangTrainer& trainer, const std::string& name
 
 class TokenGangTest : public ::testing::TestWithParam<std::tuple<const char*, double>> {};
 
-// Dropout draws by the row's place in the global batch, not by the rank.
+// Dropout depends on the row's place in the global batch, not on the rank.
 TEST_P(TokenGangTest, TheResultDoesNotDependOnTheNumberOfRanks) {
   const auto& [backend, dropout] = GetParam();
   const TokenJob tokens(dropout);

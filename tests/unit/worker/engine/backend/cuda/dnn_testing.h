@@ -48,7 +48,7 @@ class Memory {
   void* data_ = nullptr;
 };
 
-// Multiples of 1/8 in [-1, 1], so that all of bf16, f16 and f32 hold them.
+// Multiples of 1/8 in [-1, 1], which bf16, f16 and f32 can all hold.
 inline std::vector<float> Values(size_t count, int seed) {
   std::vector<float> values(count);
   for (size_t i = 0; i < count; ++i) {

@@ -1,5 +1,5 @@
-// The state and memory of an executable, over the emulated device, which lets copies arrive late
-// and can run out of memory.
+// Tests the state and memory of an executable, over the emulated device, which lets copies arrive
+// late and can run out of memory.
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -36,7 +36,7 @@ TEST_F(CudaExecutableMemory, WhatWasWrittenIsThereForTheNextStep) {
     auto executable = backend_->Compile(model_, {}, {.max_rows = 1});
     ASSERT_TRUE(executable.ok()) << executable.status();
     const std::vector<float> inputs = {1, 2, 3};
-    // The second time, only the parameters are waited for.
+    // In the second call, only the parameters are waited for.
     for (const float factor : {1.0F, 2.0F}) {
       for (size_t i = 0; i < (*executable)->state().size(); ++i) {
         const StateTensor& tensor = (*executable)->state()[i];

@@ -1,4 +1,4 @@
-// group_norm's kernels against plain loops in double precision.
+// Compares group_norm's kernels with plain loops in double precision.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// The conversions of a batch before the first layer reads it.
+// Tests the conversions of a batch before the first layer reads it.
 #include <gtest/gtest.h>
 
 #include <vector>

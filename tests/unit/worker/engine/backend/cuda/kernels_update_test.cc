@@ -1,5 +1,5 @@
-// The update on the device does to each parameter what the reference does, and everything else that
-// it promises: packed copies, running statistics, cleared sums, and its report to the host.
+// Tests that the update on the device changes each parameter like the reference, and its other
+// promises: packed copies, running statistics, cleared sums, and its report to the host.
 #include "worker/engine/backend/cuda/kernels/update.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Packed copies hold each parameter where products look for it, and nothing else.
+// Tests that packed copies hold each parameter where products look for it, and nothing else.
 #include "worker/engine/backend/cuda/kernels/weights.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Problems for cuDNN: their keys, and how nodes of step graphs become problems. cuDNN itself takes
-// no part.
+// Tests problems for cuDNN: their keys, and how nodes of step graphs become problems. cuDNN itself
+// takes no part.
 #include "worker/engine/backend/cuda/dnn/node_problem.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// The file in which cuDNN's plans are kept, which may contain anything. cuDNN itself takes no part.
+// Tests the file in which cuDNN's plans are kept, which may contain anything. cuDNN itself takes no
+// part.
 #include "worker/engine/backend/cuda/dnn/plan_cache.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Plans are chosen, kept and run, over the emulated cuDNN.
+// Tests that plans are chosen, kept and run, over the emulated cuDNN.
 #include "worker/engine/backend/cuda/dnn/planner.h"
 
 #include <cuda_runtime_api.h>

@@ -1,4 +1,4 @@
-// The device makes the same rows of 8-bit images as the host, to the bit.
+// Tests that the device makes the same rows of 8-bit images as the host, to the bit.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -209,7 +209,7 @@ TEST(StoredImages, AnEvaluationReadsThemToo) {
   preparation.augmentation = {};
   const auto executable = Compile(testing::TestedBackend(), Model(), {}, {.max_rows = kRows});
   testing::RandomizeState(1, *executable);
-  // A small last batch, and images of another split than the stored one.
+  // The cases are a small last batch, and images of another split than the stored one.
   ASSERT_TRUE(
       executable->image_memory()
           ->StoreImages({{}, preparation.normalization.mean, preparation.normalization.stddev},
