@@ -24,7 +24,7 @@ namespace trainyard::commands {
 namespace {
 
 struct CheckpointOptions {
-  // JOB, JOB/WHICH, or JOB and WHICH. `verify` also takes a folder.
+  // The job and the checkpoint, as JOB, JOB/WHICH, or JOB and WHICH. `verify` also takes a folder.
   std::vector<std::string> selectors;
   std::string output_dir;
   std::string dataset_dir;

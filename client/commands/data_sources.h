@@ -19,9 +19,9 @@ struct DataSource {
   std::vector<SourceFile> files;
 };
 
-// One for each published data set of common/datasets.h.
+// Returns one entry for each published data set of common/datasets.h.
 const std::vector<DataSource>& DataSources();
-// Returns the names of all of them, as in "cifar10, cifar100".
+// Returns the names of all data sets, as in "cifar10, cifar100".
 std::string DataSourceNames();
 // Returns null if the data set is unknown.
 const DataSource* FindDataSource(absl::string_view dataset);

@@ -61,7 +61,7 @@ ordered_json ForPeople(const ordered_json& value) {
   return members;
 }
 
-// Runs the trainer that lies beside this program. What it prints about a wrong spec or flag is
+// Runs the trainer that lies beside this program. Its messages about a wrong spec or flag are
 // passed on unchanged.
 absl::StatusOr<std::string> AskTrainer(const std::string& binary_dir, const v1::JobSpec& spec,
                                        const std::vector<std::string>& flags) {

@@ -9,11 +9,11 @@
 namespace trainyard {
 
 // Returns the folder of the running program without a slash at its end, or an empty text if the
-// system does not tell. The other programs of an installation lie beside it.
+// system does not know it. The other programs of an installation lie beside it.
 std::string ProgramFolder();
-// The path of another program of this installation, whether there is one or not.
+// Returns the path of another program of this installation, even if there is no such program.
 std::string SiblingProgram(absl::string_view name);
-// The path of a program in the folder of an installation. NOT_FOUND if it is not there.
+// Returns the path of a program in the folder of an installation, or NOT_FOUND if it is not there.
 absl::StatusOr<std::string> FindProgram(absl::string_view folder, absl::string_view name);
 
 // Returns $XDG_STATE_HOME/trainyard, or ~/.local/state/trainyard if that variable is empty. It

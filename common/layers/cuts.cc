@@ -1,5 +1,5 @@
-// Lays the layers out as the engine does, as steps that read values, and counts what crosses before
-// each of them.
+// Counts the cuts of a stack. It arranges the layers as the engine does, as steps that read values,
+// and counts the values that cross before each step.
 #include "common/layers/cuts.h"
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 namespace trainyard::layers {
 namespace {
 
-// A value lives from the step after the one that makes it to the last one that reads it. The sample
-// counts as made by the first step, since no stage may be empty.
+// The steps during which a value is needed: from the step after the one that makes it to the last
+// one that reads it. The sample counts as made by the first step, since no stage may be empty.
 struct Life {
   size_t made = 0;
   size_t last_read = 0;
@@ -31,10 +31,10 @@ bool IsFlatten(const Kind& kind) {
 
 int CountCuts(const Stack& stack, const StackPlan& plan) {
   Life sample;
-  std::vector<Life> lives;            // of the values that steps make
+  std::vector<Life> lives;            // for each value that a step makes
   std::vector<int> value_of;          // by layer; kSample for the sample
   std::vector<bool> flattens;         // by step
-  const auto read = [&](int value) {  // by the next step
+  const auto read = [&](int value) {  // notes that the next step reads the value
     (value == kSample ? sample : lives[static_cast<size_t>(value)]).last_read = lives.size();
   };
   const auto value_at = [&](int layer) {
@@ -52,10 +52,11 @@ int CountCuts(const Stack& stack, const StackPlan& plan) {
     lives.push_back({lives.size(), lives.size()});
   }
   if (lives.empty()) return 0;
-  read(value_of.back());  // by the loss
+  read(value_of.back());  // the loss reads it
   flattens.push_back(false);
 
-  std::vector<int> begins(lives.size() + 2, 0);  // less those that end
+  // By step: the number of values that begin to cross there, less those that end there.
+  std::vector<int> begins(lives.size() + 2, 0);
   for (const Life& life : lives) {
     ++begins[life.made + 1];
     --begins[life.last_read + 1];

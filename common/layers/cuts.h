@@ -6,10 +6,10 @@
 
 namespace trainyard::layers {
 
-// Returns the number of layers, and the loss behind them, with which a stage can begin: exactly one
-// value is made before it and read from it on. A flatten goes with the layer after it. The engine
-// cuts its graphs by the same rule; tests compare both. `plan` is that of the stack, without
-// mistakes.
+// Returns the number of places at which a stage can begin: before a layer or before the loss, if
+// exactly one value is made earlier and read from there on. A flatten goes with the layer after it.
+// The engine cuts its graphs by the same rule, and tests compare both. `plan` must be the plan of
+// the stack, and free of mistakes.
 int CountCuts(const Stack& stack, const StackPlan& plan);
 
 }  // namespace trainyard::layers

@@ -24,7 +24,7 @@ struct PlannedLayer {
 
 struct StackPlan {
   std::vector<PlannedLayer> layers;  // one for each layer of the stack
-  int64_t classes = 0;               // what the last layer gives; 0 if unknown
+  int64_t classes = 0;               // elements of the last layer's output; 0 if unknown
 };
 
 // Plans the stack. Adds what does not fit to `violations`, at most a few dozen, under the path of

@@ -1,5 +1,5 @@
-// Plans the network as a stack of layers, for the sample of the spec and, if that does not fit, for
-// others, until it is known which would.
+// Finds the limits of a network by planning it as a stack of layers: for the sample of the spec
+// and, if that does not fit, for other sizes until one fits.
 #include "common/spec/network_limits.h"
 
 #include <algorithm>
@@ -15,10 +15,10 @@
 namespace trainyard::spec {
 namespace {
 
-// No network needs larger images than these.
+// The largest side that is tried. No network needs larger images.
 constexpr int64_t kSmallestSidesMax = 256;
 
-// Returns true if the network takes samples of this side, or of so many tokens.
+// Returns true if the network takes images of this side, or samples of this many tokens.
 bool Fits(layers::Stack network, int64_t size) {
   const bool is_image = network.vocabulary == 0;
   std::fill(network.input.begin() + (is_image ? 1 : 0), network.input.end(), size);
@@ -27,7 +27,7 @@ bool Fits(layers::Stack network, int64_t size) {
   return violations.empty();
 }
 
-// Returns the first size that fits, or 0 if none of the small ones does.
+// Returns the first size that fits, or 0 if no size up to kSmallestSidesMax does.
 int64_t SmallestFit(const layers::Stack& network) {
   for (int64_t size = 1; size <= kSmallestSidesMax; ++size) {
     if (Fits(network, size)) return size;
@@ -35,7 +35,8 @@ int64_t SmallestFit(const layers::Stack& network) {
   return 0;
 }
 
-// `fits` does, and `too_large` is.
+// Returns the largest size that fits. `fits` is a size that fits, and `too_large` is one that does
+// not.
 int64_t LargestFit(const layers::Stack& network, int64_t fits, int64_t too_large) {
   while (too_large - fits > 1) {
     const int64_t middle = fits + (too_large - fits) / 2;
@@ -53,13 +54,14 @@ std::string ModelName(const v1::ModelSpec& model) {
 }
 
 void CheckSampleSize(const v1::ModelSpec& model, std::vector<FieldViolation>& violations) {
-  // A field that breaks its own rule says enough, and may ask for a network without end.
+  // If a field breaks its own rule, that violation is enough. The network could also be too large
+  // to plan.
   if (model.has_layers() || !ValidateRules(model, "").empty()) return;
   const layers::Stack network = NetworkOf(model);
   std::vector<FieldViolation> mistakes;
   layers::PlanStack(network, "", mistakes);
   const int64_t smallest = mistakes.empty() ? 0 : SmallestFit(network);
-  // Where no size fits, something else is wrong, and has been said.
+  // If no size fits, there is another mistake, which another check reports.
   if (smallest == 0) return;
   const std::string name = ModelName(model);
   const std::string path = absl::StrCat("spec.model.", name);

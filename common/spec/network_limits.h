@@ -1,5 +1,6 @@
-// What a network can take: how small and how large its samples may be, and into how many stages a
-// pipeline can cut it. Without these checks only a worker would find out, when the job starts.
+// Checks the limits of a network: how small and how large its samples may be, and into how many
+// stages a pipeline can cut it. Without these checks only a worker would notice, when the job
+// starts.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +12,15 @@
 
 namespace trainyard::spec {
 
-// Adds samples that are too small or too large for the network. Stacks of layers are left to
-// PlanStack, which says more. `model` has its defaults.
+// Adds violations for samples that are too small or too large for the network. Stacks of layers are
+// left to PlanStack, whose messages are more precise. `model` must have its defaults.
 void CheckSampleSize(const v1::ModelSpec& model, std::vector<FieldViolation>& violations);
 
-// Returns the most stages that a pipeline can have; 0 where the model has mistakes of its own.
-// `model` has its defaults.
+// Returns the largest number of stages that a pipeline can have, or 0 if the model has mistakes of
+// its own. `model` must have its defaults.
 int64_t MostStages(const v1::ModelSpec& model);
 
-// "resnet"; empty where none is chosen.
+// Returns the name of the model, such as "resnet", or an empty text if none is chosen.
 std::string ModelName(const v1::ModelSpec& model);
 
 }  // namespace trainyard::spec

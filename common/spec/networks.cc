@@ -1,4 +1,5 @@
-// One function for each network, in the order of its layers.
+// Writes out the networks as stacks of layers. Each network has a function, which adds the layers
+// in their order.
 #include "common/spec/networks.h"
 
 #include <cstddef>
@@ -15,7 +16,7 @@ namespace {
 
 using layers::Plain;
 
-// Adds layers and names what they give.
+// Adds layers, and returns the names under which later layers read them.
 class Writer {
  public:
   template <typename Model>
@@ -41,7 +42,7 @@ class Writer {
   std::string Linear(const std::string& x, int64_t features) {
     return Add(layers::Linear{.features = features}, x);
   }
-  // Keeps height and width, divided by the stride.
+  // Adds a convolution whose output has the input's height and width, divided by the stride.
   std::string Conv(const std::string& x, int64_t channels, int64_t kernel, int64_t stride = 1) {
     return Add(
         layers::Conv2d{
@@ -178,8 +179,8 @@ layers::Stack Network(const v1::AlexnetModel& alexnet) {
 
 layers::Stack Network(const v1::VggModel& vgg) {
   constexpr int64_t kChannels[] = {64, 128, 256, 512, 512};
-  // Convolutions of the first two stages and of the others: configurations A, B, D and E of the
-  // paper.
+  // These are the numbers of convolutions in each of the first two stages and in each of the
+  // others: configurations A, B, D and E of the paper.
   const int first = vgg.depth() == 11 ? 1 : 2;
   const int last = vgg.depth() == 19 ? 4 : vgg.depth() == 16 ? 3 : 2;
   Writer writer(vgg);
@@ -209,8 +210,8 @@ struct Inception {
   int64_t pool;            // max_pool 3x3, then 1x1
 };
 
-// The branches of the two forms of the network compute what they do in different kernels and
-// orders; one value enters the module and one leaves it in both.
+// The branches of the two forms of the network compute the same in different kernels and orders. In
+// both forms one value enters the module and one leaves it.
 std::string AddInception(Writer& writer, const std::string& x, const Inception& it) {
   const auto conv = [&writer](const std::string& from, int64_t channels, int64_t kernel) {
     return writer.Relu(writer.ConvNorm(from, channels, kernel));

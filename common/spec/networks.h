@@ -1,6 +1,6 @@
-// The networks that specs choose by name, written out as stacks of layers, so that the arithmetic
-// of common/layers tells what they can take. Layer by layer they are the graphs that the engine
-// builds; tests compare both.
+// Writes out the networks that specs choose by name as stacks of layers, so that the arithmetic of
+// common/layers can find their limits. They equal the graphs that the engine builds, layer by
+// layer; tests compare both.
 #pragma once
 
 #include "common/layers/stack.h"
@@ -8,8 +8,9 @@
 
 namespace trainyard::spec {
 
-// The layers of a model that has its defaults; none where no model is chosen. Of gpt2 there is one
-// block, since all have the same shapes, and a classifier with a weight of its own.
+// Returns the layers of a model, which must have its defaults, or no layers if no model is chosen.
+// For gpt2 it returns only one block, since all have the same shapes, and a classifier with a
+// weight of its own.
 layers::Stack NetworkOf(const v1::ModelSpec& model);
 
 }  // namespace trainyard::spec
