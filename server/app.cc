@@ -71,7 +71,7 @@ std::string DefaultStateDir(absl::string_view xdg_state_home, absl::string_view 
   return JoinPath(StateHome(xdg_state_home, home), "server");
 }
 
-// Members stand in order of construction. Each borrows only from members above it.
+// The members are in the order of construction. Each borrows only from members above it.
 class App::Impl {
  public:
   explicit Impl(DirectoryLock lock) : lock_(std::move(lock)) {}

@@ -1,4 +1,4 @@
-// Compares what lies in the state directory with what the database knows.
+// Finds the files of the state directory that the database does not know, and moves them aside.
 #include "server/leftovers.h"
 
 #include <vector>
@@ -17,7 +17,7 @@ bool WasDeleted(const core::Snapshot& stored, JobId job) {
   return job.value < stored.next_job && !stored.jobs.contains(job);
 }
 
-// A job that has ended gets no attempt any more, so it has no orphans and need not be looked at.
+// A job that has ended gets no new attempts, so it has no orphans and need not be searched.
 bool MayHaveOrphans(const core::Snapshot& stored, JobId job) {
   const auto found = stored.jobs.find(job);
   if (found == stored.jobs.end()) return !WasDeleted(stored, job);

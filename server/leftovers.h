@@ -1,11 +1,13 @@
-// What the state directory holds of which the database knows nothing. There are two ways to that.
+// Finds what the state directory holds and the database does not know. There are two cases.
 //
-// A job was deleted, and the server died before it had removed the files. Then the number of the
-// job is one that the database has given away, and nobody wants the files any more.
+// In the first case a job was deleted, and the server died before it had removed the files. The
+// database has given the number of the job away and will not use it again, and nobody needs the
+// files any more.
 //
-// Or the database was restored from a backup. Then there are logs, metrics and checkpoints that are
-// newer than the database, which will give their numbers to others. They may still be wanted, and
-// they must not mix with what comes. Therefore they are moved aside, and never deleted.
+// In the second case the database was restored from a backup. The logs, metrics and checkpoints
+// that are newer than the backup are then unknown to it, and it will give their numbers to other
+// jobs and attempts. Somebody may still want these files, and they must not mix with the new ones.
+// Therefore they are moved aside, and never deleted.
 #pragma once
 
 #include <set>
@@ -23,23 +25,23 @@
 
 namespace trainyard {
 
-// Returns the jobs that were deleted and have logs or metrics yet.
+// Returns the deleted jobs that still have logs or metrics.
 absl::StatusOr<std::set<JobId>> DeletedJobsWithFiles(const core::Snapshot& stored,
                                                      const runtime::LogStore& logs,
                                                      store::MetricsStore& metrics);
 
-// Returns the folder to which a server that starts at `now` moves things:
-// <state_dir>/orphans/<UTC>. It is laid out as the state directory is.
+// Returns the folder to which a server that starts at `now` moves files: <state_dir>/orphans/<UTC>.
+// It is laid out as the state directory is.
 std::string OrphanFolder(const std::string& state_dir, absl::Time now);
 
 // Moves logs and metrics of attempts that the database never had to `folder`. `metrics` is the
-// store <state_dir>/metrics.db. Must be done before an attempt can get one of their numbers.
+// store <state_dir>/metrics.db. This must be done before an attempt can get one of their numbers.
 absl::Status SetStreamsAside(const core::Snapshot& stored, const std::string& state_dir,
                              const std::string& folder, runtime::LogStore& logs,
                              store::MetricsStore& metrics);
 
-// Moves the files that no committed checkpoint names to `folder`. What is left by a server that
-// died while it removed a checkpoint looks the same, so it is moved too.
+// Moves the files that no committed checkpoint names to `folder`. Files that were left by a server
+// that died while it removed a checkpoint look the same, so they are moved too.
 void SetBlobsAside(const std::string& folder, runtime::BlobStore& blobs,
                    const runtime::Board& board);
 

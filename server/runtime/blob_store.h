@@ -69,7 +69,7 @@ class BlobStore {
   explicit BlobStore(std::string dir) : dir_(std::move(dir)) {}
   std::string BlobPath(absl::string_view digits) const;
   // Calls `take` with the path of each of the blobs that neither a row nor a Seal in progress
-  // names. Returns for how many it returned true.
+  // names. Returns the number of calls that returned true.
   int64_t TakeUnreferenced(const std::vector<std::string>& hashes,
                            const IsReferenced& is_referenced,
                            const std::function<bool(const std::string& digits)>& take);

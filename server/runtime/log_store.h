@@ -45,7 +45,7 @@ class LogStore {
   absl::Status SetAside(AttemptId attempt, const std::string& folder);
   // Returns the jobs that have streams, in no particular order.
   absl::StatusOr<std::vector<JobId>> ListJobs() const;
-  // The attempts of a job that have streams, in no order.
+  // Returns the attempts of a job that have streams, in no particular order.
   absl::StatusOr<std::vector<AttemptId>> ListAttempts(JobId job) const;
 
  private:

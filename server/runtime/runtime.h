@@ -39,7 +39,7 @@ class Runtime {
     size_t batch_max = 1024;
     // After a commit for which there was no space, timers rest for this long.
     absl::Duration retry_after_full_disk = absl::Seconds(1);
-    // Start calls it with what the store holds, before anything of it changes. An error ends the
+    // Start calls it with the content of the store, before anything changes it. An error ends the
     // start.
     std::function<absl::Status(const core::Snapshot&)> on_load = [](const core::Snapshot&) {
       return absl::OkStatus();

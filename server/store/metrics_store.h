@@ -42,7 +42,7 @@ struct MetricPage {
 // Maps the name of each metric to its points. Steps ascend, and each step has one point.
 using MetricSeries = std::map<std::string, std::vector<StoredPoint>>;
 
-// The number under which the points of a rank's device are kept, beside those of the ranks
+// Returns the number under which the points of a rank's device are kept, beside those of the ranks
 // themselves: both streams have offsets, and -1 is the device of rank 0. The function is its own
 // inverse.
 constexpr int32_t DeviceStreamOf(int32_t rank) {

@@ -39,7 +39,7 @@ struct Running {
 
   friend bool operator==(const Running&, const Running&) = default;
 };
-// `reason` is kNone if a failure is the cause; then `failure` tells which.
+// `reason` is kNone if a failure is the cause. Then `failure` describes it.
 struct Stopping {
   static constexpr char kName[] = "STOPPING";
   StopReason reason = StopReason::kNone;
@@ -99,7 +99,7 @@ struct AllGone {
 
 using Input = std::variant<RanksSeen, AllRanksRunning, Stop, PartFailed, AllGone>;
 
-// Effects, which tell the job what happened.
+// These are the effects. They report to the job what happened.
 struct TellRunning {};
 struct TellEnded {};
 

@@ -14,10 +14,10 @@
 // 4 attempt succeeded, or failed  8 the attempt is gone: the reason of the stop decides where to;
 //   for good                        a time limit fails the job
 //
-// Not drawn: a poisoned job goes from (6) to Suspended, where it waits for a person. A Queued or
-// Suspended job is cancelled at once. An attempt that had succeeded before a stop reached it makes
-// the job Succeeded, whatever the reason of the stop was.
-// docs/job_lifecycle.md holds the whole table, checked by a test.
+// Some edges are not drawn. A poisoned job goes from (6) to Suspended, where it waits for a person.
+// A Queued or Suspended job is cancelled at once. An attempt that had succeeded before a stop
+// reached it makes the job Succeeded, whatever the reason of the stop was.
+// docs/job_lifecycle.md holds the whole table, which a test checks.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@
 
 namespace trainyard::core::job_fsm {
 
-// States. Final ones are Succeeded, Failed and Cancelled.
+// These are the states. The final ones are Succeeded, Failed and Cancelled.
 
 // The job waits for devices. Its place in the queue depends on the job's number, so a failure never
 // lowers it.
@@ -86,7 +86,7 @@ struct Cancelled {
 using State =
     std::variant<Queued, Starting, Running, Stopping, Suspended, Succeeded, Failed, Cancelled>;
 
-// Inputs.
+// These are the inputs.
 
 struct Placed {};
 struct AllRanksRunning {};
@@ -126,7 +126,7 @@ struct TimeLimit {
 using Input = std::variant<Placed, AllRanksRunning, AttemptSucceeded, AttemptFailed, AttemptStopped,
                            AttemptLost, Cancel, Suspend, Resume, Preempt, Drain, Resize, TimeLimit>;
 
-// Effects.
+// These are the effects.
 
 // Tells the attempt to stop, or that the reason of its stop has changed.
 struct StopAttempt {

@@ -1,5 +1,5 @@
-// Defines what all state machines share: their answers to an input, of which there are exactly
-// three kinds, and the names of their states.
+// Defines what all state machines share: the names of their states, and their answers to an input.
+// There are exactly three kinds of answers.
 #pragma once
 
 #include <string>

@@ -57,7 +57,9 @@ struct GaveUp {
 
 using Input = std::variant<Registered, Synced, LeaseExpired, GaveUp>;
 
-// Effects. The capacity of the worker has changed, so a new pass is needed.
+// These are the effects.
+
+// The capacity of the worker has changed, so a new pass is needed.
 struct PlanAgain {};
 // The session is dead. A later report under it is refused.
 struct EndSession {};

@@ -25,7 +25,7 @@ struct DeviceClass {
   int32_t labels = 0;       // of its worker
   std::string reservation;  // in force
   std::string coming;       // a reservation to come
-  int32_t total = 0;        // in all, held or not and whatever their health
+  int32_t total = 0;        // all slots, including those that are held or unfit
   int32_t open = 0;         // free for anybody who may use the class
   int32_t kept = 0;         // free, but kept for a waiting job (see `keeper`)
   // The job for which they are kept, as an index of the caller; -1 if there is none.

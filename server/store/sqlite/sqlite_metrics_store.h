@@ -13,7 +13,7 @@ namespace trainyard::store {
 // Opens the store. The errors are those of OpenSqliteStore.
 absl::StatusOr<std::unique_ptr<MetricsStore>> OpenSqliteMetricsStore(const std::string& path);
 
-// Writes all of the store at `path` to a new file `copy`, which is durable when this returns.
+// Copies the store at `path` to a new file `copy`, which is durable when this returns.
 absl::Status CopySqliteMetrics(const std::string& path, const std::string& copy);
 
 }  // namespace trainyard::store
