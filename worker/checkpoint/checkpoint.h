@@ -20,16 +20,18 @@ struct CheckpointFile {
   std::string content;
 };
 
-// Writes `<checkpoints_dir>/step-<step>` by way of `step-<step>.tmp`. Replaces nothing that is
-// valid: OK at once where that step is complete already; a damaged one is written anew.
-// RESOURCE_EXHAUSTED (DISK_FULL) where the disk is full; after any failure the other checkpoints
-// are as before and the temporary folder is gone. One writer at a time: it sweeps the temporary
-// folders of its dead predecessors. step >= 0; names are plain.
+// Writes `<checkpoints_dir>/step-<step>` by way of `step-<step>.tmp`. It replaces no valid
+// checkpoint: it returns OK at once if that step is complete already, and writes a damaged one
+// again. Returns RESOURCE_EXHAUSTED (DISK_FULL) if the disk is full. After any failure the other
+// checkpoints are unchanged and the temporary folder is gone. There may be only one writer at a
+// time, since it removes the temporary folders of its dead predecessors. step >= 0; names must be
+// plain.
 absl::Status WriteCheckpoint(const std::string& checkpoints_dir, int64_t step,
                              const std::vector<CheckpointFile>& files);
 
-// Reads the manifest and compares every size and hash; no file may lack or be added. NOT_FOUND
-// where there is no such folder, DATA_LOSS (CORRUPT_FILE) with the file and what differs.
+// Reads the manifest and compares every size and hash. No file may be missing or added. Returns
+// NOT_FOUND if there is no such folder, and DATA_LOSS (CORRUPT_FILE) with the file and the
+// difference.
 absl::StatusOr<Manifest> VerifyCheckpoint(const std::string& checkpoint_dir);
 
 // Returns the steps of the complete folders, those with a readable MANIFEST, in ascending order.

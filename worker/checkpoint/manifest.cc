@@ -1,5 +1,5 @@
-// MANIFEST: what a checkpoint consists of. It has one spelling only, so that a changed byte
-// anywhere in it is a difference.
+// Reads and writes MANIFEST, which lists what a checkpoint consists of. It has only one spelling,
+// so that a changed byte anywhere in it is a difference.
 #include "worker/checkpoint/manifest.h"
 
 #include <algorithm>

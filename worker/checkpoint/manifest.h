@@ -1,4 +1,4 @@
-// MANIFEST, the list of what a checkpoint consists of. It is JSON in one spelling only:
+// Defines MANIFEST, which lists what a checkpoint consists of. It is JSON in one spelling only:
 //   {"format": 1, "step": 600, "files": [{"name": ..., "size": ..., "hash": ...}]}
 #pragma once
 
@@ -21,15 +21,16 @@ struct ManifestEntry {
 
 struct Manifest {
   int64_t step = 0;
-  std::vector<ManifestEntry> files;  // by name
+  std::vector<ManifestEntry> files;  // sorted by name
 };
 
-// A plain name inside the folder: no path, nothing hidden, not MANIFEST itself.
+// Returns true for a plain name inside the folder: no path, not hidden, and not MANIFEST itself.
 bool IsFileName(absl::string_view name);
 
 // Returns the only spelling. `files` must be sorted by name.
 std::string EncodeManifest(const Manifest& manifest);
-// Reads what EncodeManifest wrote. NOT_FOUND; DATA_LOSS (CORRUPT_FILE) for anything else.
+// Reads what EncodeManifest wrote. Returns NOT_FOUND, or DATA_LOSS (CORRUPT_FILE) for anything
+// else.
 absl::StatusOr<Manifest> ParseManifest(const std::string& path);
 
 }  // namespace trainyard::checkpoint

@@ -1,4 +1,4 @@
-// Reads that every data set can do by its plain Read; some know a faster way.
+// Implements the reads that a data set need not implement itself, by its plain Read.
 #include "worker/data/dataset.h"
 
 #include <functional>

@@ -1,4 +1,4 @@
-// Measures over so few samples that the start of a training does not wait for it.
+// Measures mean and deviation over so few samples that the start of a training is not delayed.
 #include "worker/data/normalization.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ absl::StatusOr<Normalization> MeasureNormalization(const Dataset& dataset, bool 
       dataset.size(), dataset.decodes() ? kDecodedNormalizationSamples : kNormalizationSamples);
   int64_t skipped = 0;
   for (int64_t i = 0; i < samples; ++i) {
-    // The classes may follow one another.
+    // In some data sets the classes follow one another, so the samples must be spread evenly.
     const int64_t index = dataset.decodes() ? i * dataset.size() / samples : i;
     int32_t label = 0;
     const absl::Status read =
@@ -45,7 +45,8 @@ absl::StatusOr<Normalization> MeasureNormalization(const Dataset& dataset, bool 
     const double count = static_cast<double>(samples - skipped) * static_cast<double>(area);
     const double mean = sums[c] / count;
     const double variance = std::max(0.0, squares[c] / count - mean * mean);
-    // A channel that never varies stays as it is rather than being divided by nothing.
+    // A channel that never varies stays as it is, because dividing by its deviation would divide by
+    // zero.
     constexpr double kFlat = 1e-12;
     result.mean.push_back(static_cast<float>(mean));
     result.stddev.push_back(variance < kFlat ? 1.0F : static_cast<float>(std::sqrt(variance)));

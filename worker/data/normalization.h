@@ -1,4 +1,4 @@
-// The numbers by which pixels are normalised, measured on a data set.
+// Defines the numbers by which pixels are normalised, and measures them on a data set.
 #pragma once
 
 #include <vector>
@@ -8,15 +8,15 @@
 
 namespace trainyard::data {
 
-// Mean and standard deviation of each channel over the training pixels; the deviation of a channel
-// that does not vary is 1. Empty of tokens, which stay as they are.
+// The mean and standard deviation of each channel over the training pixels. The deviation of a
+// channel that does not vary is 1. Both are empty for tokens, which are not normalised.
 struct Normalization {
   std::vector<float> mean;
   std::vector<float> stddev;
 };
-// In f64, in index order: the same everywhere. Over the first 10,000 samples at most, or, where
-// they are decoded, over 1,024 that lie evenly. The error of a sample that cannot be read, unless
-// corrupt ones are to be skipped.
+// Computes the normalization in f64, in index order, so that it is the same everywhere. It uses the
+// first 10,000 samples at most, or, if samples must be decoded, 1,024 that are spread evenly.
+// Returns the error of a sample that cannot be read, unless corrupt ones are to be skipped.
 absl::StatusOr<Normalization> MeasureNormalization(const Dataset& dataset,
                                                    bool skip_corrupt = false);
 

@@ -13,19 +13,19 @@
 
 namespace trainyard::data {
 
-// Checks what can be told without the files, as OpenDataset does first.
+// Checks what can be checked without the files. OpenDataset begins with this.
 absl::Status CheckDatasetOptions(absl::string_view name, const DatasetOptions& options);
 
-// `glyphs` (generated, of the sizes in common/datasets.h unless told otherwise); `fashion-mnist`,
-// `mnist`: the four idx files, plain or .gz; `cifar10`, `cifar100`: see cifar.h; `images`: see
-// image_dataset.h; `tokens`, `tinyshakespeare`: see token_dataset.h. Files lie in
-// `dataset_dir`/<name> or in `dataset_dir`. NOT_FOUND (DATASET_NOT_FOUND) with the paths tried, or
-// the names that exist; INVALID_ARGUMENT for a size out of range; DATA_LOSS (CORRUPT_FILE) with
-// file, position and value for bad bytes.
+// Opens a split of a data set. It knows `glyphs` (generated, with the sizes in common/datasets.h
+// unless the options give others); `fashion-mnist`, `mnist`: the four idx files, plain or .gz;
+// `cifar10`, `cifar100`: see cifar.h; `images`: see image_dataset.h; `tokens`, `tinyshakespeare`:
+// see token_dataset.h. Files lie in `dataset_dir`/<name> or in `dataset_dir`. Returns NOT_FOUND
+// (DATASET_NOT_FOUND) with the paths that were tried, or the names that exist; INVALID_ARGUMENT for
+// a size out of range; DATA_LOSS (CORRUPT_FILE) with file, position and value for bad bytes.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(absl::string_view name, Split split,
                                                      const DatasetOptions& options);
 
-// Names that OpenDataset knows.
+// Returns the names that OpenDataset knows.
 std::vector<std::string> DatasetNames();
 
 }  // namespace trainyard::data

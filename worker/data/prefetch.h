@@ -16,7 +16,7 @@
 
 namespace trainyard::data {
 
-// Which samples a batch holds: indices in the data set; none ends the stream.
+// The samples of a batch, as indices in the data set. An empty batch ends the stream.
 struct PlannedBatch {
   // This is not explicit, because most plans have only one epoch.
   PlannedBatch(std::vector<int64_t> samples, int64_t of_epoch = 0)
@@ -29,8 +29,8 @@ struct PlannedBatch {
 // sequence from 0. It must be pure.
 using BatchPlan = std::function<PlannedBatch(int64_t sequence)>;
 
-// Next() is called by one thread. Borrows the dataset and the clock. Destruction stops the threads,
-// after the samples that they are reading.
+// Prepares batches. Only one thread may call Next(). It borrows the dataset and the clock. Its
+// destruction stops the threads after the samples that they are reading.
 class Prefetcher {
  public:
   // At most `depth` >= 1 batches wait. The memory is theirs and that of the batch that was handed

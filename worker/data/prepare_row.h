@@ -14,42 +14,42 @@
 
 namespace trainyard::data {
 
-// What the rows of a batch are prepared as. The last two leave augmentation and normalisation to
-// the device: the rows are the same bits.
+// The form in which the rows of a batch are prepared. With the last two forms the device does
+// augmentation and normalisation, and the rows have the same bits.
 enum class RowForm {
   kFloats,  // normalised
-  kStored,  // how each is made of an image that the device has: nothing of the image is touched
-  kBytes,   // the same, with the images' bytes
+  kStored,  // how each row is made of an image that the device has; no image is read
+  kBytes,   // as kStored, but with the images' bytes
 };
 
 // Rows in one of the forms, ready for the engine.
 struct PreparedBatch {
   int64_t rows = 0;
-  std::vector<float> inputs;      // kFloats: [rows, C, H, W]; of tokens [rows, T]
-  std::vector<int32_t> labels;    // [rows]; of tokens [rows, T]
-  std::vector<StoredRow> stored;  // kStored, kBytes: [rows]
-  std::vector<uint8_t> pixels;    // kBytes: [rows, C, H, W]
-  // Corrupt samples that were passed over.
+  std::vector<float> inputs;      // for kFloats: [rows, C, H, W], or [rows, T] for tokens
+  std::vector<int32_t> labels;    // [rows], or [rows, T] for tokens
+  std::vector<StoredRow> stored;  // for kStored and kBytes: [rows]
+  std::vector<uint8_t> pixels;    // for kBytes: [rows, C, H, W]
+  // The number of corrupt samples that were skipped.
   int64_t skipped = 0;
 };
 
-// What to do about a sample that is corrupt (DATA_LOSS). Whatever it is, the rows depend on the
-// plan and the data alone.
+// Says what to do about a corrupt sample (DATA_LOSS). In each case the rows depend only on the plan
+// and the data.
 enum class OnCorrupt {
   kFail,
-  kReplace,   // by the next one in the data set that can be read, framed as this one would be
-  kLeaveOut,  // its batch is shorter
+  kReplace,   // use the next one in the data set that can be read, framed as this one would be
+  kLeaveOut,  // make its batch shorter
 };
 
-// From a stored sample to a row.
+// Says how a stored sample becomes a row.
 struct Preparation {
   Normalization normalization;
   Augmentation augmentation = {};
   uint64_t seed = 0;  // of the augmentation
   OnCorrupt on_corrupt = OnCorrupt::kFail;
   int threads = 1;
-  // Others than floats: of images whose bytes() are not empty, and an augmentation that
-  // IsStoredRow.
+  // Forms other than floats are for images whose bytes() are not empty, and for an augmentation
+  // that IsStoredRow accepts.
   RowForm form = RowForm::kFloats;
 };
 

@@ -58,7 +58,7 @@ int Main(int argc, char** argv) {
     std::fprintf(stderr, "%s\n%s", std::string(options.status().message()).c_str(), kUsage);
     return 2;
   }
-  // If the log cannot be written any more, that is no reason to leave the ranks alone.
+  // The supervisor must watch over the ranks even if its log cannot be written any more.
   (void)signal(SIGPIPE, SIG_IGN);
   InitLog("trainyard-supervisor", LogLevel::kInfo, LogFormat::kText);
   if (options->trainer.empty()) options->trainer = DefaultTrainer(options->run_dir);

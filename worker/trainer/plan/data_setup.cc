@@ -1,5 +1,5 @@
-// Converts the spec to what the data sets are told, in this one place, and makes the checks that
-// need the data themselves.
+// Converts the spec to the options of a data set, in this one place, and makes the checks that need
+// the data themselves.
 #include "worker/trainer/plan/data_setup.h"
 
 #include <algorithm>

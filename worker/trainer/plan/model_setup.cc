@@ -1,5 +1,5 @@
-// Converts the spec to what the engine is told, in this one place. The engine's structs know no
-// protobuf, so a new field of the spec is passed to the engine only here.
+// Converts the spec to the structs of the engine, in this one place. These know no protobuf, so a
+// new field of the spec is passed to the engine only here.
 #include "worker/trainer/plan/model_setup.h"
 
 #include <algorithm>

@@ -25,10 +25,10 @@ struct PlanOptions {
   int threads = 1;
   PlanFormat format = PlanFormat::kText;
   int64_t batch = 0;  // replaces the spec's global batch unless 0
-  // The device's memory; 0 means this machine's memory, shared by the devices.
+  // The memory of the device. 0 means this machine's memory, shared by the devices.
   int64_t memory_bytes = 0;
   std::vector<std::string> without = {};  // names of passes to leave out
-  // Off if the backend only describes a device. The plan then predicts no times.
+  // False if the backend only describes a device. The plan then predicts no times.
   bool measures_machine = true;
 };
 

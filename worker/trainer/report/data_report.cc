@@ -19,7 +19,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// If a disk is ruined, its first errors tell enough.
+// If a disk is ruined, its first errors say enough.
 constexpr size_t kMaxErrors = 20;
 
 // A data set that may exist.
@@ -86,7 +86,7 @@ absl::StatusOr<std::string> ReportData(const std::string& dataset_dir, bool veri
     const std::string folder = JoinPath(dataset_dir, name);
     options.path = name;
     if (FileExists(JoinPath(folder, "train"))) candidates.push_back({"images", options});
-    // A train.bin would not tell tokens from CIFAR, which has one too.
+    // A train.bin does not distinguish tokens from CIFAR, which has one too.
     if (FileExists(JoinPath(folder, "val.bin"))) candidates.push_back({"tokens", options});
   }
   ordered_json splits = ordered_json::array();
