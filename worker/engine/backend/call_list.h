@@ -1,4 +1,5 @@
-// Calls in order over buffers in a planned arena: what the compiled programs of all backends share.
+// Defines what the compiled programs of all backends share: a list of calls over buffers in a
+// planned arena.
 #pragma once
 
 #include <cstddef>
@@ -12,10 +13,12 @@
 
 namespace trainyard::engine {
 
-// A Call has a string `op`, for counting, and a number `ready`: after the call the reduction arena
-// is final up to there; 0 means no further than before.
+// A list of calls, in order. A Call has a string `op`, by which calls are counted, and a number
+// `ready`: after the call, the reduction arena is final up to this element. 0 means no further than
+// before.
 //
-// Not thread-safe. It must not move, since the functions of its calls hold a pointer to it.
+// The class is not thread-safe. It must not move, since the functions of its calls hold a pointer
+// to it.
 template <class Call>
 class CallList {
  public:
@@ -24,19 +27,19 @@ class CallList {
   CallList& operator=(const CallList&) = delete;
 
   BufferId AddFixedBuffer(void* data) { return buffers_.AddFixed(data); }
-  // Appends the call. It reads or writes `buffers`, which so must lie in the arena then; kNoBuffer
-  // among them means nothing.
+  // Appends the call. It reads or writes `buffers`, which therefore lie in the arena at that time;
+  // kNoBuffer among them is ignored.
   void Emit(Call call, const std::vector<BufferId>& buffers) {
     buffers_.Touch(static_cast<int>(calls_.size()), buffers);
     calls_.push_back(std::move(call));
   }
-  // Says that the reduction arena is final up to here after the last call.
+  // Notes that after the last call the reduction arena is final up to this element.
   void SetReady(int64_t ready) {
     if (!calls_.empty()) calls_.back().ready = ready;
   }
-  // The buffer must still be there when the program ends.
+  // Notes that the buffer must still be there when the program ends.
   void Keep(BufferId buffer) { buffers_.Keep(buffer); }
-  // Lays out the arena (BufferPlan::Plan); after the last Emit. With `is_guarded`, each run checks
+  // Lays out the arena (BufferPlan::Plan), after the last Emit. With `is_guarded`, each run checks
   // after every call that nothing was written beyond a live buffer. `larger` may be null.
   void Plan(bool is_guarded, const CallList* larger) {
     buffers_.Plan(static_cast<int>(calls_.size()), is_guarded,
@@ -44,7 +47,7 @@ class CallList {
   }
 
   int64_t arena_bytes() const { return buffers_.arena_bytes(); }
-  // The bytes of all buffers, if none shared memory.
+  // Returns the bytes that all buffers would take if none shared memory.
   int64_t unshared_bytes() const { return buffers_.unshared_bytes(); }
   template <class T>
   T* ptr(BufferId buffer) const {

@@ -1,4 +1,4 @@
-// The inputs of concatenations that may be written where they belong in the output.
+// Finds the inputs of concatenations that may be written directly to their places in the output.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,13 @@ namespace trainyard::engine {
 struct ConcatPart {
   ValueId whole = kNoValue;
   int64_t first_channel = 0;
-  // The greatest common divisor of the channels at which the inputs of the whole begin: a layout in
-  // blocks of channels cuts no input only if their size divides it.
+  // The greatest common divisor of the channels at which the inputs of the whole begin. A layout in
+  // blocks of channels cuts through no input only if the block size divides it.
   int64_t divisor = 0;
 };
 
-// The graph says of each input whether it may be placed. A backend decides further, by its layouts.
+// Returns the inputs that the graph allows to be placed. A backend may place fewer, depending on
+// its layouts.
 std::map<ValueId, ConcatPart> PlacedParts(const Graph& graph);
 
 }  // namespace trainyard::engine

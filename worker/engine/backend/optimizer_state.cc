@@ -1,4 +1,4 @@
-// Finds each part of the state at its place in flat memory.
+// Implements the state of an optimizer, whose parts lie in flat memory.
 #include "worker/engine/backend/optimizer_state.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The state of an optimizer in the memory of the host: its slots and the moving averages.
+// Holds the state of an optimizer in the memory of the host: its slots and the moving averages.
 #pragma once
 
 #include <cstddef>
@@ -12,24 +12,25 @@
 
 namespace trainyard::engine {
 
-// T is float, or double for a backend that computes in it.
+// The slots and the averages. T is float, or double for a backend that computes in doubles.
 template <class T>
 class OptimizerState {
  public:
   OptimizerState(const OptimizerSpec& spec, const StateTable& table, int64_t gradient_elements,
                  Backing backing);
 
-  // Counts one more step and returns its number; 0 where the rule counts none.
+  // Counts one more step and returns its number, or 0 if the rule counts none.
   int64_t CountStep();
-  // Exchanges the parameters and their averages.
+  // Exchanges the parameters with their averages.
   void ExchangeAverages(T* parameters);
 
-  // The slots, one after the other, and the averages, all laid out as the parameters are.
+  // Return the slots, one after the other, and the averages. Each is laid out as the parameters
+  // are.
   T* slots() const { return slots_.template as<T>(); }
   T* averages() const { return averages_.template as<T>(); }
-  // Slot `number` of the parameter that begins at `offset`; null where the rule has fewer.
+  // Returns slot `number` of the parameter that begins at `offset`, or null if the rule has fewer.
   T* slot(size_t number, int64_t offset) const;
-  // Each slot, then the averages.
+  // Returns each slot, then the averages.
   std::vector<absl::Span<T>> parameter_states() const;
   int64_t bytes() const { return slots_.bytes() + averages_.bytes(); }
 

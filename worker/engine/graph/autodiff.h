@@ -33,14 +33,15 @@ class Autodiff {
   ValueId NewGradient(ValueId primal);
   void Contribute(ValueId primal, ValueId gradient);
   void Emit(Node node);
-  // For a node with one input x: emits `op`, (gradient of the first output, `saved`...) -> dx, with
-  // the attributes of the node, and contributes dx, where anybody wants it.
+  // Emits `op` for a node with one input x: (gradient of the first output, `saved`...) -> dx, with
+  // the attributes of the node. Contributes dx to the gradient of x. Does nothing if that is not
+  // wanted.
   void EmitInputGradient(const Node& node, OpKind op, const std::vector<ValueId>& saved = {});
 
  private:
   StepGraph& step_;
   std::vector<bool> wanted_;  // by forward value
-  // For parameters, by forward value: the number of gradients still to come.
+  // The number of gradients of a parameter that are still to come, by forward value.
   std::vector<int> uses_left_;
   std::vector<ValueId> gradients_;  // by forward value
   // Gradients of parameters of which a node has made all or a part.

@@ -1,4 +1,4 @@
-// Adds up what the definitions of the ops state.
+// Adds up the costs that the definitions of the ops give.
 #include "worker/engine/graph/cost.h"
 
 #include "worker/engine/graph/op_definition.h"

@@ -1,4 +1,4 @@
-// The cost of an op and of a graph, for plans and for reports of measurements.
+// Computes the cost of an op and of a graph, for plans and for reports of measurements.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,8 @@
 
 namespace trainyard::engine {
 
-// Arithmetic and traffic of a node for so many rows, each tensor read or written once.
+// The arithmetic and the traffic of a node for a number of rows, with each tensor read or written
+// once.
 struct Cost {
   double flops = 0;
   double bytes = 0;

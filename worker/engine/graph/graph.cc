@@ -1,4 +1,4 @@
-// The arithmetic of shapes and of sizes in bytes.
+// Computes sizes in elements and bytes, and the texts of shapes and ops.
 #include "worker/engine/graph/graph.h"
 
 #include <utility>

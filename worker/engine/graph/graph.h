@@ -54,7 +54,7 @@ struct Initializer {
   double value = 0;
 };
 
-// The kind of element that a value needs. A backend may store it in that little room.
+// The kind of element that a value needs. A backend may store the value in elements of that kind.
 enum class Element { kReal, kByte, kBit };
 
 struct Value {
@@ -140,7 +140,7 @@ struct Node {
       attributes;
   // True if a pass has fused a rectifier. conv2d, linear, batch_norm: the output is rectified.
   // batch_norm_gradient: the incoming gradient counts only where the output was positive. max_pool:
-  // its index tells windows whose maximum is not positive, and max_pool_gradient gives them no
+  // its index marks windows whose maximum is not positive, and max_pool_gradient gives them no
   // gradient.
   bool relu = false;
   // If several layers share a parameter, each computes a part of its gradient. `adds` means that
@@ -200,7 +200,7 @@ struct Graph {
 // Returns the bytes of `count` elements, of which real numbers take `real_bytes` each.
 int64_t BytesOf(Element element, int64_t count, int64_t real_bytes);
 
-// "conv2d", "max_pool_gradient".
+// Returns "conv2d", "max_pool_gradient" and so on.
 absl::string_view OpName(OpKind op);
 
 }  // namespace trainyard::engine

@@ -1,4 +1,4 @@
-// Counts the bytes that most ops move, for definitions that state nothing else.
+// Counts the bytes that most ops move: those of all inputs and outputs.
 #include "worker/engine/graph/op_definition.h"
 
 namespace trainyard::engine {

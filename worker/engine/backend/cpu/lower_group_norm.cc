@@ -1,5 +1,5 @@
-// group_norm by our own kernels, row by row: a row goes through all that happens to it while it is
-// in a near cache.
+// Lowers group_norm to our own kernels, row by row. All work on a row is done while the row is in a
+// near cache.
 #include <algorithm>
 #include <cmath>
 
@@ -10,7 +10,7 @@
 namespace trainyard::engine::cpu {
 namespace {
 
-// The groups of group_norm among the lanes of a row: channel c belongs to group c / channels.
+// The groups of group_norm among the lanes of a row. Channel c belongs to group c / channels.
 struct Groups {
   Layout layout;
   int64_t groups;
@@ -21,7 +21,7 @@ struct Groups {
   int64_t lanes() const { return layout.blocks() * layout.block; }
   double elements() const { return static_cast<double>(channels * layout.plane()); }
 
-  // Merges means and squared distances of a row's channels; lanes that only fill the last block
+  // Merges means and squared distances of a row's channels. Lanes that only fill the last block
   // count for nothing.
   void Merge(const float* means, const float* distances, double eps, float* mean,
              float* inverse) const {
@@ -40,8 +40,8 @@ struct Groups {
   }
 };
 
-// One run of group_norm's gradient, all pointers resolved. Sums over planes are kept by row and
-// then added in the order of the rows, whatever the threads.
+// One run of group_norm's gradient, with all pointers resolved. Sums over planes are kept by row
+// and then added in the order of the rows, whatever the number of threads.
 template <class T>
 struct GroupNormGradient {
   const Kernels<T>& kernels;
@@ -49,8 +49,8 @@ struct GroupNormGradient {
   const T *dy, *x;
   const float* weight;
   const float *mean, *inverse;  // [rows, groups]
-  T* dx;                        // null: not wanted
-  float* sums;                  // [rows][2][lanes]: of dy and of dy (x - mean) inverse
+  T* dx;                        // null if it is not needed
+  float* sums;                  // [rows][2][lanes]: the sums of dy and of dy (x - mean) inverse
   float* tables;                // [threads][3][lanes]
 
   void RunRow(int64_t n, int64_t thread) const {
@@ -97,8 +97,9 @@ struct GroupNormGradient {
     }
   }
 
-  // With d and dh the means over a group of weight dy and of weight dy h, h = (x - mean) inverse:
-  // dx = inverse (weight dy - d - h dh) as dy a + x b + c.
+  // Computes the factors with which dx = inverse (weight dy - d - h dh) is dy a + x b + c. Here
+  // h = (x - mean) inverse, and d and dh are the means over a group of weight dy and of
+  // weight dy h.
   void FillTables(int64_t n, float* a) const {
     float* const b = a + groups.lanes();
     float* const c = b + groups.lanes();
@@ -173,7 +174,7 @@ void LowerGroupNorm(Lowering& lowering, const Node& node) {
                         second + p * home.block);
       }
       groups.Merge(first, second, eps, means, inverses);
-      // Scale and shift take the place of the moments.
+      // Scale and shift replace the moments.
       for (int64_t c = 0; c < lanes; ++c) {
         const int64_t g = c / groups.channels;
         first[c] = c < home.channels ? weight[c] * inverses[g] : 0;

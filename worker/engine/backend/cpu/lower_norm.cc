@@ -1,6 +1,6 @@
-// batch_norm by our own kernels, plane by plane: any layout, no workspace. The relu's mask is
-// computed again from the input, or, behind the sum of a residual connection, kept in bits. Sums
-// over planes are taken in double and in one order, whatever the threads.
+// Lowers batch_norm to our own kernels, plane by plane, for any layout and without workspace. The
+// relu's mask is computed again from the input, or, after the sum of a residual connection, kept in
+// bits. Sums over planes are taken in double and in one order, whatever the number of threads.
 #include "worker/engine/backend/cpu/lower_ops.h"
 #include "worker/engine/backend/cpu/norm_planes.h"
 #include "worker/engine/backend/cpu/parallel.h"
@@ -8,7 +8,8 @@
 namespace trainyard::engine::cpu {
 namespace {
 
-// What a pass fused into the node at this place among the inputs; nothing for place 0.
+// Returns what a pass has fused into the node at this place among the inputs, or nothing for place
+// 0.
 Operand FusedInput(Lowering& lowering, const Node& node, int place, const Layout& wanted) {
   return place > 0 ? lowering.OperandOf(node.inputs[static_cast<size_t>(place)], wanted)
                    : Operand{};
@@ -20,7 +21,7 @@ BufferId StatisticBuffer(Lowering& lowering, ValueId id) {
              : lowering.BufferOf(id);
 }
 
-// Where the operands of batch_norm lie, and what is known of it before it runs.
+// The places of the operands of batch_norm, and what is known of it before it runs.
 struct NormPlaces {
   Layout layout;
   Operand x, residual, y;
@@ -72,7 +73,7 @@ void NormalizeAll(const NormPlaces& at, const Program& program, const RunState& 
   normalization.Run();
 }
 
-// The statistics are running ones, or those of the batch.
+// Lowers a batch_norm whose statistics are given: the running ones, or those of the batch.
 void LowerNormOfStatistics(Lowering& lowering, const Node& node) {
   const NormPlaces at = PlaceNorm(lowering, node);
   const BufferId mean = StatisticBuffer(lowering, node.inputs[3]);
@@ -95,7 +96,7 @@ void LowerNormOfBatch(Lowering& lowering, const Node& node) {
     lowering.SetLayout(node.outputs[3], at.layout);
     mask = lowering.BufferOf(node.outputs[3]);
   }
-  // Mean and squared distances of each plane.
+  // These hold the mean and the squared distances of each plane.
   const BufferId moments = lowering.AddScratch(TableBytes(at.rows * at.lanes(), 2));
   Program* program = &lowering.program();
   auto run = [=]<class T>(RunState& state, const Kernels<T>& kernels) {
@@ -119,7 +120,7 @@ void LowerNormOfBatch(Lowering& lowering, const Node& node) {
       {at.x.buffer, at.y.buffer, mean, variance, moments, at.affine, at.residual.buffer, mask});
 }
 
-// Where the operands of a gradient of batch_norm lie.
+// The places of the operands of a gradient of batch_norm.
 struct NormGradientPlaces {
   Operand dy, x, second, addend, g, dx;
   BufferId mean = kNoBuffer;

@@ -244,8 +244,8 @@ Lowering::BiasGradient Lowering::AddBiasGradient(ValueId gradient, Arguments& di
   return bias;
 }
 
-// What must be added to other sums, and what lies otherwise than the arena, goes by way of scratch
-// memory.
+// The primitive leaves its results in scratch memory if they must be added to other sums, or if
+// their layout is not that of the arena.
 void Lowering::EmitParameterGradient(const Node& node, const dnnl::primitive& primitive,
                                      Arguments arguments, std::vector<BufferId> buffers,
                                      const dnnl::memory::desc& computed,

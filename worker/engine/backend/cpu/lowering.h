@@ -156,8 +156,8 @@ class Lowering {
   }
   std::string CallName(const Node& node) const;
   double Flops(const Node& node) const { return NodeCost(step_.graph, node, rows()).flops; }
-  // Emits `run` for the node, touching these buffers. A node that adds to what an earlier one wrote
-  // finds `accumulate` set in each run.
+  // Emits `run` for the node, touching these buffers. If the node adds to what an earlier one
+  // wrote, `accumulate` is set in each run.
   void EmitCall(const Node& node, std::function<void(RunState&)> run,
                 const std::vector<BufferId>& buffers);
 
@@ -212,19 +212,20 @@ class Lowering {
     BufferId buffer;
   };
 
-  // Where a primitive leaves the gradient of a bias, and the sums that it belongs to.
+  // The scratch memory in which a primitive leaves the gradient of a bias, and the sums to which it
+  // is added.
   struct BiasGradient {
-    float* sums = nullptr;  // null: no bias
+    float* sums = nullptr;  // null if there is no bias
     int64_t count = 0;
     BufferId scratch = kNoBuffer;
   };
 
   void BlockStageInput(int64_t block);
-  // Adds the bias to the arguments of a primitive: its sums to `direct`, scratch memory to
-  // `indirect` and to the buffers.
+  // Adds the gradient of the bias to the arguments of a primitive: its sums to `direct`, and
+  // scratch memory to `indirect` and to the buffers.
   BiasGradient AddBiasGradient(ValueId gradient, Arguments& direct, Arguments& indirect,
                                std::vector<BufferId>& buffers);
-  // A part on its own, for ops that cannot read it within its whole.
+  // Returns a part on its own, for ops that cannot read it within its whole.
   BufferId CopyOfPart(ValueId id);
 
   const StepGraph& step_;

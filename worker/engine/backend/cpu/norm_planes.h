@@ -13,12 +13,12 @@
 
 namespace trainyard::engine::cpu {
 
-// The bytes of tables with a float for each lane of padded channels.
+// Returns the bytes of tables that have a float for each lane of padded channels.
 inline int64_t TableBytes(int64_t lanes, int64_t tables) {
   return lanes * tables * int64_t{sizeof(float)};
 }
 
-// y = x scale + shift of one channel.
+// The factors of y = x scale + shift of one channel.
 struct Affine {
   float scale, shift;
 };

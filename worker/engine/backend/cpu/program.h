@@ -51,9 +51,9 @@ struct Call {
 
 class Program : public CallList<Call> {
  public:
-  // Building.
+  // These build the program.
   BufferId AddArenaBuffer(int64_t bytes) { return buffers_.AddArena(bytes); }
-  // The batch's inputs; its address comes with each run.
+  // Adds the buffer of the batch's inputs, whose address comes with each run.
   BufferId AddInputBuffer();
   // Returns memory at a buffer, wherever the buffer will lie.
   dnnl::memory Bound(const dnnl::engine& engine, const dnnl::memory::desc& desc, BufferId buffer);
@@ -66,7 +66,7 @@ class Program : public CallList<Call> {
            const Executable::ReadyCallback& on_ready, std::vector<double>* seconds = nullptr,
            size_t first = 0);
 
-  int64_t stage_input_block = 1;  // for the compiler
+  int64_t stage_input_block = 1;  // set by the compiler
 
   // The compiler sets these.
   int64_t stage_output_block = 1;

@@ -81,9 +81,9 @@ class Updater {
   const int threads_;
   const UpdateKernels& kernels_;
   std::vector<Block> blocks_;        // ascending
-  std::vector<size_t> first_block_;  // by segment, and the end
+  std::vector<size_t> first_block_;  // by segment; one more for the end
   OptimizerState<float> state_;
-  AlignedBuffer sums_;  // a Sums a block, where norms are needed; then a ratio a segment
+  AlignedBuffer sums_;  // a Sums for each block, if norms are needed; then a ratio for each segment
   double* ratios_ = nullptr;
   // The rates of the update that has begun.
   UpdateRates rates_;

@@ -85,7 +85,7 @@ class CudaExecutable final : public Executable,
   absl::StatusOr<Inspection> Inspect() const override;
   const MemoryPlan& memory_plan() const override { return plan_; }
 
-  // The number of calls of the training program for max_rows, by op.
+  // Returns the number of calls of the training program for max_rows, by op.
   std::map<std::string, int64_t> CallsByOp() const;
   // Runs forward and backward, and returns the time of each call. Adds to the reduction.
   absl::StatusOr<std::vector<CallTime>> Profile(const Batch& batch);
@@ -127,11 +127,11 @@ class CudaExecutable final : public Executable,
   int64_t InputBytesMax() const;
   absl::Status Send(const Batch& batch, double weight, double lr);
   absl::Status RefreshWeights();
-  // Sends a training batch, and gives the program that is to run on it.
+  // Sends a training batch, and returns the program that is to run on it.
   absl::StatusOr<Program*> SendForTraining(const Batch& batch, double weight, double lr);
-  // Finds the number by which recordings tell the division of the batch into groups.
+  // Finds the number by which recordings identify the division of the batch into groups.
   absl::Status SetGroups(absl::Span<const int64_t> groups);
-  // Returns what the calls of a training program are told.
+  // Returns the parameters of the calls of a training program.
   Enqueue Training(bool adds);
   // Enqueues what `record` does. From the second time on it is launched as a graph, if graphs are
   // wanted.

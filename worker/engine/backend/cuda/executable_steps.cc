@@ -149,7 +149,8 @@ absl::Status CudaExecutable::StartUpdate(double lr) {
 }
 
 absl::Status CudaExecutable::StartStep(const Batch& batch, double lr) {
-  // A step that was not captured before, or that adds to other sums, goes the usual way.
+  // A step that was not captured before, or that adds to other sums, takes the general way: first
+  // Accumulate, then the update.
   if (has_sums_ || are_weights_stale_ || in_flight_.size() == kUpdatesInFlight ||
       ranks_.is_wanted()) {
     return Executable::StartStep(batch, lr);

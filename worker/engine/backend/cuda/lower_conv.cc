@@ -237,8 +237,7 @@ absl::Status LowerConv2dParameterGradient(Lowering& lowering, const Node& node) 
   const bool is_plain = members == 1 && copy.stride == copy.inner &&
                         out_channels == lowering.Channels(dy_id) && type == Type::kF32;
   float* const sums = lowering.Sums(gradients[0]);
-  // It is written to the arena where that may be overwritten, and to scratch memory first
-  // otherwise.
+  // It is written to the arena if that may be overwritten, and to scratch memory first otherwise.
   const BufferId scratch = lowering.AddScratch(out_channels * filter * copy.stride * SizeOf(type));
   const ConvShape shape = ConvShapeOf(lowering, node.conv(), x_id, dy_id, copy.stride);
   const BufferId workspace =

@@ -6,7 +6,7 @@
 namespace trainyard::engine::cuda {
 namespace {
 
-// Where the operands of such a norm lie.
+// The places of the operands of a norm over rows.
 struct RowNormPlaces {
   Place x, y;
   BufferId mean = kNoBuffer;
@@ -17,7 +17,7 @@ struct RowNormPlaces {
   Buffers buffers() const { return {x.buffer, y.buffer, mean, inverse}; }
 };
 
-// There are so many statistics of each kind.
+// Places the operands of a norm that has this many statistics of each kind.
 RowNormPlaces PlaceRowNorm(Lowering& lowering, const Node& node, int64_t statistics) {
   RowNormPlaces at;
   at.x = lowering.PlaceOf(node.inputs[0]);
@@ -29,7 +29,7 @@ RowNormPlaces PlaceRowNorm(Lowering& lowering, const Node& node, int64_t statist
   return at;
 }
 
-// Where the operands of its gradient lie.
+// The places of the operands of the gradient of such a norm.
 struct RowNormGradientPlaces {
   Place dy, x, dx;
   BufferId mean = kNoBuffer;

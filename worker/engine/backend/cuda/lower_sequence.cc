@@ -1,5 +1,5 @@
-// Lowers embeddings and attention. Attention goes to cuDNN where its gradients are
-// known to be right and it has plans for both directions, and otherwise to our own kernels.
+// Lowers embeddings and attention. Attention goes to cuDNN if its gradients are known to be right
+// and it has plans for both directions, and otherwise to our own kernels.
 #include "common/base/status_macros.h"
 #include "worker/engine/backend/cuda/dnn/node_problem.h"
 #include "worker/engine/backend/cuda/kernels/sequence.h"

@@ -20,7 +20,7 @@ Lowering::Lowering(const StepGraph& step, const ReductionLayout& reduction, cons
       weights_(weights),
       target_(target),
       program_(program) {
-  // Inputs of whole vectors of channels can be written in place; others are copied.
+  // Parts that are whole vectors of channels can be written in place; others are copied.
   const int64_t vector = kVectorBytes / SizeOf(target_.type);
   for (const auto& [id, part] : PlacedParts(step_.graph)) {
     if (part.divisor % vector == 0 && Channels(part.whole) % vector == 0) parts_[id] = part;

@@ -30,7 +30,7 @@ using Buffers = std::vector<BufferId>;
 // Logits of at most this many classes stay f32, which costs nothing there.
 inline constexpr int64_t kExactLogitsMax = 1024;
 
-// What a kernel is given that computes the output of a node from its inputs.
+// The operands of a kernel that computes the output of a node from its inputs.
 template <int inputs>
 struct MapViews {
   std::array<View, inputs> in = {};
@@ -110,14 +110,15 @@ class Lowering {
   BufferId StatisticBuffer(ValueId id);
   StatisticSums SumsOfStatistics(const Node& norm) const;
 
-  // Makes the node a call of the program that reads and writes `buffers`. A node that adds to what
-  // an earlier one wrote is always told to add.
+  // Makes the node a call of the program that reads and writes `buffers`. If the node adds to what
+  // an earlier one wrote, every run of the call adds.
   void Emit(const Node& node, std::function<absl::Status(const Enqueue&)> enqueue,
             const Buffers& buffers);
   // Does so for kernels of our own, which report errors when they are launched.
   void EmitKernel(const Node& node, std::function<void(const Enqueue&)> enqueue,
                   const Buffers& buffers);
-  // Emits a kernel that computes the output of the node from its first inputs: run(views).
+  // Emits a kernel, which run(views) launches, that computes the output of the node from its first
+  // inputs.
   template <int inputs, class Run>
   void EmitMap(const Node& node, const Run& run) {
     std::array<Place, inputs> from;
@@ -140,7 +141,7 @@ class Lowering {
         },
         buffers);
   }
-  // Sums up the channels [first_channel, ...) of dy over its pixels.
+  // Sums the channels [first_channel, ...) of dy over its pixels.
   void EmitBiasGradient(const Node& node, ValueId dy, int64_t first_channel, ValueId dbias);
 
  private:
@@ -151,7 +152,7 @@ class Lowering {
   const CompileTarget target_;
   Program& program_;
   std::map<ValueId, Place> places_;
-  std::map<ValueId, ConcatPart> parts_;  // those that are written in place
+  std::map<ValueId, ConcatPart> parts_;  // the parts that are written in place
 };
 
 }  // namespace trainyard::engine::cuda

@@ -18,7 +18,7 @@
 
 namespace trainyard::engine::cuda {
 
-// The parameters of calls when they are enqueued. Captured calls are told once.
+// The parameters of calls when they are enqueued. A captured call keeps those of its capture.
 struct Enqueue {
   cudaStream_t stream = nullptr;
   // If false, sums overwrite the reduction arena. If true, they are added to it.
@@ -53,7 +53,7 @@ class Program : public CallList<Call> {
  public:
   BufferId AddArenaBuffer(int64_t bytes);
   void Bind(std::byte* arena) { buffers_.Bind(arena); }
-  // Where a value lies: element (p, c) at `offset` + p * stride + c of the buffer.
+  // The place of a value: element (p, c) is at `offset` + p * stride + c of the buffer.
   struct Place {
     BufferId buffer = kNoBuffer;
     int64_t offset = 0;

@@ -21,7 +21,7 @@ template <class T>
 void Updater<T>::Begin(double lr, const float* gradients) {
   is_finite_ = true;
   const int64_t t = state_.CountStep();
-  // Others may still sum up gradients that nobody takes the norm of.
+  // Gradients of which no norm is taken may still be summed at this time.
   const double norm = spec_.clip_norm > 0 ? Norm(gradients, gradient_elements_) : 0;
   rates_ = RatesOfUpdate(spec_, lr, t, norm);
 }

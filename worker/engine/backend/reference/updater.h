@@ -31,7 +31,7 @@ class Updater {
   const OptimizerState<T>& state() const { return state_; }
 
  private:
-  // Applies the update to what of the parameter lies in [begin, end).
+  // Applies the update to the part of the parameter that lies in [begin, end).
   void ApplyTo(const Segment& segment, int64_t begin, int64_t end, T* parameters,
                const float* gradients);
 

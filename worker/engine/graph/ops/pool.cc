@@ -28,7 +28,7 @@ double GlobalGradientFlops(const Graph& graph, const Node& node, int64_t rows) {
   return static_cast<double>(graph.value(node.outputs[0]).Elements(rows));
 }
 
-// Emits `op` reading dy, and the index where there is one.
+// Emits max_pool_gradient, which reads dy and the index.
 void MaxPoolBackward(Autodiff& autodiff, const Node& node) {
   autodiff.EmitInputGradient(node, OpKind::kMaxPoolGradient, {node.outputs[1]});
 }

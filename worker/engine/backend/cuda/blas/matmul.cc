@@ -105,7 +105,7 @@ bool IsAligned(const void* pointer, int64_t alignment) {
   return reinterpret_cast<uintptr_t>(pointer) % static_cast<uintptr_t>(alignment) == 0;
 }
 
-// True if cuBLASLt does the epilogue, or nothing of it.
+// Says if cuBLASLt does all of the epilogue, or none of it.
 enum class Fused { kAll, kNone };
 
 cublasLtEpilogue_t EpilogueOf(const MatmulProblem& problem, Fused fused) {

@@ -1,4 +1,4 @@
-// Names a problem, and refuses those that no product can solve.
+// Gives each problem a name, and refuses problems that no product can solve.
 #include "worker/engine/backend/cuda/blas/matmul_problem.h"
 
 #include <utility>

@@ -1,4 +1,5 @@
-// The problem that a matrix product solves: sizes, types, and what is done besides multiplying.
+// Defines the problem that a matrix product solves: sizes, types, and what is done besides
+// multiplying.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +17,11 @@ namespace trainyard::engine::cuda::blas {
 // cuBLASLt rectifies a NaN to 0.
 struct MatmulProblem {
   int64_t m = 1, n = 1, k = 1;
-  bool a_transposed = false;                         // a lies as [k, m]
-  bool b_transposed = false;                         // b lies as [n, k]
+  bool a_transposed = false;                         // in memory, a is [k, m]
+  bool b_transposed = false;                         // in memory, b is [n, k]
   Type input = Type::kBf16;                          // of a and b
   Type output = Type::kBf16;                         // of d
-  int64_t a_stride = 1, b_stride = 1, d_stride = 1;  // elements from row to row as they lie
+  int64_t a_stride = 1, b_stride = 1, d_stride = 1;  // elements from row to row in memory
   bool tf32 = false;                                 // f32 products may be taken in tf32
   bool adds = false;
   bool bias = false;  // f32 [n]
@@ -29,13 +30,13 @@ struct MatmulProblem {
   std::string Key() const;
 };
 
-// The rows and columns of a and b as they lie.
+// The rows and columns of a and b in memory.
 struct Extents {
   int64_t a_rows, a_columns, b_rows, b_columns;
 };
 Extents ExtentsOf(const MatmulProblem& problem);
 
-// INVALID_ARGUMENT, naming the problem, for impossible sizes, strides and types.
+// Returns INVALID_ARGUMENT, naming the problem, for impossible sizes, strides and types.
 absl::Status Validate(const MatmulProblem& problem);
 
 }  // namespace trainyard::engine::cuda::blas

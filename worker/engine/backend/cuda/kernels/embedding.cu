@@ -32,7 +32,7 @@ __global__ void ReadTokensKernel(const StepControl* control, int32_t* tokens, in
   }
 }
 
-// The f32 table as an operand.
+// Returns the f32 table as an operand.
 Operand Table(const float* weight, int64_t channels) {
   return Input(View{const_cast<float*>(weight), channels, Type::kF32});
 }

@@ -18,7 +18,7 @@ struct Group {
   // The number of threads along the channels: a power of two, and no more than kThreads.
   int columns;
 
-  // A block's first pixel and first channel, and a thread's place.
+  // These give a block's row and first channel, and a thread's place.
   __device__ int64_t row() const { return static_cast<int64_t>(blockIdx.x) / groups; }
   __device__ int64_t first_channel() const {
     return static_cast<int64_t>(blockIdx.x) % groups * group_channels;

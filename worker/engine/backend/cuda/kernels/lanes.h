@@ -78,7 +78,7 @@ void WithVectorType(const Body& body, int64_t channels, const View& first, const
 template <class T>
 inline constexpr bool kIsVector = !std::is_same_v<T, MixedTypes>;
 
-// One element of a view, whatever its type. All threads take the same branch.
+// Reads one element of a view, whatever its type. All threads take the same branch.
 __device__ inline float LoadElement(const Operand& from, int64_t pixel, int64_t channel) {
   const int64_t at = pixel * from.stride + channel;
   switch (from.type) {

@@ -37,7 +37,7 @@ struct SumArguments {
   float* dweight = nullptr;
   float* dbias = nullptr;
   bool adds = false;
-  // Of this batch only: dbias, then dweight, rounded up to multiples of eight.
+  // The sums of only this batch: dbias, then dweight, rounded up to multiples of eight.
   float* totals = nullptr;
   float* partials = nullptr;
   uint32_t* tickets = nullptr;
@@ -205,7 +205,7 @@ __device__ void ApplyInput(const BackwardArguments& a, const InputArguments& to,
   }
 }
 
-// Computes dbias and dweight. Where it is the only launch, dx too.
+// Computes dbias and dweight. If it is the only launch, it also computes dx.
 template <class T, bool kIsOneLaunch>
 __global__ void __launch_bounds__(NormThreads(kIsOneLaunch),
                                   kIsOneLaunch ? 1 : kTileBlocksPerMultiprocessor)

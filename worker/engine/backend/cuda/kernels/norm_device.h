@@ -49,7 +49,7 @@ __device__ inline void AddOrWrite(float* to, float value, bool adds) {
   *to = adds ? *to + value : value;
 }
 
-// Loads the [channels] floats of a thread's channels; `otherwise` where there are none.
+// Loads the floats of a thread's channels from [channels], or `otherwise` if there are none.
 __device__ inline Float8 LoadChannels(const float* from, const TilePlace& place,
                                       float otherwise = 0) {
   Float8 values;

@@ -1,4 +1,4 @@
-// One parameter in a packed copy, as the host tells its place to the kernels that write it.
+// Defines how the host describes a parameter's place in a packed copy to the kernels that write it.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace trainyard::engine::cuda {
 
-// One parameter's place in a packed copy: element i lies at packed[(i / inner) * stride + i %
-// inner]. A packed copy may hold several parameters, with zeros between them.
+// One parameter's place in a packed copy: element i is packed[(i / inner) * stride + i % inner]. A
+// packed copy may hold several parameters, with zeros between them.
 struct PackedWeight {
   int64_t offset = 0;  // of the parameter in flat memory
   int64_t count = 0;
@@ -18,7 +18,7 @@ struct PackedWeight {
   Type type = Type::kBf16;
 };
 
-// Packed copies are written in chunks of so many elements of a parameter.
+// Packed copies are written in chunks of this many elements of a parameter.
 inline constexpr int64_t kPackChunk = 4096;
 
 }  // namespace trainyard::engine::cuda

@@ -16,8 +16,8 @@
 
 namespace trainyard::engine::cuda {
 
-// The bytes of the workspace. An update leaves it ready for the next one. Where the spec counts
-// steps and `step_count` is null, they are counted in it.
+// Returns the bytes of the workspace. An update leaves it ready for the next one. If the spec
+// counts steps and `step_count` is null, they are counted in it.
 int64_t UpdateWorkspace(const OptimizerSpec& spec, int64_t segments, int64_t chunks);
 // Updates like optim/optimizer.h, in f32 with corrections computed in f64. Gradients are divided by
 // the loss scale. If there is a loss scale and a gradient is not finite, the sums are cleared and

@@ -1,5 +1,5 @@
-// The tables and the memory that an update works on. The host fills them in, and all launches of
-// the update read them.
+// Defines the tables and the memory on which an update works. The host fills them in, and all
+// launches of the update read them.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,20 @@
 
 namespace trainyard::engine::cuda {
 
-// Updates, and the sums over parameters, are cut into chunks of so many elements of one parameter.
+// Updates, and the sums over parameters, are cut into chunks of this many elements of one
+// parameter.
 inline constexpr int64_t kUpdateChunk = 4096;
 
 struct UpdateSegment {
   int64_t offset = 0;
   int64_t count = 0;
-  // The parameter has no decay and no layer-wise ratio: a bias or a norm's parameter, unless the
-  // spec says otherwise.
+  // True if the parameter has no decay and no layer-wise ratio, as a bias or a norm's parameter,
+  // unless the spec says otherwise.
   bool is_excluded = false;
   int32_t first_chunk = 0;
   int32_t chunks = 0;
-  // The packed copy to which it is written, as an index into UpdateTables::packed; -1: none.
+  // The packed copy to which it is written, as an index into UpdateTables::packed, or -1 if there
+  // is none.
   int32_t packed = -1;
 };
 struct UpdateChunk {
@@ -35,7 +37,7 @@ struct RunningSegment {
   float momentum = 0.1F;
 };
 
-// All tables lie in device memory.
+// The tables of an update, which all lie in device memory.
 struct UpdateTables {
   const UpdateSegment* segments = nullptr;
   int64_t segment_count = 0;
@@ -48,19 +50,19 @@ struct UpdateTables {
 
 struct UpdateMemory {
   float* parameters = nullptr;
-  float* gradients = nullptr;  // [gradient_elements], cleared
+  float* gradients = nullptr;  // [gradient_elements]; they are cleared
   int64_t gradient_elements = 0;
   float* slots = nullptr;       // one after the other, gradient_elements each
-  float* step_count = nullptr;  // null where the rule counts none
-  float* averages = nullptr;    // null: none
+  float* step_count = nullptr;  // null if the rule counts none
+  float* averages = nullptr;    // null if there are none
   float* running = nullptr;     // running statistics [statistic_elements]
-  float* statistics = nullptr;  // their sums of the step, cleared
+  float* statistics = nullptr;  // their sums of the step, which are cleared
   int64_t statistic_elements = 0;
-  float* loss = nullptr;  // sums of the step, cleared
+  float* loss = nullptr;  // sums of the step, which are cleared
   float* correct = nullptr;
-  // Null: 1, and values that are not finite are reported but applied.
+  // If null, the scale is 1, and values that are not finite are reported but applied.
   LossScale* loss_scale = nullptr;
-  // Its not_finite is also set where the loss is not finite.
+  // Its not_finite is also set if the loss is not finite.
   StepResult* result = nullptr;
   const StepControl* control = nullptr;
   void* workspace = nullptr;  // UpdateWorkspace bytes, zero before the first update
