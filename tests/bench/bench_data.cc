@@ -1,6 +1,6 @@
-// Measures the whole way of a JPEG from its file to a normalised row, in images per second of
+// Measures how long it takes to turn a JPEG file into a normalised row, in images per second of
 // processor time. libjpeg-turbo decodes the same files in the same run, in turns, for comparison.
-// docs/performance.md has the figures; `--help` lists the flags.
+// docs/performance.md has the figures, and `--help` lists the flags.
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <cstdio>
@@ -101,7 +101,8 @@ double DecodeAll(const std::vector<std::string>& images) {
   return ProcessorSeconds() - start;
 }
 
-// All epochs in batches of 16, from the shard to normalised rows.
+// Prepares all epochs in batches of 16, from the shard to normalised rows. Returns the seconds of
+// processor time.
 double PrepareAll(const Dataset& dataset, const Augmentation& augmentation, int threads) {
   const Preparation preparation{
       .normalization = {{0.485F, 0.456F, 0.406F}, {0.229F, 0.224F, 0.225F}},

@@ -88,7 +88,7 @@ void PrintProfile(Executable& executable, const Batch& batch, int steps) {
   }
 }
 
-// Seconds of one step's convolutions, matrix products and attention.
+// Returns the seconds that the convolutions, matrix products and attention of one step take.
 double ProductSeconds(Executable& executable, const Batch& batch, int steps) {
   auto* cpu_executable = dynamic_cast<cpu::CpuExecutable*>(&executable);
   const absl::StatusOr<std::vector<cpu::CallProfile>> calls = cpu_executable->Profile(batch, steps);
@@ -114,8 +114,8 @@ int64_t PeakMemory() {
   return kib;
 }
 
-// Runs the steps of one run and prints what they took. `memory_before` is the peak before the model
-// was compiled.
+// Runs the steps of one run and prints the times. `memory_before` is the peak before the model was
+// compiled.
 absl::Status Measure(const Arguments& arguments, double flops, int64_t memory_before,
                      const std::function<absl::Status()>& step) {
   const auto start = std::chrono::steady_clock::now();

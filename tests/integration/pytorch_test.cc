@@ -23,11 +23,10 @@ struct Case {
   std::string spec;
   engine::Graph graph;
   std::vector<float> input;  // kRows
-  int64_t heads = 0;         // number of attention heads, which the checkpoint does not contain
+  int64_t heads = 0;         // the number of attention heads, which the checkpoint does not contain
 };
 
-// The logits that our engine computes from a model.safetensors, and the inputs to which they
-// belong.
+// Writes the logits that our engine computes from a model.safetensors, and their inputs.
 void WriteProbe(const std::string& model_path, const std::string& probe_path, const Case& c) {
   auto backend = engine::MakeBackend("cpu");
   ASSERT_TRUE(backend.ok()) << backend.status();

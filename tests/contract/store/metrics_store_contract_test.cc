@@ -57,7 +57,7 @@ class MetricsStoreContract : public ::testing::TestWithParam<Kind> {
     EXPECT_EQ(*next, *offset + size);
   }
 
-  // "step:value@attempt" of each point of a series.
+  // Returns "step:value@attempt" for each point of a series.
   std::vector<std::string> Series(const std::string& name) {
     const auto series = store_->Query(JobId{1}, {name});
     TY_CHECK_OK(series.status());

@@ -1,4 +1,4 @@
-// Parts what is captured from what runs.
+// Sends an operation to the graph that its stream is captured into, or else to the machine.
 #include "tests/testing/cuda_on_cpu/append.h"
 
 #include <utility>

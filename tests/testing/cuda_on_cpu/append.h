@@ -1,4 +1,4 @@
-// The way of every operation onto a stream, whether the stream is captured or not.
+// Declares the function by which every operation gets onto a stream, captured or not.
 #pragma once
 
 #include <cuda_runtime_api.h>

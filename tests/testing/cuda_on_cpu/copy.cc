@@ -1,6 +1,7 @@
-// Copies and fills. Pageable memory of the host is read when the call is made and written before it
-// returns, pinned memory when the operation runs. The data of a blocking copy from pageable memory
-// may arrive after the call has returned, so other streams must not count on it.
+// Implements copies and fills. Pageable memory of the host is read when the call is made and
+// written before it returns; pinned memory is read and written when the operation runs. The data of
+// a blocking copy from pageable memory may arrive after the call has returned, so other streams
+// must not count on it.
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -13,7 +14,7 @@
 namespace trainyard::cuda_on_cpu {
 namespace {
 
-// `rows` rows of `width` bytes; each begins a pitch after the one before.
+// Has `rows` rows of `width` bytes. Each begins a pitch after the one before.
 struct Rows {
   void* to = nullptr;
   size_t to_pitch = 0;

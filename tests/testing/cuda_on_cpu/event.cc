@@ -1,4 +1,4 @@
-// Events: points in a stream that the host and other streams can wait for.
+// Implements events, which are points in a stream that the host and other streams can wait for.
 #include <utility>
 
 #include "tests/testing/cuda_on_cpu/append.h"
@@ -140,7 +140,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
       return error;
     }
     const auto completion = event->completion;
-    // As on a real device, time passes between two calls.
+    // Time passes between two calls, as on a real device.
     if (!completion->done && !completion->device->running) {
       machine.RunOne(*completion->device, lock, /*may_block=*/true);
     }

@@ -1,4 +1,4 @@
-// The order in which the nodes of a launched graph run.
+// Draws the order in which the nodes of a launched graph run.
 #include "tests/testing/cuda_on_cpu/graph.h"
 
 #include <utility>

@@ -1,4 +1,4 @@
-// Graphs: operations, each with the operations that come before it.
+// Defines graphs: operations, each with the operations that come before it.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -40,10 +40,10 @@ class GraphRun {
  public:
   explicit GraphRun(std::shared_ptr<const GraphPlan> plan);
 
-  // The work of the node that runs next, which the run keeps. For a graph without nodes it is
-  // empty.
+  // Returns the work of the node that runs next, which the run keeps. It is empty for a graph
+  // without nodes.
   const std::function<void()>& Draw(Random& random);
-  // Records that the drawn node has run. Returns whether it was the last one.
+  // Records that the drawn node has run. Returns true if it was the last one.
   bool Ran();
 
  private:

@@ -1,4 +1,4 @@
-// The functions of the runtime that instantiate and launch graphs.
+// Implements the functions of the runtime that instantiate and launch graphs.
 #include <utility>
 
 #include "tests/testing/cuda_on_cpu/append.h"

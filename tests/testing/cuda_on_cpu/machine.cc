@@ -11,7 +11,7 @@
 namespace trainyard::cuda_on_cpu {
 namespace {
 
-// About the length of the hardware's queues. When they are full, a launch waits.
+// This is about the length of the hardware's queues. When they are full, a launch waits.
 constexpr size_t kQueueLength = 1024;
 
 int64_t FromEnvironment(const char* name, int64_t otherwise) {

@@ -1,4 +1,4 @@
-// The emulated machine: devices, their streams, and the work that is queued on them.
+// Defines the emulated machine: devices, their streams, and the work that is queued on them.
 //
 // One mutex guards all of it; it is free while work runs. Work runs on the thread of the host that
 // waits for it, one operation of a device at a time. The seed draws the order among all orders that
@@ -33,7 +33,7 @@ struct Device {
   // streams[0] is the legacy default stream.
   std::vector<std::unique_ptr<CUstream_st>> streams;
   Random random{1};
-  // Work is running. The mutex is free meanwhile.
+  // True if work is running. The mutex is free meanwhile.
   bool running = false;
   CUstream_st* last_run = nullptr;
   int64_t clock_us = 0;
@@ -54,9 +54,9 @@ class Machine {
   // Returns cudaSuccess if there is a device.
   cudaError_t DriverError() const;
   Device& CurrentDevice();
-  // The stream that a handle names, or null. Handles 0 and 1 are the legacy default stream.
+  // Returns the stream that a handle names, or null. Handles 0 and 1 are the legacy default stream.
   CUstream_st* Resolve(cudaStream_t handle);
-  // A seed for one more kernel.
+  // Returns a seed for one more kernel.
   uint64_t NextSeed();
   void Seed(uint64_t seed);
 
@@ -88,7 +88,7 @@ class Machine {
  private:
   Machine();
   bool Ready(const CUstream_st& stream) const;
-  // A completion of another device for which an operation of this one waits.
+  // Returns a completion of another device for which an operation of this one waits.
   std::shared_ptr<Completion> Foreign(const Device& device) const;
   void Finish(CUstream_st* stream, Lock& lock);
 
@@ -129,9 +129,10 @@ struct CUstream_st {
   int priority = 0;
   // The front stays until it has run.
   std::deque<trainyard::cuda_on_cpu::Operation> queue;
-  // The handle is gone. The stream is deleted when its work is done.
+  // True if the handle is gone. The stream is deleted when its work is done.
   bool is_destroyed = false;
-  // The capture, and the nodes that come before the next one. Set while the stream is captured.
+  // The capture, and the nodes that come before the next one. They are set while the stream is
+  // captured.
   std::shared_ptr<trainyard::cuda_on_cpu::Capture> capture;
   std::vector<CUgraphNode_st*> tail;
 
@@ -142,9 +143,9 @@ struct CUstream_st {
 struct CUevent_st {
   int device = 0;
   unsigned flags = 0;
-  // Null until the event is recorded.
+  // This is null until the event is recorded.
   std::shared_ptr<trainyard::cuda_on_cpu::Completion> completion;
-  // Set if it was recorded in a capture, with the capture's nodes at that moment.
+  // These are set if the event was recorded in a capture, with the capture's nodes at that moment.
   std::shared_ptr<trainyard::cuda_on_cpu::Capture> capture;
   std::vector<CUgraphNode_st*> captured;
 };

@@ -1,4 +1,4 @@
-// One operation on a stream, and the record of its end.
+// Defines an operation on a stream, and the record of its end.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -12,19 +12,19 @@ namespace trainyard::cuda_on_cpu {
 struct Device;
 class GraphRun;
 
-// Records that an operation has run. Events stand for it.
+// Records that an operation has run. An event refers to one.
 struct Completion {
   explicit Completion(Device* recorded_on) : device(recorded_on) {}
 
   Device* device;
   bool done = false;
-  // By the device's clock, which each operation advances by a microsecond.
+  // The time of the device's clock, which each operation advances by a microsecond.
   int64_t time_us = 0;
 };
 
 struct Operation {
   cudaGraphNodeType type = cudaGraphNodeTypeEmpty;
-  // May be empty.
+  // This may be empty.
   std::function<void()> work;
   // The work may wait for other devices, so it runs only when the host waits.
   bool may_block = false;

@@ -1,4 +1,4 @@
-// Streams, and waiting for them.
+// Implements streams, and waiting for them.
 #include <utility>
 
 #include "tests/testing/cuda_on_cpu/append.h"
@@ -39,7 +39,7 @@ cudaError_t Destroy(Machine& machine, CUstream_st* stream) {
   }
   machine.streams.erase(stream);
   Device& device = *stream->device;
-  // Returns at once. Queued work still runs.
+  // The call returns at once. Queued work still runs.
   stream->is_destroyed = true;
   if (stream->queue.empty()) {
     if (device.last_run == stream) {
@@ -161,7 +161,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
     if (error != cudaSuccess) {
       return error;
     }
-    // As on a real device, time passes between two calls.
+    // Time passes between two calls, as on a real device.
     if (!resolved->queue.empty() && !resolved->device->running) {
       machine.RunOne(*resolved->device, lock, /*may_block=*/true);
     }

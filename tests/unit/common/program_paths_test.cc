@@ -1,4 +1,4 @@
-// Tests where programs and their state lie.
+// Tests that the folders of programs and of their state are found.
 #include "common/base/program_paths.h"
 
 #include <gtest/gtest.h>

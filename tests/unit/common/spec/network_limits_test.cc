@@ -1,4 +1,5 @@
-// What a network cannot take is said at submission, with the field, the value and what would do.
+// Tests that samples and stages that a network cannot take are refused at submission. The message
+// has the field, the value and what would fit.
 #include "common/spec/network_limits.h"
 
 #include <gmock/gmock.h>
@@ -14,7 +15,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// "spec.model.mlp.input: ..." of each mistake of a spec that has this instead of its model, data
+// Returns "spec.model.mlp.input: ..." for each mistake of a spec. `text` replaces its model, data
 // and devices.
 std::vector<std::string> Mistakes(const std::string& text) {
   v1::JobSpec spec = ValidSpec();

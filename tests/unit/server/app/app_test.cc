@@ -55,7 +55,7 @@ class AppTest : public ::testing::Test {
     EXPECT_TRUE(status.ok()) << status.error_message();
     return job;
   }
-  // A unary call of a service for which there are no generated stubs here.
+  // Makes a unary call of a service for which there are no generated stubs here.
   static std::string RawCall(const App& app, const std::string& method, const std::string& bytes) {
     grpc::GenericStub stub(*rpc::MakeChannel(app.addresses().at(0)));
     grpc::CompletionQueue queue;
@@ -178,7 +178,7 @@ TEST_F(AppTest, AnOlderDatabaseDestroysNothingThatIsNewer) {
   const auto kept = *store::OpenSqliteMetricsStore(orphans + "/metrics.db");
   EXPECT_THAT(*kept->ListAttempts(), ElementsAre(newer_attempt, newer_job));
   EXPECT_EQ(*kept->CountPoints(JobId{2}), 1);
-  // What gets the number now begins with nothing.
+  // A job that gets the number now begins without logs and metrics.
   EXPECT_EQ(CreateJob(*app, "other").name(), "jobs/2");
   app.reset();
   EXPECT_TRUE((*store::OpenSqliteMetricsStore(dir_.File("a/metrics.db")))->ListAttempts()->empty());
@@ -227,7 +227,7 @@ TEST_F(AppTest, OtherHostsAreRefused) {
 TEST_F(AppTest, SaysThatItServes) {
   const auto app = Start(Options("a"));
   ASSERT_NE(app, nullptr);
-  // HealthCheckResponse{status: SERVING}.
+  // This is HealthCheckResponse{status: SERVING}.
   EXPECT_EQ(RawCall(*app, "/grpc.health.v1.Health/Check", ""), absl::string_view("\x08\x01", 2));
 }
 

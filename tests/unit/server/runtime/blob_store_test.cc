@@ -18,7 +18,7 @@ class BlobStoreTest : public ::testing::Test {
   core::CheckpointFile File(const std::string& content, const std::string& name = "model") {
     return {name, static_cast<int64_t>(content.size()), ContentHash(content)};
   }
-  // Uploaded and sealed.
+  // Uploads the content and seals it.
   std::shared_ptr<const void> Put(const std::string& content) {
     EXPECT_TRUE(blobs_->Append(upload_, File(content), 0, content).ok());
     auto pin = blobs_->Seal(upload_, {File(content)});
@@ -103,7 +103,7 @@ TEST_F(BlobStoreTest, MovesOnlyWhatNothingNames) {
   auto pin = Put("hello");
   const std::string hash = File("hello").hash;
   const std::string folder = dir_.File("aside");
-  EXPECT_EQ(blobs_->SetUnreferencedAside(folder, never_), 0);  // pinned
+  EXPECT_EQ(blobs_->SetUnreferencedAside(folder, never_), 0);  // it is pinned
   pin.reset();
   EXPECT_EQ(blobs_->SetUnreferencedAside(folder, [](const std::string&) { return true; }), 0);
   EXPECT_FALSE(FileExists(folder));

@@ -1,4 +1,4 @@
-// What the tests of the turns post: a job, and the worker lab-1 with one CPU device.
+// Makes the inputs that the tests of turns post: a job, and the worker lab-1 with one CPU device.
 #pragma once
 
 #include <cstdint>

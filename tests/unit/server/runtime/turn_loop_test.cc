@@ -50,7 +50,7 @@ class TurnLoopTest : public ::testing::Test {
   static void Give(const std::vector<TurnLoop::Answer>& answers) {
     for (const TurnLoop::Answer& answer : answers) answer();
   }
-  // A whole turn.
+  // Makes a whole turn.
   void Turn(std::vector<TurnItem> items) {
     const core::Turn* turn = loop_.Take(std::move(items), Now());
     if (turn != nullptr && !turn->delta.empty()) {
@@ -96,7 +96,7 @@ TEST_F(TurnLoopTest, ATurnThatFoundNoSpaceLeavesTheYardAsTheStoreHasIt) {
   Give(loop_.OutOfSpace(error::DiskFull("/state"), *store_.Load()));
   ASSERT_EQ(posted_.size(), 2u);
   EXPECT_EQ(ErrorReason(posted_[0]), "DISK_FULL");
-  // A refusal by the yard stands even if the commit fails.
+  // A refusal by the yard remains a refusal even if the commit fails.
   EXPECT_TRUE(absl::IsNotFound(posted_[1]));
   EXPECT_EQ(loop_.yard().snapshot().jobs.size(), 1u);
   Turn(Items(Post(SubmitJob("after"))));

@@ -23,7 +23,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Records whose pixel p of record i is (7 * i + p) % 256, after the labels given.
+// Returns records with the given labels. Pixel p of record i is (7 * i + p) % 256.
 std::string Records(const std::vector<std::string>& labels, int first = 0) {
   std::string bytes;
   for (const std::string& label : labels) {
@@ -40,7 +40,7 @@ std::string BatchName(int number) {
 
 class CifarTest : public ::testing::Test {
  protected:
-  // Ten samples: two in each of the five files, the labels 0 to 9.
+  // Writes ten samples: two in each of the five files, with the labels 0 to 9.
   void WriteTen(const std::string& folder) {
     ASSERT_TRUE(MakeDirectories(folder_.File(folder)).ok());
     for (int i = 0; i < 5; ++i) {
@@ -77,7 +77,7 @@ TEST_F(CifarTest, ReadsTheRecordsOfAllFilesInOrder) {
     ASSERT_TRUE((*dataset)->Read(i, absl::MakeSpan(pixels), absl::MakeSpan(&label, 1)).ok());
     EXPECT_EQ(label, i);
     EXPECT_EQ(pixels[0], static_cast<float>(7 * i) / 255.0F);
-    // Green follows red: the pixel 1024 of the record.
+    // Green follows red, so this is pixel 1024 of the record.
     EXPECT_EQ(pixels[1024 + 5], static_cast<float>((7 * i + 5) % 256) / 255.0F);
   }
 }
@@ -241,7 +241,7 @@ TEST(CifarJpegs, TheKnownArchiveIsWhatItAlwaysWas) {
     ++counts[static_cast<size_t>(label)];
   }
   EXPECT_THAT(counts, ::testing::Each(1'000));
-  // The published mean and deviation of the original pixels.
+  // These are the published mean and deviation of the original pixels.
   const auto normalization = MeasureNormalization(**dataset);
   ASSERT_TRUE(normalization.ok());
   EXPECT_NEAR(normalization->mean[0], 0.4914, 6e-3);

@@ -24,7 +24,7 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Three images of 28 x 28: pixel p of image i is (i * 50 + p) % 256.
+// Returns three images of 28 x 28. Pixel p of image i is (i * 50 + p) % 256.
 std::string ThreeImages() {
   std::string pixels;
   for (int i = 0; i < 3; ++i) {
@@ -180,7 +180,8 @@ TEST(OpenDataset, GlyphsRefuseSizesOutOfRange) {
 }
 
 TEST(MeasureNormalization, IsMeanAndDeviationOfEachChannel) {
-  // Two samples of two channels of 1 x 2 pixels. Channel 0: 0 51 102 255; channel 1 does not vary.
+  // There are two samples of two channels of 1 x 2 pixels. Channel 0 is 0, 51, 102 and 255, and
+  // channel 1 does not vary.
   const MemoryDataset dataset({{2, 1, 2}, 10, "made", {0, 51, 85, 85, 102, 255, 85, 85}, {0, 1}});
   const Normalization normalization = *MeasureNormalization(dataset);
   // Channel 0 is 0, 0.2, 0.4 and 1, around 0.4; the squares of the distances are 0.16, 0.04, 0,

@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 
 class ImagesTest : public ::testing::Test {
  protected:
-  // "pets/train/cat/1.jpg" with its folders.
+  // Writes a file such as "pets/train/cat/1.jpg", with its folders.
   std::string Write(const std::string& name, absl::string_view content) {
     TY_CHECK_OK(MakeDirectories(folder_.File(name.substr(0, name.rfind('/')))));
     return folder_.Write(name, content);
@@ -250,7 +250,7 @@ TEST_F(ShardIndexTest, IsMadeAnewWhereItDoesNotFit) {
 
 TEST_F(ShardIndexTest, DoesWithoutWhereTheFolderCannotBeWrittenTo) {
   folder_.Write("s.tar", TarBytes({{"a/1.jpg", "1"}}));
-  // A folder in its place, which not even root can overwrite with a file.
+  // There is a folder in its place, which not even root can overwrite with a file.
   ASSERT_TRUE(MakeDirectories(IndexPath()).ok());
   EXPECT_THAT(Names(), ElementsAre("a/1.jpg"));
 }

@@ -258,7 +258,7 @@ TEST_F(TinyShakespeareTest, IsWhatItAlwaysWas) {
     seen.insert(sample.labels.begin(), sample.labels.end());
   }
   EXPECT_EQ(seen.size(), 65U);
-  // "First Citizen:"
+  // The text begins with "First Citizen:".
   const std::vector<float> tokens = ReadSample(**train, 0).tokens;
   EXPECT_THAT(std::vector<float>(tokens.begin(), tokens.begin() + 14),
               ElementsAre(18, 47, 56, 57, 58, 1, 15, 47, 58, 47, 64, 43, 52, 10));

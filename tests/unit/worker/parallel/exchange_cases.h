@@ -1,5 +1,5 @@
-// The cases that every gradient exchange must pass. A test that links them instantiates the suites
-// for its exchanges.
+// Declares the cases that every gradient exchange must pass. A test that links them instantiates
+// the suites for its exchanges.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace trainyard::parallel {
 
 // The parameters are kind, world size, and whether it is sharded.
 class ExchangeTest : public ::testing::TestWithParam<std::tuple<ExchangeKind, int, bool>> {};
-// Cases where ranks disagree, or one does not do its part.
+// These are cases in which ranks disagree, or one does not do its part.
 class ExchangeFaultTest : public ::testing::TestWithParam<ExchangeKind> {};
 
 // These name the instances.

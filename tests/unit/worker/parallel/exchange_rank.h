@@ -1,5 +1,5 @@
-// The ranks of the exchange cases, as threads of the test: their data, the sums that they must get,
-// and how they do a step.
+// Runs the ranks of the exchange cases as threads of the test. It has their data, the sums that
+// they must get, and the way they do a step.
 #pragma once
 
 #include <algorithm>
@@ -64,7 +64,7 @@ inline Terms UnevenTerms(int ranks) {
   return TermsOfHosting(7, hostings[static_cast<size_t>(ranks - 1)]);
 }
 
-// The slots that any of the plans here needs.
+// The number of slots that any of the plans here needs.
 inline constexpr int kSlots = 6;
 
 // Returns the value of a term. It uses all digits of a float, and sizes differ so much that every

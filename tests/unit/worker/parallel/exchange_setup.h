@@ -1,4 +1,4 @@
-// What the exchange of a rank is made of, and the ways to make one.
+// Defines the parts of a rank's exchange, and the ways to make one.
 #pragma once
 
 #include <cstdint>

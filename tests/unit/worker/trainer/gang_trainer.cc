@@ -22,7 +22,7 @@ namespace {
 
 using CommunicatorsByName = std::map<std::string, std::unique_ptr<parallel::Communicator>>;
 
-// A line between some ranks, by the name by which they ask for it.
+// A line between some ranks, which ask for it by its name.
 struct Line {
   std::string name;
   std::vector<int> ranks;  // ascending
@@ -38,13 +38,13 @@ std::vector<Line> MakeLines(int world_size, int stages) {
   std::vector<int> all(static_cast<size_t>(world_size));
   std::iota(all.begin(), all.end(), 0);
   for (const char* name : {"gradients", "batch_norm"}) add(name, all);
-  // Between neighbours of a pipeline.
+  // These are the lines between neighbours of a pipeline.
   for (int before = 0; before + 1 < world_size; ++before) {
     for (const char* name : {"activations_", "gradients_"}) {
       add(absl::StrCat(name, before), {before, before + 1});
     }
   }
-  // Between the ranks of one stage, by pipeline.
+  // These are the lines between the ranks of one stage, by pipeline.
   for (int stage = 0; stage < stages && stages < world_size; ++stage) {
     std::vector<int> siblings;
     for (int rank = stage; rank < world_size; rank += stages) siblings.push_back(rank);
@@ -55,7 +55,7 @@ std::vector<Line> MakeLines(int world_size, int stages) {
   return lines;
 }
 
-// The ends of the lines that `rank` has.
+// Returns the ends of the lines that `rank` has.
 CommunicatorsByName LinesOf(const std::vector<Line>& lines, int rank) {
   CommunicatorsByName own;
   for (const Line& line : lines) {

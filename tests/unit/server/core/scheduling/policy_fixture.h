@@ -1,4 +1,5 @@
-// A small world for tests of the policy: a pool written as text, jobs, and the effects of a plan.
+// Provides a small world for tests of the policy: a pool written as text, jobs, and the effects of
+// a plan.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,7 +19,7 @@
 
 namespace trainyard::core {
 
-// A device as a word, without its name: "h200=7", "cpu!".
+// Reads a device from a word without the device's name: "h200=7", "cpu!".
 inline PoolDevice DeviceOf(absl::string_view word) {
   constexpr char kMarks[] = "=~@*!";
   PoolDevice device;
@@ -43,7 +44,7 @@ inline PoolDevice DeviceOf(absl::string_view word) {
   return device;
 }
 
-// A worker without its devices: "a[disk=ssd]", "b-".
+// Reads a worker without its devices: "a[disk=ssd]", "b-".
 inline PoolWorker WorkerOf(std::string name) {
   PoolWorker worker;
   if (const size_t bracket = name.find('['); bracket != std::string::npos) {
@@ -62,10 +63,11 @@ inline PoolWorker WorkerOf(std::string name) {
   return worker;
 }
 
-// Workers are separated by ";", their devices by blanks; "|" begins an island:
+// Reads a pool. Workers are separated by ";" and their devices by blanks; "|" begins an island:
 //   "a[disk=ssd]: h200 h200=7 | h200~5; b-: cpu cpu!"
-// After the type of a device: =7 held by jobs/7, ~5 claimed for jobs/5, @night of that reservation,
-// *80 so much memory in GiB, ! unfit. "b-" takes no ranks. "4xh200" stands for four of them.
+// Marks may follow the type of a device: "=7" is held by jobs/7, "~5" is claimed for jobs/5,
+// "@night" belongs to that reservation, "*80" has 80 GiB of memory, and "!" is unfit. "b-" takes no
+// ranks. "4xh200" means four such devices.
 inline Pool PoolOf(const std::string& text) {
   Pool pool;
   for (const absl::string_view part : absl::StrSplit(text, ';', absl::SkipWhitespace())) {
@@ -141,7 +143,7 @@ inline std::string Text(const Plan& plan) {
   return absl::StrJoin(parts, "; ");
 }
 
-// Everything that a pass reads, and the simplest effects that a plan can have.
+// Holds everything that a pass reads, and applies the simplest effects that a plan can have.
 class World {
  public:
   explicit World(const std::string& pool_text) : pool(PoolOf(pool_text)) {

@@ -97,9 +97,9 @@ TEST(Conv2d, AgreesWithTheReference) {
       {{16, 5, 5}, {.channels = 16, .kernel = 3, .padding = 1, .groups = 4}, 2},
       {{6, 5, 5}, {.channels = 9, .kernel = 3, .groups = 3, .bias = false}, 1},
       {{2, 13, 13}, {.channels = 3, .kernel = 7, .stride = 3, .padding = 3}, 2},
-      // Enough tiles for minimal filtering: one image, images of one tile's part, of one row,
-      // widths of every remainder by 4, channels that fill no block; with oneDNN's, so many
-      // channels.
+      // These have enough tiles for minimal filtering: one image, images of a part of a tile,
+      // images of one row, widths of every remainder by 4, and channels that fill no block. One has
+      // so many channels that oneDNN's minimal filtering is used.
       {{16, 33, 30}, {.channels = 16, .kernel = 3, .padding = 1, .bias = false}, 1},
       {{16, 3, 2}, {.channels = 48, .kernel = 3, .padding = 1}, 70},
       {{24, 7, 5}, {.channels = 20, .kernel = 3, .padding = 1}, 17},
@@ -112,7 +112,8 @@ TEST(Conv2d, AgreesWithTheReference) {
   for (const Case& c : cases) {
     const std::string what = absl::StrCat("conv2d ", ShapeString(c.input), " to ",
                                           c.options.channels, ", kernel ", c.options.kernel);
-    // Alone, rectified, and as the second of two, so that its input has a blocked layout.
+    // The convolution is tried by itself, rectified, and as the second of two, so that its input
+    // has a blocked layout.
     Compare(what,
             Close(c.input, [&](GraphBuilder& b) { return b.Conv2d("conv", b.input(), c.options); }),
             c.rows);
@@ -158,7 +159,7 @@ TEST(Elementwise, AgreesWithTheReference) {
   };
   for (const auto& [name, layer] : layers) {
     for (const int64_t channels : {3, 8, 20}) {
-      // It stands between convolutions, so that blocks filled up with zeros come in and go out.
+      // The layer is between convolutions, so that blocks filled up with zeros come in and go out.
       const layers::Conv2d conv = {.channels = channels, .kernel = 3, .padding = 1};
       Compare(absl::StrCat(name, " of ", channels),
               Close({2, 5, 7},
@@ -299,7 +300,8 @@ struct SequenceCase {
   int64_t length, heads, head_width, rows;
 };
 
-// Around the block of queries that attention takes at once, and of one token.
+// The lengths are around the block of queries that attention takes at once, and one is a single
+// token.
 const SequenceCase kSequences[] = {
     {1, 1, 1, 1}, {7, 2, 5, 3}, {8, 4, 4, 1}, {64, 1, 16, 2}, {65, 3, 3, 1}, {130, 2, 8, 2},
 };
@@ -365,7 +367,7 @@ TEST(Sequences, AgreeWithTheReferenceOpByOp) {
 }
 
 // Lets the layer "second" use the parameters of the layer "first". No model does so with these
-// layers, but a graph may say it of any.
+// layers, but a graph allows it for every layer.
 Graph WithSharedParameters(Graph graph) {
   std::map<std::string, ValueId> ids;
   std::vector<ValueId> stand_in;
@@ -515,7 +517,8 @@ TEST(BatchNorm, AgreesWithTheReference) {
           1);
 }
 
-// Layouts meet here: a plain input, blocked convolutions of several widths, sums of both.
+// Returns a graph in which layouts meet: a plain input, blocked convolutions of several widths, and
+// sums of both.
 Graph Residual(int64_t channels) {
   return Close({3, 8, 8}, [channels](GraphBuilder& b) {
     const layers::Conv2d conv = {.channels = channels, .kernel = 3, .padding = 1};
@@ -539,8 +542,8 @@ TEST(Networks, WithResidualSumsAgreeWithTheReference) {
 }
 
 TEST(Networks, WithParallelBranchesAgreeWithTheReference) {
-  // Whole blocks; a member that fills none, which goes last; two such, which no layout of blocks
-  // holds; and none at all.
+  // The members are whole blocks; or one fills no block, and goes last; or two fill none, so that
+  // no layout of blocks holds them; or no member fills one.
   for (const std::vector<int64_t>& channels : {std::vector<int64_t>{16, 32, 16, 16},
                                                {16, 16, 24, 16},
                                                {16, 24, 16, 20},

@@ -107,7 +107,7 @@ TEST(GraphBuilder, SequencesKeepTheirPositions) {
       EXPECT_EQ(value.shape, Shape({16}));
     }
   }
-  // 2 x 16 x 48 operations at each position.
+  // There are 2 x 16 x 48 operations at each position.
   EXPECT_EQ(NodeCost(*graph, graph->nodes[3], 2).flops, 2.0 * 2 * 8 * 16 * 48);
 }
 
@@ -255,9 +255,9 @@ TEST(GraphCost, CountsMultiplicationsAndAdditionsOfAConvolution) {
                      10));
   const absl::StatusOr<Graph> graph = std::move(builder).Build();
   ASSERT_TRUE(graph.ok()) << graph.status();
-  // 2 * (outputs 4 * 8 * 8) * (dot product 3 * 3 * 3), for 5 rows.
+  // There are 2 * (outputs 4 * 8 * 8) * (dot product 3 * 3 * 3) operations for each of 5 rows.
   EXPECT_EQ(NodeCost(*graph, graph->nodes[0], 5).flops, 5 * 2.0 * 256 * 27);
-  // Input 192 and output 256 floats a row, weight 108, bias 4.
+  // A row has 192 floats of input and 256 of output; the weight has 108 and the bias 4.
   EXPECT_EQ(NodeCost(*graph, graph->nodes[0], 5).bytes, 4.0 * (5 * (192 + 256) + 108 + 4));
 }
 

@@ -46,7 +46,7 @@ absl::Status SetUp(const v1::JobSpec& resolved) {
   return data::CheckDatasetOptions(spec.data().dataset(), MakeDatasetOptions(spec, "/srv/data"));
 }
 
-// Specs that reach every message of the proto between them. Each is valid.
+// Lists specs that together reach every message of the proto. Each is valid.
 constexpr const char* kSpecs[] = {
     R"(model { mlp {} } data { dataset: "glyphs" augment { pad_crop: 2 color {} } }
        optimizer { sgd { momentum: 0.9 } } schedule { step { milestones: 1 } })",
@@ -75,7 +75,7 @@ constexpr const char* kSpecs[] = {
                         stack { linear { features: 36 } } stack { attention {} }
                         stack { linear { features: 50 } } } }
        data { dataset: "tokens" path: "webtext" } optimizer { sgd {} })",
-    // Large and small, where two fields depend on each other.
+    // These are large and small specs, for fields that depend on each other.
     R"(model { mlp {} } data { dataset: "glyphs" } optimizer { sgd {} }
        train { global_batch: 8192 replicas: 4096 } devices { count: 4096 })",
     R"(model { layers { input: 3 input: 4096 input: 4096 stack { conv2d { channels: 8 } }
@@ -130,7 +130,7 @@ std::vector<double> Ends(const FieldDescriptor& field) {
   return ends;
 }
 
-// Sets the field, or its element `index`; behind the last one it is added.
+// Sets the field, or its element `index`, which is added if it is behind the last one.
 void PutNumber(Message& message, const FieldDescriptor& field, double value, int index) {
   const Reflection& reflection = *message.GetReflection();
   const auto put = [&](auto set, auto replace, auto add, auto number) {
@@ -165,7 +165,7 @@ class Trials {
     Visit(spec_);
   }
 
-  // By the full name of a field.
+  // Both return full names of fields.
   const std::set<std::string>& tried() const { return tried_; }
   const std::set<std::string>& accepted() const { return accepted_; }
 
@@ -276,9 +276,9 @@ TEST(SpecLimits, WhatTheServerAcceptsAWorkerSetsUp) {
   EXPECT_THAT(trials.tried(), ::testing::ElementsAreArray(limited))
       << "a spec above must reach each message";
 
-  // Fields whose ends the server refuses, since others would have to follow them: the shape of the
-  // images, the names of other layers, devices.count. The pattern of a tag is stricter than the
-  // limit of its length.
+  // These are the fields whose ends the server refuses, since other fields would have to change
+  // with them: the shape of the images, the names of other layers, devices.count. The pattern of a
+  // tag is stricter than the limit of its length.
   std::set<std::string> refused = limited;
   for (const std::string& name : trials.accepted()) refused.erase(name);
   EXPECT_THAT(refused, ::testing::UnorderedElementsAre(
@@ -288,7 +288,7 @@ TEST(SpecLimits, WhatTheServerAcceptsAWorkerSetsUp) {
                            "trainyard.v1.DevicesSpec.max", "trainyard.v1.JobSpec.tags"));
 }
 
-// Each network that a spec can choose by name, in each of its forms.
+// Lists each network that a spec can choose by name, in each of its forms.
 constexpr const char* kNetworks[] = {
     "mlp {}",
     "mlp { hidden: 8 hidden: 9 hidden: 10 }",
@@ -316,7 +316,7 @@ constexpr const char* kNetworks[] = {
     "gpt2 { dropout: 0 }",
 };
 
-// A spec of a network over squares of images of this side, or over tokens.
+// Returns a spec of a network over squares of images of this side, or over tokens.
 v1::JobSpec SpecOf(const char* network, int64_t side) {
   v1::JobSpec spec;
   TY_CHECK(google::protobuf::TextFormat::ParseFromString(
@@ -365,7 +365,7 @@ TEST(SpecLimits, TheServerRefusesTheStagesThatAWorkerRefuses) {
     ASSERT_TRUE(graph.ok()) << graph.status();
     const auto most = static_cast<int>(engine::PossibleCuts(*graph).size()) + 1;
     for (const int count : {2, most, most + 1}) {
-      if (count > 64) continue;  // the limit of the field
+      if (count > 64) continue;  // the field has this limit
       spec.mutable_stages()->set_count(count);
       spec.mutable_devices()->set_count(count);
       EXPECT_EQ(spec::ResolveInto(spec, resolved).empty(), count <= most)
