@@ -11,7 +11,7 @@
 #include "absl/types/span.h"
 #include "common/base/shared_memory.h"
 #include "common/base/status_macros.h"
-#include "tests/unit/worker/parallel/exchange_kind.h"
+#include "tests/unit/worker/parallel/exchange_setup.h"
 #include "worker/parallel/shared/shared_exchange.h"
 
 namespace trainyard::parallel {
