@@ -4,8 +4,9 @@
 // A worker whose reports come may still not hear the answers: a partition can cut one direction
 // only, and a call that hangs looks from here like one that was answered. Such a worker can be told
 // neither to start nor to stop anything. So the lease is renewed only by a report that shows that
-// the worker hears (ShowsHearing), and a worker that is UNREACHABLE comes back only by such a
-// report. Everything else that it says is still taken while it is ACTIVE.
+// the worker hears (ShowsHearing), and a worker that is UNREACHABLE or GONE comes back only by such
+// a report. Everything else that it says is still taken while it is ACTIVE. A registration shows
+// nothing: a worker that does not hear of its session registers again and again.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +34,6 @@ struct Contact {
 
   std::string session;                     // empty: none since the server started, or it has ended
   bool synced = false;                     // the session has reported what runs
-  bool ended_unused = false;               // no report came under the session that has ended
   int64_t sequence = 0;                    // of the newest report
   int64_t answers_heard = 0;               // as the worker counts them; 0 also where it does not
   int64_t revision_taken = 0;              // the newest desired state that it has made its own
@@ -48,9 +48,6 @@ struct Contact {
 
   // It reports, but has not heard the answers.
   bool is_deaf() const { return last_report_us > last_hearing_us; }
-  // No report has come under its session, or under the one that has ended: the worker may not have
-  // heard of it.
-  bool is_unused() const { return session.empty() ? ended_unused : !synced; }
 };
 
 // Not thread-safe.
@@ -60,10 +57,10 @@ class Contacts {
 
   // A worker of the store, at the start of the server: its lease begins.
   void Expect(const WorkerRecord& worker, Now now);
-  // The session begins, and the worker's old one ends. It was never used before. Whoever registers
-  // again without having used its session may not hear: its lease goes on and is not renewed.
+  // The session begins, and the worker's old one ends. It was never used before. A new worker has a
+  // lease from now; the lease and the deadlines of any other go on as they were.
   void Open(const std::string& worker, const std::string& session, Now now);
-  // The session ends; what remains is when the worker was seen last, and whether it was ever used.
+  // The session ends; what remains is when the worker was seen last.
   void Close(const std::string& worker);
 
   // Null for a session that does not live.
