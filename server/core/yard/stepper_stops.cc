@@ -30,7 +30,14 @@ void Stepper::AskForCheckpoint(AttemptId id) {
 
 void Stepper::RequestStop(AttemptId id, PendingStop stop, absl::string_view actor) {
   const JobState& state = yard_.ledger.job(id.job).state;
-  if (yard_.stops.Find(id) != nullptr || std::holds_alternative<job_fsm::Stopping>(state)) return;
+  if (std::holds_alternative<job_fsm::Stopping>(state)) return;
+  if (yard_.stops.Find(id) != nullptr) {
+    // A stop for a job's sake is withdrawn where that job gives up. This one is to stay.
+    if (stop.claimant != JobId{} || !yard_.stops.Replace(id, std::move(stop))) return;
+    DropClaims(id.job);
+    TouchWorkersOf(yard_.ledger.attempt(id));
+    return;
+  }
   const bool runs = std::holds_alternative<job_fsm::Running>(state);
   if (runs) {
     AddEvent(JobName(id.job), "CHECKPOINT_REQUESTED", actor, stop.detail);

@@ -38,6 +38,10 @@ class Stops {
   // Stops. An attempt has at most one, and has it until it ends or the stop is withdrawn.
 
   void Ask(AttemptId attempt, PendingStop stop);
+  // Puts this stop, which is for nobody's sake, in the place of the attempt's stop if that is for a
+  // job's. It waits for the checkpoint that was asked for, until the earlier of both deadlines.
+  // Returns true if it did so.
+  bool Replace(AttemptId attempt, PendingStop stop);
   // Null where the attempt has none.
   const PendingStop* Find(AttemptId attempt) const;
   void Remove(AttemptId attempt) { pending_.erase(attempt); }
