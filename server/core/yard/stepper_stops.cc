@@ -51,6 +51,10 @@ void Stepper::RequestStop(AttemptId id, PendingStop stop, absl::string_view acto
 void Stepper::FireStop(AttemptId id, absl::string_view actor) {
   if (std::holds_alternative<job_fsm::Stopping>(yard_.ledger.job(id.job).state)) return;  // it has
   const PendingStop& stop = *yard_.stops.Find(id);
+  if (stop.claimant != JobId{}) {
+    yard_.stops.NoteRoomMade(stop.claimant);
+    yard_.changes.jobs.insert(stop.claimant);
+  }
   if (stop.reason == StopReason::kPreempt) ++yard_.ledger.EditJob(id.job).preemptions;
   TY_CHECK_OK(StepJob(id.job, StopInput(stop.reason, stop.detail), actor, ""));
 }
@@ -75,6 +79,7 @@ void Stepper::Claim(JobId job, const std::vector<DeviceKey>& devices) {
 void Stepper::DropClaims(JobId job) {
   std::set<std::string> workers = yard_.stops.DropClaims(job);
   if (workers.empty()) return;
+  yard_.changes.jobs.insert(job);
   yard_.changes.workers.merge(workers);
   yard_.changes.plan_again = true;
 }
@@ -82,6 +87,7 @@ void Stepper::DropClaims(JobId job) {
 bool Stepper::Withdraw(JobId claimant) {
   std::set<std::string> workers = yard_.stops.DropClaims(claimant);
   bool gave_up = !workers.empty();
+  if (gave_up) yard_.changes.jobs.insert(claimant);
   yard_.changes.workers.merge(workers);
   yard_.changes.plan_again |= gave_up;
   for (const AttemptId& id : yard_.stops.StopsFor(claimant)) {

@@ -48,6 +48,7 @@ void Stops::Claim(JobId job, const std::vector<DeviceKey>& devices) {
 }
 
 std::set<std::string> Stops::DropClaims(JobId job) {
+  has_room_made_.erase(job);
   std::set<std::string> workers;
   for (auto it = claims_.begin(); it != claims_.end();) {
     if (it->second != job) {

@@ -58,6 +58,9 @@ class Stops {
   void Claim(JobId job, const std::vector<DeviceKey>& devices);
   // Returns the workers of the devices that are no longer claimed.
   std::set<std::string> DropClaims(JobId job);
+  // Somebody has been told to stop, so that this job gets the devices that it claims.
+  void NoteRoomMade(JobId job) { has_room_made_.insert(job); }
+  bool HasRoomMade(JobId job) const { return has_room_made_.count(job) > 0; }
   bool has_claims() const { return !claims_.empty(); }
   // The job for which the device is kept free; 0: for none.
   JobId ClaimOf(const DeviceKey& device) const;
@@ -68,6 +71,7 @@ class Stops {
  private:
   std::map<AttemptId, PendingStop> pending_;
   std::map<DeviceKey, JobId> claims_;
+  std::set<JobId> has_room_made_;  // of those with claims
 };
 
 }  // namespace trainyard::core
