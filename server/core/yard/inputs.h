@@ -18,9 +18,9 @@ namespace trainyard::core {
 
 // A validated, resolved job. The same request_id with the same hash answers with the same job;
 // with another hash: REQUEST_ID_REUSED. An empty request_id promises nothing.
-// NOT_FOUND where the parent checkpoint does not exist. QUOTA_EXCEEDED, with the subject, the limit
-// and what is used of it. For an array (Submission::array_size > 0), Reply::job is its first job;
-// the others follow in number.
+// NOT_FOUND where the parent checkpoint, a job that it waits for or the original of a clone does
+// not exist. QUOTA_EXCEEDED, with the subject, the limit and what is used of it. For an array
+// (Submission::array_size > 0), Reply::job is its first job; the others follow in number.
 struct SubmitJob {
   std::shared_ptr<const Submission> submission;
   std::string request_id;

@@ -26,6 +26,11 @@ absl::Status CheckReferences(const Snapshot& snapshot, const Submission& submiss
       return error::JobNotFound(JobName(dependency.job));
     }
   }
+  // It may have been deleted since the clone was drawn up; nobody kept its submission then.
+  if (submission.cloned_from != JobId{} &&
+      FindSubmission(snapshot, submission.cloned_from).submission == nullptr) {
+    return error::JobNotFound(JobName(submission.cloned_from));
+  }
   return absl::OkStatus();
 }
 
