@@ -17,7 +17,7 @@ constexpr Time kGatherBound = 6 * kMinute;
 constexpr Time kPartialBound = 2 * kMinute;
 // A busy host may need this long beyond a grace.
 constexpr Time kKillSlack = 10 * kSecond;
-// Covers what was on its way when a host went deaf, and syncs that count what was heard before.
+// Covers what was on its way when a host went deaf.
 constexpr Time kDeafSlack = kMinute;
 
 bool Holds(PartState state) {
@@ -196,21 +196,24 @@ void Checkers::LookAtBackoffs() {
   }
 }
 
-// A worker that is heard and does not hear gets no ranks. A daemon that starts may register once,
-// and has one lease to report.
+// A worker that does not hear gets no ranks. It has one lease from its first registration, from
+// each start of the server, and from the report that tells of the last answer that it has heard.
+// That report may come late, because the daemon was stopped or because a message was lost.
 void Checkers::LookAtDeafWorkers() {
   if (!server_.is_up()) return;
   for (const auto& host : hosts_) {
-    const Time deaf = transport_.link(host->number).deaf_since;
-    const Time since = std::max({deaf, server_.up_since(), host->daemon->up_since()});
-    const Time bound = options_.config.lease_us + kDeafSlack;
-    if (deaf == 0 || world_.now() - since < bound) continue;
-    const auto worker = server_.yard()->snapshot().workers.find(host->name);
-    if (worker == server_.yard()->snapshot().workers.end()) continue;
-    if (!std::holds_alternative<core::worker_fsm::Active>(worker->second.state)) continue;
-    world_.Violate(
-        "a worker that does not hear is not ACTIVE",
-        absl::StrCat(host->name, " has heard nothing for ", (world_.now() - deaf) / kSecond, " s"));
+    const auto joined = joined_.find(host->name);
+    if (joined == joined_.end()) continue;
+    const Time heard = std::max(joined->second, host->daemon->last_heard());
+    const Time since =
+        std::max({heard, server_.up_since(), transport_.link(host->number).last_loss});
+    if (world_.now() - since < options_.config.lease_us + kDeafSlack) continue;
+    const core::WorkerRecord* worker = server_.yard()->FindWorker(host->name);
+    if (worker == nullptr) continue;
+    if (!std::holds_alternative<core::worker_fsm::Active>(worker->state)) continue;
+    world_.Violate("a worker that does not hear is not ACTIVE",
+                   absl::StrCat(host->name, " has heard nothing for ",
+                                (world_.now() - heard) / kSecond, " s"));
   }
 }
 

@@ -83,6 +83,7 @@ class Checkers {
   std::set<AttemptId> cut_short_;       // the server went on before all of it had arrived
   std::map<AttemptId, Time> stopping_since_;
   std::map<std::string, Time> draining_since_;
+  std::map<std::string, Time> joined_;  // by worker: its first registration
   std::map<JobId, Time> backoff_since_;
   struct Asked {
     Time when = 0;

@@ -95,6 +95,11 @@ void Checkers::Committed(const core::Snapshot& before, const core::Delta& delta)
   }
   for (const core::JobRecord& job : delta.jobs) CheckJob(change, job);
   for (const core::WorkerRecord& worker : delta.workers) {
+    joined_.try_emplace(worker.name, world_.now());
+    if (!std::holds_alternative<core::worker_fsm::Active>(worker.state)) {
+      // What was to be freed there may never come.
+      for (auto& [job, since] : preempting_since_) since = world_.now();
+    }
     if (worker.scheduling == core::Scheduling::kDraining) {
       draining_since_.try_emplace(worker.name, world_.now());
     } else {

@@ -21,7 +21,7 @@ struct FaultRates {
   Time supervisor_crash = 0;
   Time partition = 0;
   Time flapping = 0;
-  Time deafness = 0;  // a host is heard and hears nothing
+  Time deafness = 0;  // a host is heard and hears nothing, or the reverse
   Time clock_jump = 0;
   Time device_fails = 0;
   Time foreign_use = 0;

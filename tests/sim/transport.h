@@ -75,9 +75,11 @@ class Transport {
   struct Link {
     bool cut_to_server = false;
     bool cut_from_server = false;
-    // Since when the host has been heard by the server and hears nothing; 0: it hears. This lasts
-    // where half a connection is dead and neither end notices, as behind some firewalls.
-    Time deaf_since = 0;
+    // Half of the connection is dead and neither end notices, as behind some firewalls. This may
+    // last for long: a deaf host hears nothing of the server, a mute one is not heard.
+    bool is_deaf = false;
+    bool is_mute = false;
+    Time last_loss = 0;  // of a message to the server
   };
   Link& link(int number) { return links_[number]; }
   void set_calm() { calm_ = true; }
