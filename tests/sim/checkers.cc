@@ -93,8 +93,18 @@ void Checkers::Acknowledged(const Order& order) {
   acknowledged_[order.job] = order.submission;
 }
 
+void Checkers::Deleted(JobId job) {
+  deletions_.insert(job);
+}
+
 void Checkers::Started() {
+  for (const JobId id : deletions_) {
+    if (server_.yard()->FindJob(id) != nullptr) {
+      world_.Violate("a deleted job stays away", absl::StrCat(JobName(id), " is back"));
+    }
+  }
   for (const auto& [id, submission] : acknowledged_) {
+    if (deleted_.count(id) > 0) continue;
     const core::JobRecord* job = server_.yard()->FindJob(id);
     if (job == nullptr || !(*job->submission == *submission)) {
       world_.Violate("acknowledged is present",
@@ -110,6 +120,7 @@ void Checkers::Look() {
   LookAtPreemptions();
   LookAtBackoffs();
   LookAtDeafWorkers();
+  LookAtClones();
 }
 
 void Checkers::LookAtGangs() {
@@ -214,6 +225,33 @@ void Checkers::LookAtDeafWorkers() {
     world_.Violate("a worker that does not hear is not ACTIVE",
                    absl::StrCat(host->name, " has heard nothing for ",
                                 (world_.now() - heard) / kSecond, " s"));
+  }
+}
+
+// Every clone leads to the submissions that it comes from, and none is kept that no clone leads to.
+void Checkers::LookAtClones() {
+  if (deleted_.empty()) return;
+  const core::Snapshot& state = disk_.state();
+  std::set<JobId> needed;
+  for (const auto& [id, job] : state.jobs) {
+    JobId origin = job.submission->cloned_from;
+    while (origin != JobId{}) {
+      const core::KnownSubmission known = core::FindSubmission(state, origin);
+      const auto original = submissions_.find(origin);
+      if (known.submission == nullptr || original == submissions_.end() ||
+          !(*known.submission == *original->second)) {
+        world_.Violate("a clone leaves the spec of its original",
+                       absl::StrCat(JobName(id), " comes from ", JobName(origin)));
+        return;
+      }
+      needed.insert(known.id);
+      origin = known.submission->cloned_from;
+    }
+  }
+  for (const auto& [id, submission] : state.kept_submissions) {
+    if (needed.count(id) > 0) continue;
+    world_.Violate("what nobody needs any more goes",
+                   absl::StrCat("the submission of ", JobName(id), " is kept for nobody"));
   }
 }
 

@@ -82,6 +82,7 @@ Options DrawOptions(uint64_t seed) {
   options.bad_trainers = random.Chance(700) ? random.Between(0, 500) : 0;
   options.step_time_max = random.Between(100, 2000) * kMillisecond;
   options.faults = DrawFaults(random);
+  options.delete_every = random.Chance(300) ? random.Between(1, 8) * kMinute : 0;
   return options;
 }
 
@@ -94,6 +95,7 @@ std::string Options::Describe() const {
   const auto add = [&text](absl::string_view name, Time rate) {
     if (rate > 0) absl::StrAppend(&text, ", ", name, " each ", rate / kMinute, " min");
   };
+  add("a deletion", delete_every);
   add("server crash", faults.server_crash);
   add("power loss", faults.server_power_loss);
   add("server's disk full", faults.server_full_disk);

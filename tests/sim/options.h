@@ -50,7 +50,8 @@ struct Options {
   Time submit_every = 0;
   Time verb_every = 0;
   Time operator_every = 0;
-  Time keep_max = 0;  // on_disconnect
+  Time delete_every = 0;  // 0: nobody deletes jobs, or clones any
+  Time keep_max = 0;      // on_disconnect
   bool arrays = false;
   bool elastic = false;
   bool dependencies = false;
