@@ -58,58 +58,14 @@ absl::Status MemoryStore::Check(const core::Delta& delta) const {
 absl::Status MemoryStore::Commit(const core::Delta& delta) {
   const std::lock_guard lock(mutex_);
   TY_RETURN_IF_ERROR(Check(delta));
-  core::Snapshot& next = snapshot_;
-  next.revision = delta.revision;
-  next.next_job = delta.next_job;
-  next.next_event = delta.next_event;
-  next.pool_time_us = delta.pool_time_us;
-  for (const JobId id : delta.kept_submissions) {
-    next.kept_submissions.insert_or_assign(id, SubmissionOf(id, delta));
-  }
-  for (const JobId id : delta.deleted_submissions) next.kept_submissions.erase(id);
-  for (const JobId id : delta.deleted_jobs) DeleteJob(id);
-  for (const auto& job : delta.jobs) next.jobs.insert_or_assign(job.id, job);
-  for (const auto& attempt : delta.attempts) next.attempts.insert_or_assign(attempt.id, attempt);
-  for (const auto& worker : delta.workers) next.workers.insert_or_assign(worker.name, worker);
-  for (const core::CheckpointRef& id : delta.deleted_checkpoints) next.checkpoints.erase(id);
-  for (const core::CheckpointRecord& checkpoint : delta.checkpoints) {
-    next.checkpoints.insert_or_assign(checkpoint.id, checkpoint);
-  }
-  for (const auto& request : delta.requests) next.requests.emplace(request.request_id, request);
-  for (const auto& quota : delta.quotas) next.quotas.insert_or_assign(quota.subject, quota);
-  for (const std::string& subject : delta.deleted_quotas) next.quotas.erase(subject);
-  for (const core::ReservationRecord& reservation : delta.reservations) {
-    next.reservations.insert_or_assign(reservation.name, reservation);
-  }
-  for (const std::string& name : delta.deleted_reservations) next.reservations.erase(name);
-  if (delta.usage_changed) {
-    next.usage.clear();
-    for (const core::UsageRecord& usage : delta.usage) {
-      next.usage.emplace(core::UsageKey(usage.project, usage.user), usage);
-    }
+  core::Apply(delta, snapshot_);
+  for (const JobId id : delta.deleted_jobs) {
+    std::erase_if(events_, [id](const core::EventRecord& event) {
+      return core::EventParent(event.resource) == JobName(id);
+    });
   }
   events_.insert(events_.end(), delta.events.begin(), delta.events.end());
   return absl::OkStatus();
-}
-
-// Returns the submission of the jobs that are about to be deleted.
-core::Submission MemoryStore::SubmissionOf(JobId id, const core::Delta& delta) const {
-  for (const JobId deleted : delta.deleted_jobs) {
-    const auto job = snapshot_.jobs.find(deleted);
-    if (job == snapshot_.jobs.end()) continue;
-    if ((job->second.array == JobId{} ? deleted : job->second.array) == id) {
-      return *job->second.submission;
-    }
-  }
-  return {};
-}
-
-void MemoryStore::DeleteJob(JobId id) {
-  snapshot_.jobs.erase(id);
-  std::erase_if(snapshot_.attempts, [&](const auto& entry) { return entry.first.job == id; });
-  std::erase_if(events_, [&](const core::EventRecord& event) {
-    return core::EventParent(event.resource) == JobName(id);
-  });
 }
 
 absl::StatusOr<std::vector<core::EventRecord>> MemoryStore::ListEvents(absl::string_view parent,

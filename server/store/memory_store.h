@@ -1,5 +1,4 @@
-// Keeps records in memory until the process ends. It shows in plain code what a store does; the
-// tests and the simulator use it.
+// A store that forgets at the end of the process, for tests.
 #pragma once
 
 #include <mutex>
@@ -20,8 +19,6 @@ class MemoryStore : public Store {
 
  private:
   absl::Status Check(const core::Delta& delta) const;
-  core::Submission SubmissionOf(JobId id, const core::Delta& delta) const;
-  void DeleteJob(JobId id);
 
   std::mutex mutex_;
   core::Snapshot snapshot_;                // guarded by mutex_

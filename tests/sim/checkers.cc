@@ -17,7 +17,7 @@ constexpr Time kGatherBound = 6 * kMinute;
 constexpr Time kPartialBound = 2 * kMinute;
 // A busy host may need this long beyond a grace.
 constexpr Time kKillSlack = 10 * kSecond;
-// Covers what was on its way when a host went deaf, and syncs that count what was heard before.
+// Covers what was on its way when a host went deaf.
 constexpr Time kDeafSlack = kMinute;
 
 bool Holds(PartState state) {
@@ -93,8 +93,18 @@ void Checkers::Acknowledged(const Order& order) {
   acknowledged_[order.job] = order.submission;
 }
 
+void Checkers::Deleted(JobId job) {
+  deletions_.insert(job);
+}
+
 void Checkers::Started() {
+  for (const JobId id : deletions_) {
+    if (server_.yard()->FindJob(id) != nullptr) {
+      world_.Violate("a deleted job stays away", absl::StrCat(JobName(id), " is back"));
+    }
+  }
   for (const auto& [id, submission] : acknowledged_) {
+    if (deleted_.count(id) > 0) continue;
     const core::JobRecord* job = server_.yard()->FindJob(id);
     if (job == nullptr || !(*job->submission == *submission)) {
       world_.Violate("acknowledged is present",
@@ -110,6 +120,7 @@ void Checkers::Look() {
   LookAtPreemptions();
   LookAtBackoffs();
   LookAtDeafWorkers();
+  LookAtClones();
 }
 
 void Checkers::LookAtGangs() {
@@ -197,21 +208,51 @@ void Checkers::LookAtBackoffs() {
   }
 }
 
-// A worker that is heard and does not hear gets no ranks. A daemon that starts may register once,
-// and has one lease to report.
+// A worker that does not hear gets no ranks. It has one lease from its first registration, from
+// each start of the server, and from the report that tells of the last answer that it has heard.
+// That report may come late, because the daemon was stopped or because a message was lost.
 void Checkers::LookAtDeafWorkers() {
   if (!server_.is_up()) return;
   for (const auto& host : hosts_) {
-    const Time deaf = transport_.link(host->number).deaf_since;
-    const Time since = std::max({deaf, server_.up_since(), host->daemon->up_since()});
-    const Time bound = options_.config.lease_us + kDeafSlack;
-    if (deaf == 0 || world_.now() - since < bound) continue;
-    const auto worker = server_.yard()->snapshot().workers.find(host->name);
-    if (worker == server_.yard()->snapshot().workers.end()) continue;
-    if (!std::holds_alternative<core::worker_fsm::Active>(worker->second.state)) continue;
-    world_.Violate(
-        "a worker that does not hear is not ACTIVE",
-        absl::StrCat(host->name, " has heard nothing for ", (world_.now() - deaf) / kSecond, " s"));
+    const auto joined = joined_.find(host->name);
+    if (joined == joined_.end()) continue;
+    const Time heard = std::max(joined->second, host->daemon->last_heard());
+    const Time since =
+        std::max({heard, server_.up_since(), transport_.link(host->number).last_loss});
+    if (world_.now() - since < options_.config.lease_us + kDeafSlack) continue;
+    const core::WorkerRecord* worker = server_.yard()->FindWorker(host->name);
+    if (worker == nullptr) continue;
+    if (!std::holds_alternative<core::worker_fsm::Active>(worker->state)) continue;
+    world_.Violate("a worker that does not hear is not ACTIVE",
+                   absl::StrCat(host->name, " has heard nothing for ",
+                                (world_.now() - heard) / kSecond, " s"));
+  }
+}
+
+// Every clone leads to the submissions that it comes from, and none is kept that no clone leads to.
+void Checkers::LookAtClones() {
+  if (deleted_.empty()) return;
+  const core::Snapshot& state = disk_.state();
+  std::set<JobId> needed;
+  for (const auto& [id, job] : state.jobs) {
+    JobId origin = job.submission->cloned_from;
+    while (origin != JobId{}) {
+      const core::KnownSubmission known = core::FindSubmission(state, origin);
+      const auto original = submissions_.find(origin);
+      if (known.submission == nullptr || original == submissions_.end() ||
+          !(*known.submission == *original->second)) {
+        world_.Violate("a clone leaves the spec of its original",
+                       absl::StrCat(JobName(id), " comes from ", JobName(origin)));
+        return;
+      }
+      needed.insert(known.id);
+      origin = known.submission->cloned_from;
+    }
+  }
+  for (const auto& [id, submission] : state.kept_submissions) {
+    if (needed.count(id) > 0) continue;
+    world_.Violate("what nobody needs any more goes",
+                   absl::StrCat("the submission of ", JobName(id), " is kept for nobody"));
   }
 }
 

@@ -31,7 +31,9 @@ class Checkers {
   // Records that a turn is on the disk.
   void Committed(const core::Snapshot& before, const core::Delta& delta);
   void Acknowledged(const Order& order);
-  // Makes the checks that are made only now and then.
+  // A user was told that the job is deleted.
+  void Deleted(JobId job);
+  // Now and then.
   void Look();
   // Records that the server has started: its knowledge is now what it has promised.
   void Started();
@@ -47,6 +49,7 @@ class Checkers {
     const core::WorkerRecord* Worker(const std::string& name) const;
     const core::AttemptRecord* Attempt(AttemptId id) const;
   };
+  void CheckRecords(const Change& change);
   void CheckJob(const Change& change, const core::JobRecord& job);
   void CheckNewJob(const Change& change, const core::JobRecord& job);
   void CheckStop(const Change& change, const core::JobRecord& job);
@@ -58,12 +61,14 @@ class Checkers {
   void CheckCheckpoint(const Change& change, const core::CheckpointRecord& checkpoint);
   void CheckDeleted(const Change& change, const core::CheckpointRef& id);
   void NoteEvent(const core::EventRecord& event);
+  void CheckDeletedJob(JobId id);
 
   void LookAtGangs();
   void LookAtStops();
   void LookAtPreemptions();
   void LookAtBackoffs();
   void LookAtDeafWorkers();
+  void LookAtClones();
   Time StopBound(const core::Submission& submission) const;
 
   World& world_;
@@ -76,6 +81,9 @@ class Checkers {
   std::vector<std::unique_ptr<Host>>& hosts_;
 
   std::map<JobId, std::shared_ptr<const core::Submission>> acknowledged_;
+  std::set<JobId> deleted_;                                               // on the disk
+  std::set<JobId> deletions_;                                             // that were acknowledged
+  std::map<JobId, std::shared_ptr<const core::Submission>> submissions_;  // of all jobs ever
   std::map<std::string, JobId> named_;                     // jobs by the name of their submission
   std::set<std::tuple<AttemptId, int, int64_t>> started_;  // attempt, rank, boot of its host
   std::set<AttemptId> finished_;                           // trained to their end
@@ -83,6 +91,7 @@ class Checkers {
   std::set<AttemptId> cut_short_;       // true if the server continued before all of it had arrived
   std::map<AttemptId, Time> stopping_since_;
   std::map<std::string, Time> draining_since_;
+  std::map<std::string, Time> joined_;  // by worker: its first registration
   std::map<JobId, Time> backoff_since_;
   struct Asked {
     Time when = 0;

@@ -1,5 +1,6 @@
 // Judges what each turn changes in the records.
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "absl/strings/match.h"
@@ -78,7 +79,37 @@ const core::AttemptRecord* Checkers::Change::Attempt(AttemptId id) const {
 }
 
 void Checkers::Committed(const core::Snapshot& before, const core::Delta& delta) {
-  const Change change{before, delta};
+  if (delta.deleted_jobs.empty()) {
+    CheckRecords({before, delta});
+    return;
+  }
+  // A job may have ended and been deleted in one turn. Nothing of it counts any more.
+  core::Snapshot rest = before;
+  for (const JobId id : delta.deleted_jobs) {
+    CheckDeletedJob(id);
+    rest.jobs.erase(id);
+    std::erase_if(rest.attempts, [id](const auto& entry) { return entry.first.job == id; });
+  }
+  CheckRecords({rest, delta});
+}
+
+void Checkers::CheckDeletedJob(JobId id) {
+  for (const auto& [pid, process] : trainers_.processes()) {
+    if (process.start.attempt.job != id) continue;
+    world_.Violate("only a job that has ended is deleted",
+                   absl::StrCat(AttemptName(process.start.attempt), " still runs"));
+  }
+  deleted_.insert(id);
+  std::erase_if(stopping_since_, [id](const auto& entry) { return entry.first.job == id; });
+  backoff_since_.erase(id);
+  asked_.erase(id);
+  claimants_.erase(id);
+  preempting_since_.erase(id);
+}
+
+void Checkers::CheckRecords(const Change& change) {
+  const core::Snapshot& before = change.before;
+  const core::Delta& delta = change.delta;
   for (const core::EventRecord& event : delta.events) NoteEvent(event);
   for (const core::AttemptRecord& attempt : delta.attempts) {
     const auto known = before.attempts.find(attempt.id);
@@ -95,6 +126,11 @@ void Checkers::Committed(const core::Snapshot& before, const core::Delta& delta)
   }
   for (const core::JobRecord& job : delta.jobs) CheckJob(change, job);
   for (const core::WorkerRecord& worker : delta.workers) {
+    joined_.try_emplace(worker.name, world_.now());
+    if (!std::holds_alternative<core::worker_fsm::Active>(worker.state)) {
+      // What was to be freed there may never come.
+      for (auto& [job, since] : preempting_since_) since = world_.now();
+    }
     if (worker.scheduling == core::Scheduling::kDraining) {
       draining_since_.try_emplace(worker.name, world_.now());
     } else {
@@ -172,6 +208,7 @@ void Checkers::CheckJob(const Change& change, const core::JobRecord& job) {
 
 void Checkers::CheckNewJob(const Change& change, const core::JobRecord& job) {
   const core::Submission& submission = *job.submission;
+  submissions_[job.id] = job.submission;
   const JobId first = job.array == JobId{} ? job.id : job.array;
   const auto [named, is_new] = named_.emplace(submission.name, first);
   const bool has_request =
@@ -216,10 +253,13 @@ void Checkers::CheckStop(const Change& change, const core::JobRecord& job) {
   if (!for_others) return;
   if (stopping->reason == StopReason::kPreempt) {
     if (const JobId claimant = Claimant(stopping->detail); claimant != JobId{}) {
-      const core::JobRecord* other = change.Job(claimant);
-      // A guest must leave for the job that kept the devices which it was lent.
+      // It may have been deleted since the stop was decided.
+      const core::JobRecord* waiting = change.Job(claimant);
+      const core::Submission& other =
+          waiting != nullptr ? *waiting->submission : *submissions_.at(claimant);
+      // A guest goes for whoever kept the devices that it was lent.
       const bool is_guest = absl::StrContains(stopping->detail, "which kept them");
-      const int32_t most = other->submission->priority - (is_guest ? 0 : 1);
+      const int32_t most = other.priority - (is_guest ? 0 : 1);
       if (job.submission->priority > most) {
         world_.Violate("only a higher priority preempts",
                        absl::StrCat(JobName(job.id), " goes for ", JobName(claimant)));
@@ -227,7 +267,7 @@ void Checkers::CheckStop(const Change& change, const core::JobRecord& job) {
       if (!job.submission->preemptible) {
         world_.Violate("who cannot be preempted is not", JobName(job.id));
       }
-      if (IsQueued(*other)) {
+      if (waiting != nullptr && IsQueued(*waiting)) {
         claimants_.insert(claimant);
         preempting_since_.try_emplace(claimant, world_.now());
       }
@@ -385,6 +425,7 @@ void Checkers::CheckCheckpoint(const Change& change, const core::CheckpointRecor
 
 // A job that keeps its best checkpoint loses none that is better than all that are left.
 void Checkers::CheckDeleted(const Change& change, const core::CheckpointRef& id) {
+  if (change.Job(id.job) == nullptr) return;  // it goes with its job
   const core::Submission& submission = *change.Job(id.job)->submission;
   const auto deleted = change.before.checkpoints.find(id);
   if (!submission.keeps_best || deleted == change.before.checkpoints.end()) return;

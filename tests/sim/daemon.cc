@@ -41,7 +41,6 @@ Daemon::Daemon(World& world, const Options& options, Transport& transport, Serve
 void Daemon::Start() {
   if (is_running() || !host_.is_on) return;
   ++life_;
-  up_since_ = world_.now();
   process_ = std::make_unique<Process>(dirs_, Devices(), clock_, rng_,
                                        absl::Microseconds(options_.report_interval));
   world_.Say(host_.name, "the daemon starts");
@@ -71,6 +70,7 @@ void Daemon::Stop(Time how_long, bool in_turn) {
   world_.After(how_long, [this, life = life_] {
     if (life != life_) return;
     is_stopped_ = false;
+    last_heard_ = world_.now();
     world_.Say(host_.name, "the daemon goes on");
     std::vector<std::function<void()>> steps;
     steps.swap(deferred_);

@@ -38,8 +38,9 @@ class Daemon {
   // It dies between two steps of its next turn.
   void KillInTurn() { dies_in_turn_ = true; }
   bool is_running() const { return process_ != nullptr; }
-  // The start of its present life.
-  Time up_since() const { return up_since_; }
+  // When it last took an answer of the server, or went on after a stop, where it may have held one.
+  // It lets the server know that it hears at once after that.
+  Time last_heard() const { return last_heard_; }
 
   // A file has changed, or a call has come back.
   void Wake();
@@ -122,7 +123,7 @@ class Daemon {
   Time stop_length_ = 0;
   bool dies_in_turn_ = false;
   int64_t life_ = 0;
-  Time up_since_ = 0;
+  Time last_heard_ = 0;
   std::vector<std::function<void()>> deferred_;  // until SIGCONT
   bool is_waking_ = false;
   bool is_in_turn_ = false;

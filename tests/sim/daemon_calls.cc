@@ -48,6 +48,7 @@ void Daemon::Do(const agent::LinkCore::Register& due) {
       GuardAnswer<std::string>([this](absl::StatusOr<std::string> session) {
         process_->call.reset();
         if (session.ok()) {
+          last_heard_ = world_.now();
           process_->link.Registered(*session, absl::Microseconds(options_.config.lease_us),
                                     absl::Microseconds(options_.config.sync_interval_us));
           world_.Say(host_.name, "is registered");
@@ -74,6 +75,7 @@ void Daemon::Do(const agent::LinkCore::Sync& due) {
           [this, sent_at, session = due.session](absl::StatusOr<DesiredState> state) {
             process_->call.reset();
             if (state.ok()) {
+              last_heard_ = world_.now();
               process_->core.Wants(process_->link.Answered(ToAgent(*state), sent_at));
               // A look is due: progress has gone on, though no file event tells of it here.
               Wake();

@@ -7,14 +7,6 @@
 #include "common/base/errors.h"
 
 namespace trainyard::sim {
-namespace {
-
-template <typename Rows, typename Map, typename KeyOf>
-void PutAll(const Rows& rows, Map& map, const KeyOf& key_of) {
-  for (const auto& row : rows) map.insert_or_assign(key_of(row), row);
-}
-
-}  // namespace
 
 absl::StatusOr<core::Snapshot> Disk::Load() {
   return state_;
@@ -50,28 +42,6 @@ void Disk::LosePower() {
   const int64_t kept = world_.random().Below(static_cast<int64_t>(unsynced_.size()));
   for (int64_t i = 0; i < kept; ++i) Apply(unsynced_[static_cast<size_t>(i)], state_);
   unsynced_.clear();
-}
-
-void Disk::Apply(const core::Delta& delta, core::Snapshot& state) {
-  state.revision = delta.revision;
-  state.next_job = delta.next_job;
-  state.next_event = delta.next_event;
-  PutAll(delta.jobs, state.jobs, [](const auto& row) { return row.id; });
-  PutAll(delta.attempts, state.attempts, [](const auto& row) { return row.id; });
-  PutAll(delta.workers, state.workers, [](const auto& row) { return row.name; });
-  for (const core::CheckpointRef& id : delta.deleted_checkpoints) state.checkpoints.erase(id);
-  PutAll(delta.checkpoints, state.checkpoints, [](const auto& row) { return row.id; });
-  PutAll(delta.requests, state.requests, [](const auto& row) { return row.request_id; });
-  PutAll(delta.quotas, state.quotas, [](const auto& row) { return row.subject; });
-  for (const std::string& subject : delta.deleted_quotas) state.quotas.erase(subject);
-  PutAll(delta.reservations, state.reservations, [](const auto& row) { return row.name; });
-  for (const std::string& name : delta.deleted_reservations) state.reservations.erase(name);
-  if (delta.usage_changed) {
-    state.usage.clear();
-    PutAll(delta.usage, state.usage,
-           [](const core::UsageRecord& row) { return core::UsageKey(row.project, row.user); });
-  }
-  state.pool_time_us = delta.pool_time_us;
 }
 
 }  // namespace trainyard::sim

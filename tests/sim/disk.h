@@ -34,8 +34,6 @@ class Disk : public store::Store {
   const core::Snapshot& state() const { return state_; }
 
  private:
-  static void Apply(const core::Delta& delta, core::Snapshot& state);
-
   World& world_;
   bool is_full_ = false;
   bool fail_sync_ = false;

@@ -186,19 +186,20 @@ void Faults::Flap(int link, int times) {
   world_.After(world_.random().Around(8 * kSecond), [this, link, times] { Flap(link, times - 1); });
 }
 
-// The host is heard by the server all the while, and believes that the server is away.
+// A deaf host is heard by the server all the while, and believes that the server is away.
 void Faults::Deafen() {
   Host& host = AnyHost();
   Transport::Link& link = transport_.link(host.number);
-  if (link.deaf_since > 0) return;
-  link.deaf_since = world_.now();
-  world_.Say("faults", host.name, " hears nothing of the server");
+  bool& is_dead = world_.random().Chance(800) ? link.is_deaf : link.is_mute;
+  if (is_dead) return;
+  is_dead = true;
+  world_.Say("faults", host.name, &is_dead == &link.is_deaf ? " hears nothing" : " is not heard");
   const Time length = Away();
   Note(length);
-  world_.After(length, [this, &link, name = host.name] {
-    if (link.deaf_since == 0) return;
-    link.deaf_since = 0;
-    world_.Say("faults", name, " hears the server again");
+  world_.After(length, [this, &is_dead, name = host.name] {
+    if (!is_dead) return;
+    is_dead = false;
+    world_.Say("faults", name, " hears and is heard again");
     Note();
   });
 }
@@ -281,7 +282,7 @@ void Faults::Repair() {
   server_.CrashAt(CrashPoint::kNone, 0);
   for (const auto& host : hosts_) {
     Transport::Link& link = transport_.link(host->number);
-    link = {};
+    link.cut_to_server = link.cut_from_server = link.is_deaf = link.is_mute = false;
     host->is_disk_full = false;
     host->PowerOn();
     bool was_gone = false;

@@ -21,7 +21,7 @@ struct FaultRates {
   Time supervisor_crash = 0;
   Time partition = 0;
   Time flapping = 0;
-  Time deafness = 0;  // a host is heard and hears nothing
+  Time deafness = 0;  // a host is heard and hears nothing, or the reverse
   Time clock_jump = 0;
   Time device_fails = 0;
   Time foreign_use = 0;
@@ -50,7 +50,8 @@ struct Options {
   Time submit_every = 0;
   Time verb_every = 0;
   Time operator_every = 0;
-  Time keep_max = 0;  // on_disconnect
+  Time delete_every = 0;  // 0: nobody deletes jobs, or clones any
+  Time keep_max = 0;      // on_disconnect
   bool arrays = false;
   bool elastic = false;
   bool dependencies = false;

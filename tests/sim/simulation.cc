@@ -134,6 +134,7 @@ class Pool {
     };
     server_.on_start = [this] { checkers_.Started(); };
     users_.on_acknowledged = [this](const Order& order) { checkers_.Acknowledged(order); };
+    users_.on_deleted = [this](JobId job) { checkers_.Deleted(job); };
     users_.on_capacity_change = [this] { faults_.Note(); };
   }
 

@@ -12,13 +12,18 @@ void Transport::Deliver(int link, bool to_server, std::function<void()> arrive) 
   const bool twice = !calm_ && random.Chance(options_.duplicate);
   const auto is_cut = [this, link, to_server] {
     const Link& state = links_[link];
-    return to_server ? state.cut_to_server : state.cut_from_server || state.deaf_since > 0;
+    return to_server ? state.cut_to_server || state.is_mute
+                     : state.cut_from_server || state.is_deaf;
   };
-  // A message is lost if either end of its way is cut.
-  if (lost || is_cut()) return;
-  const auto land = [arrive = std::move(arrive), is_cut] {
-    if (!is_cut()) arrive();
+  const auto lose = [this, link, to_server] {
+    if (to_server) links_[link].last_loss = world_.now();
   };
+  // Cut at either end of its way, it is lost.
+  if (lost || is_cut()) {
+    lose();
+    return;
+  }
+  const auto land = [arrive = std::move(arrive), is_cut, lose] { is_cut() ? lose() : arrive(); };
   world_.After(delay, land);
   if (twice) world_.After(delay + random.Between(1, 20 * options_.delay_max), land);
 }

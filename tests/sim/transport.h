@@ -76,10 +76,11 @@ class Transport {
   struct Link {
     bool cut_to_server = false;
     bool cut_from_server = false;
-    // The time since when the server has heard the host but the host hears nothing, or 0 if it
-    // hears. This lasts while half a connection is dead and neither end notices, as behind some
-    // firewalls.
-    Time deaf_since = 0;
+    // Half of the connection is dead and neither end notices, as behind some firewalls. This may
+    // last for long: a deaf host hears nothing of the server, a mute one is not heard.
+    bool is_deaf = false;
+    bool is_mute = false;
+    Time last_loss = 0;  // of a message to the server
   };
   Link& link(int number) { return links_[number]; }
   void set_calm() { calm_ = true; }

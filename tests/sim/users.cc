@@ -33,6 +33,9 @@ void Users::Begin() {
   if (options_.operator_every > 0) {
     world_.After(world_.random().Around(options_.operator_every), [this] { Operate(); });
   }
+  if (options_.delete_every > 0) {
+    world_.After(world_.random().Around(options_.delete_every), [this] { Delete(); });
+  }
   if (options_.quotas) SetQuota();
 }
 
@@ -107,6 +110,7 @@ core::Submission Users::DrawSubmission() {
   if (options_.dependencies && !known_.empty() && random.Chance(250)) {
     submission.dependencies.push_back({AnyJob(), /*ok=*/random.Chance(300)});
   }
+  if (options_.delete_every > 0 && random.Chance(400)) submission.cloned_from = AnyJob();
   return submission;
 }
 
@@ -187,6 +191,25 @@ void Users::Verb() {
     }
   }
   world_.After(world_.random().Around(options_.verb_every), [this] { Verb(); });
+}
+
+// Somebody tidies up and deletes a few jobs; those that have not ended are refused.
+void Users::Delete() {
+  if (is_calm_) return;
+  for (int64_t i = world_.random().Between(1, 4); i > 0; --i) {
+    const JobId job = AnyJob();
+    if (job == JobId{}) break;
+    world_.Say("users", "somebody deletes ", JobName(job));
+    transport_.Call<core::Reply>(
+        kUsersLink, kCallTimeout,
+        [this, job](Server::Answer<core::Reply> answer) {
+          server_.Post(core::DeleteJob{job, /*checkpoints_only=*/false, "user:x"}, answer);
+        },
+        [this, job](absl::StatusOr<core::Reply> reply) {
+          if (reply.ok()) on_deleted(job);
+        });
+  }
+  world_.After(world_.random().Around(options_.delete_every), [this] { Delete(); });
 }
 
 void Users::Operate() {

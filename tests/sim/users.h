@@ -35,6 +35,7 @@ class Users {
   const std::vector<std::shared_ptr<Order>>& orders() const { return orders_; }
   // Called for acknowledged jobs. The first job of an array stands for all.
   std::function<void(const Order&)> on_acknowledged;
+  std::function<void(JobId)> on_deleted;     // the user was told that the job is deleted
   std::function<void()> on_capacity_change;  // an operator has changed what the pool offers
 
  private:
@@ -43,6 +44,7 @@ class Users {
   core::Submission DrawSubmission();
   size_t DrawScript();
   void Verb();
+  void Delete();
   void Operate();
   void Reserve();
   void SetQuota();

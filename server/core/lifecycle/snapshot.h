@@ -70,4 +70,8 @@ struct Delta {
            !usage_changed;
   }
 };
+
+// Makes the snapshot what a store holds once `delta`, the next one, is committed.
+void Apply(const Delta& delta, Snapshot& snapshot);
+
 }  // namespace trainyard::core

@@ -15,7 +15,6 @@ Result Ignore(absl::string_view reason) {
 
 struct Decide {
   // Active
-  Result operator()(const Active&, const Registered&) const { return Ignore("active already"); }
   Result operator()(const Active&, const Synced&) const { return Ignore("active already"); }
   Result operator()(const Active&, const LeaseExpired& in) const {
     return Go(Unreachable{in.now_us}, {PlanAgain{}});
@@ -25,9 +24,6 @@ struct Decide {
   }
 
   // Unreachable
-  Result operator()(const Unreachable&, const Registered&) const {
-    return Go(Active{}, {PlanAgain{}});
-  }
   Result operator()(const Unreachable&, const Synced&) const { return Go(Active{}, {PlanAgain{}}); }
   Result operator()(const Unreachable&, const LeaseExpired&) const {
     return Ignore("unreachable already");
@@ -37,8 +33,7 @@ struct Decide {
   }
 
   // Gone
-  Result operator()(const Gone&, const Registered&) const { return Go(Active{}, {PlanAgain{}}); }
-  Result operator()(const Gone&, const Synced&) const { return Refused{"its session has ended"}; }
+  Result operator()(const Gone&, const Synced&) const { return Go(Active{}, {PlanAgain{}}); }
   Result operator()(const Gone&, const LeaseExpired&) const { return Ignore("gone already"); }
   Result operator()(const Gone&, const GaveUp&) const { return Ignore("gone already"); }
 };

@@ -1,15 +1,16 @@
 // Defines a worker as the server sees it. There are two machines: one says whether the worker is in
 // contact, the other whether it gets new ranks. The functions are pure.
 //
-//  ---> Active <----(2,3)---- Unreachable ----(4)----> Gone        (5) Gone -> Active
+//  ---> Active <-----(3)----- Unreachable ----(4)----> Gone        (5) Gone -> Active
 //  (1)     |                      ^
 //          +---------(2)----------+
 //
-// 1 first registration        4 its attempts were declared lost, or it had none and was away
-// 2 lease ran out               for long
-// 3 syncs or registers again  5 registers again; its old session is dead
+// 1 first registration   4 its attempts were declared lost, or it had none and was away for long
+// 2 lease ran out        5 syncs under a new session; its old one is dead
+// 3 syncs
 //
-// The lease also runs out for a worker whose reports arrive but that does not hear the answers.
+// The lease also runs out for a worker whose reports come and that does not hear the answers. To
+// register again changes nothing, because a worker that does not hear does so again and again.
 //
 //  ---> Eligible <--(uncordon)-- Cordoned --(drain)--> Draining --(uncordon)--> Eligible
 //          |                        ^
@@ -46,8 +47,7 @@ struct Gone {
 
 using State = std::variant<Active, Unreachable, Gone>;
 
-struct Registered {};
-struct Synced {};
+struct Synced {};  // by a report that shows that the worker hears
 struct LeaseExpired {
   int64_t now_us = 0;  // wall
 };
@@ -55,7 +55,7 @@ struct GaveUp {
   int64_t now_us = 0;  // wall
 };
 
-using Input = std::variant<Registered, Synced, LeaseExpired, GaveUp>;
+using Input = std::variant<Synced, LeaseExpired, GaveUp>;
 
 // These are the effects.
 

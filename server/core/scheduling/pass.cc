@@ -88,7 +88,7 @@ class Pass {
       }
       return;
     }
-    if (!are_free && MayStartElsewhere(fit)) nominated_.push_back(&job);
+    if (!are_free && MayStartElsewhere(job, fit)) nominated_.push_back(&job);
     if (!are_free || gang.most < gang.least) return;
     std::sort(fit.begin(), fit.end());
     if (fit.size() > static_cast<size_t>(gang.most)) fit.resize(static_cast<size_t>(gang.most));
@@ -96,21 +96,19 @@ class Pass {
   }
 
   // Returns true if a nominated job may start on other devices than those that are claimed for it.
-  // It may not once a claimed device is free: the others follow within the time for a checkpoint
-  // and a stop, and replays show that waiting for them uses the pool better. A head waits for its
-  // guests to leave, since it has kept these devices all along.
-  bool MayStartElsewhere(const std::vector<int32_t>& claimed) const {
-    bool are_guests = true;
-    for (const int32_t slot : claimed) {
+  // It may not once somebody has been stopped for it: the others follow within the time for a
+  // checkpoint and a stop, and replays show that waiting for them uses the pool better. A head
+  // whose guests leave waits for them, since it has kept these devices all along.
+  bool MayStartElsewhere(const QueuedJob& job, const std::vector<int32_t>& claimed) const {
+    if (job.has_room_made) return false;
+    return std::any_of(claimed.begin(), claimed.end(), [this](int32_t slot) {
       const auto holder = input_.running.find(state_.slots.slot(slot).holder);
-      if (holder == input_.running.end()) return false;
-      are_guests = are_guests && holder->second.guest;
-    }
-    return !are_guests;
+      return holder != input_.running.end() && !holder->second.guest;
+    });
   }
 
-  // Starts a job whose claimed devices are all still held on whatever else fits. It is then no
-  // longer nominated, and its victims stay.
+  // A job for which nobody has been stopped yet starts on whatever fits. It is no longer nominated
+  // then, and whoever was to go for it stays.
   bool StartNominated(const QueuedJob& job) {
     const GangDemand gang = state_.GangOf(job.demand, state_.RoomOf(job));
     if (gang.most < gang.least) return false;
@@ -265,8 +263,8 @@ class Pass {
   PassState& state_;
   Plan plan_;
   std::vector<bool> wanted_;                // classes that a waiting job could use
-  std::set<JobId> served_;                  // jobs with claims that ServeClaims has looked at
-  std::deque<const QueuedJob*> nominated_;  // all their claims stand and are held; in order
+  std::set<JobId> served_;                  // they have claims, and ServeClaims has looked at them
+  std::deque<const QueuedJob*> nominated_;  // their claims are whole, and nobody has gone; in order
   absl::flat_hash_set<JobId> started_;
   int32_t failures_ = 0;
   int nomination_tries_ = 0;

@@ -15,23 +15,24 @@ void Contacts::Expect(const WorkerRecord& worker, Now now) {
 }
 
 void Contacts::Open(const std::string& worker, const std::string& session, Now now) {
-  Contact& contact = contacts_[worker];
+  const auto [known, is_new] = contacts_.try_emplace(worker);
+  Contact& contact = known->second;
   const Contact before = std::exchange(contact, Contact{});
   if (!before.session.empty()) sessions_.erase(before.session);
   contact.session = session;
   contact.last_seen_wall_us = now.wall_us;
   contact.last_report_us = now.uptime_us;
-  contact.last_hearing_us = before.is_unused() ? before.last_hearing_us : now.uptime_us;
-  contact.unreachable_since_us = before.is_unused() ? before.unreachable_since_us : 0;
+  contact.last_hearing_us = is_new ? now.uptime_us : before.last_hearing_us;
+  contact.unreachable_since_us = before.unreachable_since_us;
   sessions_[session] = worker;
 }
 
 void Contacts::Close(const std::string& worker) {
   Contact& contact = contacts_.at(worker);
   sessions_.erase(contact.session);
-  const Contact before = std::exchange(contact, Contact{});
-  contact.last_seen_wall_us = before.last_seen_wall_us;
-  contact.ended_unused = before.is_unused();
+  const int64_t last_seen_wall_us = contact.last_seen_wall_us;
+  contact = Contact{};
+  contact.last_seen_wall_us = last_seen_wall_us;
 }
 
 const std::string* Contacts::WorkerOf(absl::string_view session) const {

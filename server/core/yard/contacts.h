@@ -4,8 +4,9 @@
 // A worker whose reports arrive may still not hear the answers: a partition can cut one direction
 // only, and a call that hangs looks from here like one that was answered. Such a worker can be told
 // neither to start nor to stop anything. So the lease is renewed only by a report that shows that
-// the worker hears (ShowsHearing), and a worker that is UNREACHABLE comes back only by such a
-// report. Everything else that it says is still taken while it is ACTIVE.
+// the worker hears (ShowsHearing), and a worker that is UNREACHABLE or GONE comes back only by such
+// a report. Everything else that it says is still taken while it is ACTIVE. A registration shows
+// nothing: a worker that does not hear of its session registers again and again.
 #pragma once
 
 #include <cstdint>
@@ -31,29 +32,22 @@ struct Contact {
     friend bool operator==(const Observed&, const Observed&) = default;
   };
 
-  // Empty if there was none since the server started, or if it has ended.
-  std::string session;
-  bool synced = false;  // the session has reported what runs
-  // True if no report came under the session that has ended.
-  bool ended_unused = false;
-  int64_t sequence = 0;       // of the newest report
-  int64_t answers_heard = 0;  // as the worker counts them; 0 also if it does not count
-  // The newest desired state that the worker has taken over.
-  int64_t revision_taken = 0;
-  int64_t last_seen_wall_us = 0;             // wall time of the last report
-  int64_t last_report_us = 0;                // uptime of the last report
-  int64_t last_hearing_us = 0;               // of the last report that showed that the worker hears
-  int64_t unreachable_since_us = 0;          // while UNREACHABLE
-  std::map<AttemptId, Observed> observed;    // of the last report
-  std::vector<DesiredAttempt> desired;       // as of desired_revision
-  int64_t desired_revision = 0;              // 0 if the session has no orders yet
+  std::string session;                     // empty: none since the server started, or it has ended
+  bool synced = false;                     // the session has reported what runs
+  int64_t sequence = 0;                    // of the newest report
+  int64_t answers_heard = 0;               // as the worker counts them; 0 also where it does not
+  int64_t revision_taken = 0;              // the newest desired state that it has made its own
+  int64_t last_seen_wall_us = 0;           // wall time of the last report
+  int64_t last_report_us = 0;              // uptime of the last report
+  int64_t last_hearing_us = 0;             // of the last report that showed that the worker hears
+  int64_t unreachable_since_us = 0;        // while UNREACHABLE
+  std::map<AttemptId, Observed> observed;  // of the last report
+  std::vector<DesiredAttempt> desired;     // as of desired_revision
+  int64_t desired_revision = 0;            // 0: the session has no orders yet
   std::map<std::string, std::string> usage;  // of the last report, by name of the device
 
   // Returns true if the worker reports but has not heard the answers.
   bool is_deaf() const { return last_report_us > last_hearing_us; }
-  // Returns true if no report has come under its session, or under the one that has ended. The
-  // worker may then not have heard of the session.
-  bool is_unused() const { return session.empty() ? ended_unused : !synced; }
 };
 
 // The contacts of all workers. The class is not thread-safe.
@@ -63,12 +57,10 @@ class Contacts {
 
   // Adds a worker of the store at the start of the server. Its lease begins.
   void Expect(const WorkerRecord& worker, Now now);
-  // Begins a session, which was never used before, and ends the worker's old one. A worker that
-  // registers again without having used its session may not hear, so its lease continues and is not
-  // renewed.
+  // The session begins, and the worker's old one ends. It was never used before. A new worker has a
+  // lease from now; the lease and the deadlines of any other go on as they were.
   void Open(const std::string& worker, const std::string& session, Now now);
-  // Ends the session. What remains is when the worker was last seen, and whether the session was
-  // ever used.
+  // The session ends; what remains is when the worker was seen last.
   void Close(const std::string& worker);
 
   // Returns null if the session has ended or never existed.

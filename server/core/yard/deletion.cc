@@ -56,11 +56,12 @@ void DropSubmission(YardState& state, JobId id, Submission submission) {
     state.lineage.Remove(id, submission);
     const auto& kept = state.snapshot().kept_submissions;
     auto origin = kept.upper_bound(submission.cloned_from);
-    if (origin == kept.begin() || state.lineage.IsCloned((--origin)->first, origin->second)) return;
-    const JobId next = origin->first;
-    if (submission.cloned_from.value >= next.value + JobsOf(origin->second)) return;
+    if (origin == kept.begin()) return;
+    --origin;
+    id = origin->first;
+    if (submission.cloned_from.value >= id.value + JobsOf(origin->second)) return;
+    if (state.lineage.IsCloned(id, origin->second)) return;
     submission = Submission(origin->second);
-    id = next;
   }
 }
 

@@ -128,6 +128,7 @@ QueuedJob MakeQueued(const YardState& state, const JobRecord& record) {
   if (submission.time_limit_us > 0) {
     job.expected_us = std::max(submission.time_limit_us - record.run_time_us, kSecond);
   }
+  job.has_room_made = state.stops.HasRoomMade(record.id);
   job.holds = HoldsOf(state, record);
   return job;
 }

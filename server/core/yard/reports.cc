@@ -264,14 +264,9 @@ absl::Status TakeReport(YardState& state, const SyncReport& report, Now now) {
   }
   state.contacts.NoteReport(worker, report, now);
   state.worker_timers.Set(worker, state.contacts.LeaseDeadline(worker));
+  Stepper(state, now).StepWorker(worker, worker_fsm::Synced{}, ActorOf(worker), "");
   const Contact& contact = state.contacts.of(worker);
-  // The first report ends the registration of a worker that registered more than once, whether it
-  // is GONE or not.
-  const worker_fsm::Input input =
-      contact.synced ? worker_fsm::Input(worker_fsm::Synced{}) : worker_fsm::Registered{};
-  Stepper(state, now).StepWorker(worker, input, ActorOf(worker), "");
-  // A newer report came first.
-  if (contact.synced && report.sequence < contact.sequence) return absl::OkStatus();
+  if (contact.synced && report.sequence < contact.sequence) return absl::OkStatus();  // overtaken
   if (state.contacts.TakeReport(worker, report)) {
     state.changes.plan_again = true;
     state.changes.Touch(worker);

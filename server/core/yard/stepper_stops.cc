@@ -30,7 +30,14 @@ void Stepper::AskForCheckpoint(AttemptId id) {
 
 void Stepper::RequestStop(AttemptId id, PendingStop stop, absl::string_view actor) {
   const JobState& state = yard_.ledger.job(id.job).state;
-  if (yard_.stops.Find(id) != nullptr || std::holds_alternative<job_fsm::Stopping>(state)) return;
+  if (std::holds_alternative<job_fsm::Stopping>(state)) return;
+  if (yard_.stops.Find(id) != nullptr) {
+    // A stop for a job's sake is withdrawn where that job gives up. This one is to stay.
+    if (stop.claimant != JobId{} || !yard_.stops.Replace(id, std::move(stop))) return;
+    DropClaims(id.job);
+    TouchWorkersOf(yard_.ledger.attempt(id));
+    return;
+  }
   const bool runs = std::holds_alternative<job_fsm::Running>(state);
   if (runs) {
     AddEvent(JobName(id.job), "CHECKPOINT_REQUESTED", actor, stop.detail);
@@ -45,6 +52,10 @@ void Stepper::FireStop(AttemptId id, absl::string_view actor) {
   // It stops already.
   if (std::holds_alternative<job_fsm::Stopping>(yard_.ledger.job(id.job).state)) return;
   const PendingStop& stop = *yard_.stops.Find(id);
+  if (stop.claimant != JobId{}) {
+    yard_.stops.NoteRoomMade(stop.claimant);
+    yard_.changes.jobs.insert(stop.claimant);
+  }
   if (stop.reason == StopReason::kPreempt) ++yard_.ledger.EditJob(id.job).preemptions;
   TY_CHECK_OK(StepJob(id.job, StopInput(stop.reason, stop.detail), actor, ""));
 }
@@ -69,6 +80,7 @@ void Stepper::Claim(JobId job, const std::vector<DeviceKey>& devices) {
 void Stepper::DropClaims(JobId job) {
   std::set<std::string> workers = yard_.stops.DropClaims(job);
   if (workers.empty()) return;
+  yard_.changes.jobs.insert(job);
   yard_.changes.workers.merge(workers);
   yard_.changes.plan_again = true;
 }
@@ -76,6 +88,7 @@ void Stepper::DropClaims(JobId job) {
 bool Stepper::Withdraw(JobId claimant) {
   std::set<std::string> workers = yard_.stops.DropClaims(claimant);
   bool gave_up = !workers.empty();
+  if (gave_up) yard_.changes.jobs.insert(claimant);
   yard_.changes.workers.merge(workers);
   yard_.changes.plan_again |= gave_up;
   for (const AttemptId& id : yard_.stops.StopsFor(claimant)) {

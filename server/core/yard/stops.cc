@@ -1,12 +1,22 @@
 // Keeps pending stops by attempt, and claims by device.
 #include "server/core/yard/stops.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace trainyard::core {
 
 void Stops::Ask(AttemptId attempt, PendingStop stop) {
   pending_.insert_or_assign(attempt, std::move(stop));
+}
+
+bool Stops::Replace(AttemptId attempt, PendingStop stop) {
+  PendingStop& pending = pending_.at(attempt);
+  if (pending.claimant == JobId{}) return false;
+  stop.deadline_us = std::min(stop.deadline_us, pending.deadline_us);
+  stop.asked_at_step = pending.asked_at_step;
+  pending = std::move(stop);
+  return true;
 }
 
 const PendingStop* Stops::Find(AttemptId attempt) const {
@@ -38,6 +48,7 @@ void Stops::Claim(JobId job, const std::vector<DeviceKey>& devices) {
 }
 
 std::set<std::string> Stops::DropClaims(JobId job) {
+  has_room_made_.erase(job);
   std::set<std::string> workers;
   for (auto it = claims_.begin(); it != claims_.end();) {
     if (it->second != job) {

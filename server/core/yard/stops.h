@@ -40,7 +40,11 @@ class Stops {
   // Stops. An attempt has at most one, and has it until it ends or the stop is withdrawn.
 
   void Ask(AttemptId attempt, PendingStop stop);
-  // Returns null if the attempt has none.
+  // Puts this stop, which is for nobody's sake, in the place of the attempt's stop if that is for a
+  // job's. It waits for the checkpoint that was asked for, until the earlier of both deadlines.
+  // Returns true if it did so.
+  bool Replace(AttemptId attempt, PendingStop stop);
+  // Null where the attempt has none.
   const PendingStop* Find(AttemptId attempt) const;
   void Remove(AttemptId attempt) { pending_.erase(attempt); }
   // Notes a reported step that the attempt had reached before it could know of the request. Only
@@ -56,6 +60,9 @@ class Stops {
   void Claim(JobId job, const std::vector<DeviceKey>& devices);
   // Drops the claims of the job, and returns the workers of the devices that are no longer claimed.
   std::set<std::string> DropClaims(JobId job);
+  // Somebody has been told to stop, so that this job gets the devices that it claims.
+  void NoteRoomMade(JobId job) { has_room_made_.insert(job); }
+  bool HasRoomMade(JobId job) const { return has_room_made_.count(job) > 0; }
   bool has_claims() const { return !claims_.empty(); }
   // Returns the job for which the device is kept free, or 0.
   JobId ClaimOf(const DeviceKey& device) const;
@@ -66,6 +73,7 @@ class Stops {
  private:
   std::map<AttemptId, PendingStop> pending_;
   std::map<DeviceKey, JobId> claims_;
+  std::set<JobId> has_room_made_;  // of those with claims
 };
 
 }  // namespace trainyard::core

@@ -26,6 +26,11 @@ absl::Status CheckReferences(const Snapshot& snapshot, const Submission& submiss
       return error::JobNotFound(JobName(dependency.job));
     }
   }
+  // It may have been deleted since the clone was drawn up; nobody kept its submission then.
+  if (submission.cloned_from != JobId{} &&
+      FindSubmission(snapshot, submission.cloned_from).submission == nullptr) {
+    return error::JobNotFound(JobName(submission.cloned_from));
+  }
   return absl::OkStatus();
 }
 
@@ -147,18 +152,11 @@ absl::StatusOr<Reply> Yard::Take(const RegisterWorker& in, Now now) {
   worker.last_seen_us = now.wall_us;
   state_.ledger.PutWorker(std::move(worker));
 
-  const Contact* contact = state_.contacts.Find(in.worker);
-  const bool may_be_deaf = contact != nullptr && contact->is_unused();
   state_.contacts.Open(in.worker, in.session, now);
-  const std::string actor = ActorOf(in.worker);
-  state_.ledger.AddEvent(now.wall_us, WorkerName(in.worker), "WORKER_REGISTERED", actor,
+  state_.ledger.AddEvent(now.wall_us, WorkerName(in.worker), "WORKER_REGISTERED",
+                         ActorOf(in.worker),
                          absl::StrCat("version ", in.version, ", ", in.devices.size(),
                                       in.devices.size() == 1 ? " device" : " devices"));
-  // A worker that registers again and again because it does not hear comes back with its first
-  // report, even if it is GONE by now.
-  if (!is_new && !may_be_deaf) {
-    Stepper(state_, now).StepWorker(in.worker, worker_fsm::Registered{}, actor, "");
-  }
   state_.changes.Touch(in.worker);
   state_.changes.plan_again = true;
   return Reply{};

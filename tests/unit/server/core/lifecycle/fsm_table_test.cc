@@ -139,8 +139,7 @@ std::string WorkerTable() {
       {{"ACTIVE", worker_fsm::Active{}},
        {"UNREACHABLE", worker_fsm::Unreachable{1}},
        {"GONE", worker_fsm::Gone{1}}},
-      {{"registered", worker_fsm::Registered{}},
-       {"synced", worker_fsm::Synced{}},
+      {{"synced", worker_fsm::Synced{}},
        {"lease expired", worker_fsm::LeaseExpired{1}},
        {"gave up", worker_fsm::GaveUp{1}}},
       [](const worker_fsm::State& state, const worker_fsm::Input& input) -> std::string {

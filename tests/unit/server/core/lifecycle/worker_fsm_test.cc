@@ -15,9 +15,8 @@ TEST(WorkerFsm, UnreachableIsNotGoneUntilGivenUp) {
   EXPECT_EQ(std::get<Change>(Step(unreachable, GaveUp{9})).next, State(Gone{9}));
 }
 
-TEST(WorkerFsm, AGoneWorkerHasToRegister) {
-  EXPECT_TRUE(std::holds_alternative<Refused>(Step(State(Gone{1}), Synced{})));
-  EXPECT_EQ(std::get<Change>(Step(State(Gone{1}), Registered{})).next, State(Active{}));
+TEST(WorkerFsm, AGoneWorkerComesBackByTheFirstSyncOfItsNextSession) {
+  EXPECT_EQ(std::get<Change>(Step(State(Gone{1}), Synced{})).next, State(Active{}));
 }
 
 TEST(WorkerFsm, GoneEndsTheSession) {

@@ -92,6 +92,20 @@ TEST(Preemption, ANominatedJobStartsOnOtherDevicesThatComeFreeFirst) {
   EXPECT_EQ(Text(world.MakePlan()), "place 3 on b:cpu-0; place 4 on c:cpu-0");
 }
 
+TEST(Preemption, ANominatedJobWithFreeClaimedDevicesStartsOnceAnyOthersSuffice) {
+  World world("a: cpu cpu=1; b: cpu=2; c: cpu");
+  world.Run(1);
+  world.Run(2).may_preempt = false;
+  world.Submit(Urgent(3, 3));
+  const Plan first = world.MakePlan();
+  EXPECT_EQ(Text(first), "preempt for 3 on a:cpu-0 a:cpu-1 c:cpu-0, stop 1");
+  world.Carry(first);
+  EXPECT_EQ(Text(world.MakePlan()), "");
+  world.End(JobId{2});
+  EXPECT_EQ(Text(world.MakePlan()), "place 3 on a:cpu-0 b:cpu-0 c:cpu-0")
+      << "nobody has been stopped for it";
+}
+
 TEST(Preemption, ANominatedJobWaitsForTheRestOnceSomebodyHasMadeRoom) {
   World world("a: cpu=1 cpu=2; b: 2xcpu=5");
   world.Run(1);
@@ -104,6 +118,10 @@ TEST(Preemption, ANominatedJobWaitsForTheRestOnceSomebodyHasMadeRoom) {
   world.End(JobId{1});
   EXPECT_EQ(Text(world.MakePlan()), "");
   world.End(JobId{5});
+  EXPECT_EQ(Text(world.MakePlan()), "place 3 on b:cpu-0 b:cpu-1") << "1 has ended by itself";
+  QueuedJob stopped_for = *world.queue.Find(JobId{3});
+  stopped_for.has_room_made = true;
+  world.Submit(stopped_for);
   EXPECT_EQ(Text(world.MakePlan()), "") << "else 1 would have been stopped for nothing";
   world.End(JobId{2});
   EXPECT_EQ(Text(world.MakePlan()), "place 3 on a:cpu-0 a:cpu-1");

@@ -87,6 +87,33 @@ TEST_F(DeafWorker, HasOneLeaseHoweverOftenItRegisters) {
   EXPECT_EQ(WorkerState("lab-1"), "ACTIVE") << "it has heard of its session";
 }
 
+TEST_F(DeafWorker, HasNoLeaseOfItsOwnFromAServerThatHasStartedAnew) {
+  Join("lab-1", 1);
+  Restart();
+  Advance(config_.lease_us);
+  ASSERT_EQ(WorkerState("lab-1"), "UNREACHABLE");
+  ASSERT_TRUE(Register("lab-1", 1).ok()) << "the first time that this server hears of it";
+  EXPECT_EQ(WorkerState("lab-1"), "UNREACHABLE");
+  ASSERT_TRUE(Report("lab-1", {}, 0).ok());
+  EXPECT_EQ(WorkerState("lab-1"), "ACTIVE");
+}
+
+TEST_F(DeafWorker, CannotPutOffTheLossOfItsAttemptsByRegistering) {
+  Join("lab-1", 1);
+  const JobId job = Submit(1);
+  Run("lab-1", job);
+  const int64_t lost = now_.uptime_us + config_.lease_us + Job(job).submission->disconnect_keep_us +
+                       config_.lease_grace_us + config_.lost_margin_us;
+  Advance(config_.lease_us);
+  while (now_.uptime_us + 10 * kSecond < lost) {
+    Advance(10 * kSecond);
+    ASSERT_TRUE(Register("lab-1", 1).ok());
+    ASSERT_EQ(State(job), "RUNNING");
+  }
+  Advance(lost - now_.uptime_us);
+  EXPECT_EQ(AttemptState(job, 1), "LOST");
+}
+
 TEST_F(DeafWorker, StaysGoneHoweverOftenItRegisters) {
   ASSERT_TRUE(Register("lab-1", 1).ok());
   Advance(config_.lease_us);

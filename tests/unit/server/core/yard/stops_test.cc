@@ -37,6 +37,23 @@ TEST(Stops, WhereNoStepWasKnownTheFirstReportBeforeTheRequestCounts) {
   EXPECT_TRUE(stops.IsAnsweredBy(kFirst, 50));
 }
 
+TEST(Stops, AStopForNobodysSakeTakesThePlaceOfOneForAJobs) {
+  Stops stops;
+  PendingStop preempt = StopFor(9, 100);
+  preempt.deadline_us = 60;
+  stops.Ask(kFirst, preempt);
+  PendingStop drain;
+  drain.reason = StopReason::kDrain;
+  drain.deadline_us = 90;
+  EXPECT_TRUE(stops.Replace(kFirst, drain));
+  EXPECT_EQ(stops.Find(kFirst)->reason, StopReason::kDrain);
+  EXPECT_EQ(stops.Find(kFirst)->deadline_us, 60) << "it has been asked to go by then";
+  EXPECT_FALSE(stops.IsAnsweredBy(kFirst, 99));
+  EXPECT_TRUE(stops.StopsFor(JobId{9}).empty());
+  drain.reason = StopReason::kPreempt;
+  EXPECT_FALSE(stops.Replace(kFirst, drain)) << "the first one will do";
+}
+
 TEST(Stops, TheLastClaimOfADeviceStands) {
   Stops stops;
   const DeviceKey a{"lab-1", "cpu-0"}, b{"lab-2", "cpu-0"};

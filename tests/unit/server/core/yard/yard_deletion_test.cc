@@ -160,6 +160,14 @@ TEST_F(YardDeletion, TheSpecOfAJobThatWasClonedStays) {
   EXPECT_EQ(FindSubmission(yard_->snapshot(), original).submission, nullptr);
 }
 
+TEST_F(YardDeletion, AJobThatWasDeletedMeanwhileCannotBeClonedAnyMore) {
+  Join("lab-1", 1);
+  const JobId original = Ended(Spec(1));
+  ASSERT_TRUE(Delete(original).ok());
+  const SubmitJob clone{std::make_shared<Submission>(Clone(original)), "", "", "user:anna"};
+  EXPECT_EQ(Apply(clone).code(), absl::StatusCode::kNotFound);
+}
+
 TEST_F(YardDeletion, TheSubmissionOfAnArrayGoesWithItsLastJob) {
   Submission array = Spec(1);
   array.array_size = 3;

@@ -1,4 +1,5 @@
-// Tests workers that disappear, and come back or not.
+// Workers that go away, and come back or not.
+#include "common/base/errors.h"
 #include "yard_fixture.h"
 
 namespace trainyard::core {
@@ -132,7 +133,10 @@ TEST_F(YardLoss, AnIdleWorkerIsGoneAfterAWhile) {
   Advance(config_.gone_after_us);
   EXPECT_EQ(WorkerState("lab-1"), "GONE");
   EXPECT_EQ(yard_->NextDeadline(), std::nullopt);
+  EXPECT_EQ(ErrorReason(Sync("lab-1", {})), "UNKNOWN_SESSION") << "its session has ended";
   ASSERT_TRUE(Register("lab-1", 1).ok());
+  EXPECT_EQ(WorkerState("lab-1"), "GONE") << "it may not hear";
+  ASSERT_TRUE(Sync("lab-1", {}).ok());
   EXPECT_EQ(WorkerState("lab-1"), "ACTIVE");
 }
 

@@ -182,6 +182,35 @@ TEST_F(YardStops, APreemptorThatHasBeenMadeRoomForWaitsForTheRest) {
   EXPECT_EQ(State(small), "STARTING");
 }
 
+TEST_F(YardStops, ADrainStaysWhereThePreemptionThatCameBeforeItIsWithdrawn) {
+  Join("lab-1", 1);
+  const JobId victim = Submit(1);
+  Run("lab-1", victim);
+  const JobId urgent = Submit(Urgent(1));
+  ASSERT_TRUE(Apply(DrainWorker{"lab-1", "user:op", "", 0}).ok());
+  ASSERT_TRUE(Apply(CancelJob{urgent, "user:berta", ""}).ok());
+  EXPECT_FALSE(HasEvent("STOP_WITHDRAWN"));
+  EXPECT_EQ(CheckpointRequest("lab-1"), 1) << "one checkpoint will do";
+  Commit(victim, "lab-1", 40);
+  EXPECT_EQ(State(victim), "STOPPING");
+  EXPECT_EQ(Desired("lab-1"), "jobs/1/attempts/1 STOP DRAIN");
+}
+
+TEST_F(YardStops, APreemptorWhoseVictimIsDrainedLooksForAnother) {
+  Join("lab-1", 1);
+  Join("lab-2", 1);
+  const JobId first = Submit(1), second = Submit(1);
+  Run("lab-1", first);
+  Run("lab-2", second);
+  Commit(second, "lab-2", 10);
+  Submit(Urgent(1));
+  ASSERT_EQ(CheckpointRequest("lab-1") + CheckpointRequest("lab-2"), 1);
+  const std::string worker = CheckpointRequest("lab-1") == 1 ? "lab-1" : "lab-2";
+  ASSERT_TRUE(Apply(DrainWorker{worker, "user:op", "", 0}).ok());
+  EXPECT_EQ(CheckpointRequest("lab-1"), 1);
+  EXPECT_EQ(CheckpointRequest("lab-2"), 1) << "nobody gets the devices of a drained worker";
+}
+
 TEST_F(YardStops, ACheckpointOlderThanTheRequestFiresNoStop) {
   Join("lab-1", 1);
   const JobId victim = Submit(1);
