@@ -29,7 +29,7 @@ foreach(patch ${patches})
     endif()
   endforeach()
   execute_process(
-    COMMAND patch -p1 --forward --batch --no-backup-if-mismatch --input=${patch}
+    COMMAND patch -p1 --forward --batch --no-backup-if-mismatch --fuzz=0 --input=${patch}
     WORKING_DIRECTORY ${STAGE} RESULT_VARIABLE status OUTPUT_VARIABLE said ERROR_VARIABLE said)
   if(NOT status EQUAL 0)
     message(FATAL_ERROR "the planted bug ${name} no longer applies; write tests/sim/bugs/${name}.patch anew:\n${said}")
