@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tests/testing/paths.h"
+#include "tests/tidy/cycles.h"
 #include "tests/tidy/rules.h"
 #include "tests/tidy/source_tree.h"
 #include "tests/tidy/symbols.h"
@@ -64,6 +65,20 @@ TEST(Tidy, FilesIncludeTheirOwnAndLowerFloorsOnly) {
     }
   }
   ExpectNone(findings);
+}
+
+TEST(Tidy, UnitsDoNotIncludeEachOtherInACircle) {
+  ExpectNone(CyclesOfUnits(Tree()));
+}
+
+TEST(Tidy, CirclesOfIncludesAreFound) {
+  const std::vector<SourceFile> tree = {{"common/a.h", {"#include \"common/b.h\""}},
+                                        {"common/b.h", {"#include \"common/c.h\""}},
+                                        {"common/c.h", {}},
+                                        {"common/c.cc", {"#include \"common/a.h\""}},
+                                        {"common/d.h", {"#include \"common/a.h\""}}};
+  EXPECT_THAT(CyclesOfUnits(tree),
+              ::testing::ElementsAre(::testing::StartsWith("3 units include each other:")));
 }
 
 TEST(Tidy, ThirdPartyHeadersStayInTheirAdapters) {
