@@ -1,4 +1,4 @@
-// A store that forgets at the end of the process, for tests.
+// Keeps records in memory until the process ends. The tests use it.
 #pragma once
 
 #include <mutex>

@@ -1,5 +1,5 @@
-// Port to what the server remembers. It has two implementations: in memory, for tests, and
-// SQLite. The same contract suite runs against both (tests/contract).
+// Defines the port to what the server remembers. It has two implementations: in memory, for tests,
+// and SQLite. The same contract suite runs against both (tests/contract).
 #pragma once
 
 #include <cstdint>

@@ -12,12 +12,12 @@ namespace {
 
 using core::PartState;
 
-// Longest life of a gang that is not whole: until it has gathered, and after a rank was lost.
+// The longest life of a gang that is not whole: until it has gathered, and after a rank was lost.
 constexpr Time kGatherBound = 6 * kMinute;
 constexpr Time kPartialBound = 2 * kMinute;
 // A busy host may need this long beyond a grace.
 constexpr Time kKillSlack = 10 * kSecond;
-// Covers what was on its way when a host went deaf.
+// This covers messages that were on their way when a host went deaf.
 constexpr Time kDeafSlack = kMinute;
 
 bool Holds(PartState state) {
@@ -136,8 +136,8 @@ void Checkers::LookAtGangs() {
   }
 }
 
-// The longest way to the end of an attempt: the worker is away, and every deadline runs out in
-// turn.
+// Returns the longest time until an attempt ends: the worker is away, and every deadline runs out
+// in turn.
 Time Checkers::StopBound(const core::Submission& submission) const {
   const core::Config& config = options_.config;
   return config.lease_us + submission.disconnect_keep_us + config.lease_grace_us +
@@ -209,8 +209,8 @@ void Checkers::LookAtBackoffs() {
 }
 
 // A worker that does not hear gets no ranks. It has one lease from its first registration, from
-// each start of the server, and from the report that tells of the last answer that it has heard.
-// That report may come late, because the daemon was stopped or because a message was lost.
+// each start of the server, and from the report that counts the last answer that it has heard. That
+// report may come late, because the daemon was stopped or because a message was lost.
 void Checkers::LookAtDeafWorkers() {
   if (!server_.is_up()) return;
   for (const auto& host : hosts_) {
@@ -229,7 +229,8 @@ void Checkers::LookAtDeafWorkers() {
   }
 }
 
-// Every clone leads to the submissions that it comes from, and none is kept that no clone leads to.
+// Every clone leads to the submissions that it comes from, and no submission of deleted jobs is
+// kept unless a clone leads to it.
 void Checkers::LookAtClones() {
   if (deleted_.empty()) return;
   const core::Snapshot& state = disk_.state();

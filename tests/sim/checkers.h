@@ -1,4 +1,4 @@
-// The promises, checked from outside: by what really runs (trainers), by what the disk says, and by
+// Checks the promises from outside: by what really runs (trainers), by what the disk says, and by
 // what users were told.
 #pragma once
 
@@ -31,9 +31,9 @@ class Checkers {
   // Records that a turn is on the disk.
   void Committed(const core::Snapshot& before, const core::Delta& delta);
   void Acknowledged(const Order& order);
-  // A user was told that the job is deleted.
+  // Records that a user was told that the job is deleted.
   void Deleted(JobId job);
-  // Now and then.
+  // Makes the checks that are made only now and then.
   void Look();
   // Records that the server has started: its knowledge is now what it has promised.
   void Started();
@@ -41,7 +41,7 @@ class Checkers {
   bool IsQuiet(std::string* why) const;
 
  private:
-  // Checks how a turn changes the records: see checkers_records.cc.
+  // These check how a turn changes the records. They are implemented in checkers_records.cc.
   struct Change {
     const core::Snapshot& before;
     const core::Delta& delta;
@@ -81,23 +81,23 @@ class Checkers {
   std::vector<std::unique_ptr<Host>>& hosts_;
 
   std::map<JobId, std::shared_ptr<const core::Submission>> acknowledged_;
-  std::set<JobId> deleted_;                                               // on the disk
-  std::set<JobId> deletions_;                                             // that were acknowledged
+  std::set<JobId> deleted_;    // jobs whose deletion is on the disk
+  std::set<JobId> deletions_;  // jobs whose deletion was acknowledged
   std::map<JobId, std::shared_ptr<const core::Submission>> submissions_;  // of all jobs ever
   std::map<std::string, JobId> named_;                     // jobs by the name of their submission
   std::set<std::tuple<AttemptId, int, int64_t>> started_;  // attempt, rank, boot of its host
   std::set<AttemptId> finished_;                           // trained to their end
   std::map<AttemptId, int64_t> saved_;  // step of the checkpoint with which rank 0 ended well
-  std::set<AttemptId> cut_short_;       // true if the server continued before all of it had arrived
+  std::set<AttemptId> cut_short_;       // the server continued before everything had arrived
   std::map<AttemptId, Time> stopping_since_;
   std::map<std::string, Time> draining_since_;
-  std::map<std::string, Time> joined_;  // by worker: its first registration
+  std::map<std::string, Time> joined_;  // the first registration of each worker
   std::map<JobId, Time> backoff_since_;
   struct Asked {
     Time when = 0;
     bool committed = false;
   };
-  std::map<JobId, Asked> asked_;            // for a checkpoint before a stop
+  std::map<JobId, Asked> asked_;            // jobs that were asked for a checkpoint before a stop
   std::set<JobId> claimants_;               // jobs for which others are asked to go
   std::map<JobId, Time> preempting_since_;  // by the job for which others are stopped
 };

@@ -44,7 +44,7 @@ bool Holds(const core::AttemptRecord& attempt, const std::string& worker) {
   return false;
 }
 
-// "its devices go to jobs/7, ..." -> 7
+// Returns 7 for "its devices go to jobs/7, ...".
 JobId Claimant(const std::string& detail) {
   const std::vector<std::string> words = absl::StrSplit(detail, "its devices go to jobs/");
   JobId job;
@@ -83,7 +83,7 @@ void Checkers::Committed(const core::Snapshot& before, const core::Delta& delta)
     CheckRecords({before, delta});
     return;
   }
-  // A job may have ended and been deleted in one turn. Nothing of it counts any more.
+  // A job may have ended and been deleted in one turn. Its records are then not checked.
   core::Snapshot rest = before;
   for (const JobId id : delta.deleted_jobs) {
     CheckDeletedJob(id);
@@ -128,7 +128,7 @@ void Checkers::CheckRecords(const Change& change) {
   for (const core::WorkerRecord& worker : delta.workers) {
     joined_.try_emplace(worker.name, world_.now());
     if (!std::holds_alternative<core::worker_fsm::Active>(worker.state)) {
-      // What was to be freed there may never come.
+      // Devices that were to be freed there may never come free.
       for (auto& [job, since] : preempting_since_) since = world_.now();
     }
     if (worker.scheduling == core::Scheduling::kDraining) {
@@ -227,7 +227,7 @@ void Checkers::CheckQueueQuota(const Change& change, const core::JobRecord& job)
   int64_t waiting = 0;
   for (const auto& [id, other] : change.before.jobs) {
     if (other.submission->user == job.submission->user && IsQueued(other)) {
-      // One that has left the queue in this turn may have left it before.
+      // A job that leaves the queue in this turn may have left it before this submission.
       if (IsQueued(*change.Job(id))) ++waiting;
     }
   }
@@ -242,7 +242,7 @@ void Checkers::CheckQueueQuota(const Change& change, const core::JobRecord& job)
   }
 }
 
-// A running job that goes for others' sake was asked for a checkpoint, and given time for it.
+// A running job that is stopped for others was asked for a checkpoint, and was given time for it.
 void Checkers::CheckStop(const Change& change, const core::JobRecord& job) {
   const auto* stopping = std::get_if<job_fsm::Stopping>(&job.state);
   const core::JobState& before = change.before.jobs.at(job.id).state;
@@ -253,11 +253,11 @@ void Checkers::CheckStop(const Change& change, const core::JobRecord& job) {
   if (!for_others) return;
   if (stopping->reason == StopReason::kPreempt) {
     if (const JobId claimant = Claimant(stopping->detail); claimant != JobId{}) {
-      // It may have been deleted since the stop was decided.
+      // The claimant may have been deleted since the stop was decided.
       const core::JobRecord* waiting = change.Job(claimant);
       const core::Submission& other =
           waiting != nullptr ? *waiting->submission : *submissions_.at(claimant);
-      // A guest goes for whoever kept the devices that it was lent.
+      // A guest must leave for the job that kept the devices which it was lent.
       const bool is_guest = absl::StrContains(stopping->detail, "which kept them");
       const int32_t most = other.priority - (is_guest ? 0 : 1);
       if (job.submission->priority > most) {
@@ -273,7 +273,7 @@ void Checkers::CheckStop(const Change& change, const core::JobRecord& job) {
       }
     }
   }
-  // Without a detail it is a suspension that was taken back before it took effect.
+  // A stop without a detail is a suspension that was taken back before it took effect.
   if (!std::holds_alternative<job_fsm::Running>(before) || stopping->detail.empty()) return;
   const auto asked = asked_.find(job.id);
   const Time least = std::min(20 * kSecond, options_.config.checkpoint_wait_us) - kCommitSlack;
@@ -326,7 +326,7 @@ void Checkers::CheckPlacement(const Change& change, const core::AttemptRecord& a
   CheckDeviceQuota(change, job);
 }
 
-// It resumes from the newest committed checkpoint, and nothing that was saved is lost.
+// An attempt resumes from the newest committed checkpoint, and nothing that was saved is lost.
 void Checkers::CheckResume(const Change& change, const core::AttemptRecord& attempt) {
   const JobId job = attempt.id.job;
   int64_t newest = -1;
@@ -360,7 +360,7 @@ void Checkers::CheckResume(const Change& change, const core::AttemptRecord& atte
 void Checkers::CheckTurn(const Change& change, const core::AttemptRecord& attempt) {
   const core::Submission& one = *change.Job(attempt.id.job)->submission;
   if (one.array_size > 0 || !one.dependencies.empty() || !one.reservation.empty()) return;
-  // Its devices were freed for it before the other came back.
+  // The devices of a claimant were freed for it before the other job came back.
   if (claimants_.count(attempt.id.job) > 0) return;
   for (const auto& [id, other] : change.before.jobs) {
     if (id >= attempt.id.job) break;
@@ -374,7 +374,7 @@ void Checkers::CheckTurn(const Change& change, const core::AttemptRecord& attemp
                        one.preemptible == two.preemptible &&
                        one.time_limit_us == two.time_limit_us && two.not_before_us == 0 &&
                        std::get<job_fsm::Queued>(now.state).not_before_us == 0;
-    // It waits for the devices that others are being stopped for.
+    // A claimant waits for the devices that others are being stopped to free.
     if (claimants_.count(id) > 0) continue;
     const bool same_length =
         one.time_limit_us == 0 || now.run_time_us == change.Job(attempt.id.job)->run_time_us;
@@ -407,7 +407,7 @@ void Checkers::CheckCheckpoint(const Change& change, const core::CheckpointRecor
   const std::string name = CheckpointName(checkpoint.id.job, checkpoint.id.step);
   const core::JobRecord& job = *change.Job(checkpoint.id.job);
   const auto before = change.before.jobs.find(job.id);
-  // A turn may commit it and place the next attempt.
+  // A turn may commit a checkpoint and also place the next attempt.
   if (checkpoint.attempt != job.attempt &&
       (before == change.before.jobs.end() || checkpoint.attempt != before->second.attempt)) {
     world_.Violate(
@@ -425,7 +425,7 @@ void Checkers::CheckCheckpoint(const Change& change, const core::CheckpointRecor
 
 // A job that keeps its best checkpoint loses none that is better than all that are left.
 void Checkers::CheckDeleted(const Change& change, const core::CheckpointRef& id) {
-  if (change.Job(id.job) == nullptr) return;  // it goes with its job
+  if (change.Job(id.job) == nullptr) return;  // it was deleted with its job
   const core::Submission& submission = *change.Job(id.job)->submission;
   const auto deleted = change.before.checkpoints.find(id);
   if (!submission.keeps_best || deleted == change.before.checkpoints.end()) return;

@@ -1,4 +1,4 @@
-// Lives and turns of the daemon.
+// Implements the lives and the turns of the daemon.
 #include "tests/sim/daemon.h"
 
 #include <algorithm>
@@ -75,7 +75,7 @@ void Daemon::Stop(Time how_long, bool in_turn) {
     std::vector<std::function<void()>> steps;
     steps.swap(deferred_);
     for (const auto& step : steps) {
-      if (life != life_ || !is_running()) return;  // a step before has ended it
+      if (life != life_ || !is_running()) return;  // an earlier step has ended it
       Guard(step)();
     }
   });

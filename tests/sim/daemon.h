@@ -1,6 +1,6 @@
-// The worker daemon's process: the cores of worker/agent around a simulated network and disk. It
-// dies, hangs and starts again, also between any two steps of a turn; what it knew besides the disk
-// is then gone.
+// Simulates the worker daemon's process: the cores of worker/agent run on a simulated network and
+// disk. The daemon dies, hangs and starts again, also between any two steps of a turn; what it knew
+// besides the disk is then gone.
 #pragma once
 
 #include <functional>
@@ -30,19 +30,19 @@ class Daemon {
   Daemon(World& world, const Options& options, Transport& transport, Server& server, Host& host,
          Trainers& trainers);
 
-  void Start();  // fine where it runs
+  void Start();  // does nothing if it runs
   void Kill();
   // Sends SIGSTOP, and SIGCONT after `how_long`. With `in_turn`, it does so between two steps of
   // the next turn.
   void Stop(Time how_long, bool in_turn);
-  // It dies between two steps of its next turn.
+  // Makes it die between two steps of its next turn.
   void KillInTurn() { dies_in_turn_ = true; }
   bool is_running() const { return process_ != nullptr; }
-  // When it last took an answer of the server, or went on after a stop, where it may have held one.
-  // It lets the server know that it hears at once after that.
+  // Returns when it last took an answer of the server, or continued after a stop, during which an
+  // answer may have arrived. Right after that it tells the server that it has heard.
   Time last_heard() const { return last_heard_; }
 
-  // A file has changed, or a call has come back.
+  // Notes that a file has changed, or that a call has come back.
   void Wake();
 
  private:
@@ -57,13 +57,13 @@ class Daemon {
     agent::Session session;
     agent::DaemonCore core;
     std::optional<agent::Report> reported;
-    // The link.
+    // These belong to the link.
     agent::LinkCore link;
-    std::shared_ptr<PendingCall> call;  // null: none is under way
-    bool is_sync = false;               // that call
+    std::shared_ptr<PendingCall> call;  // null if none is under way
+    bool is_sync = false;               // true if that call is a sync
     bool is_pausing = false;
     std::map<AttemptId, agent::ResumeSource> fetches;
-    // The uploaders.
+    // These belong to the uploaders.
     std::vector<agent::UploadTarget> targets;
     agent::CheckpointQueue checkpoints;
     bool is_sending_checkpoint = false;
@@ -72,7 +72,8 @@ class Daemon {
     bool is_sending_log = false;
   };
 
-  // Calls `step` unless the daemon has died since; later, while it is stopped.
+  // Returns a function that calls `step`, but not if the daemon has died since then, and only after
+  // SIGCONT if it is stopped.
   std::function<void()> Guard(std::function<void()> step);
   template <typename T>
   std::function<void(absl::StatusOr<T>)> GuardAnswer(std::function<void(absl::StatusOr<T>)> step) {
@@ -91,7 +92,7 @@ class Daemon {
   void SendReport(agent::Report report);
   std::vector<agent::Device> Devices() const;
 
-  // The threads around the cores: daemon_calls.cc.
+  // These stand in for the threads around the cores. They are implemented in daemon_calls.cc.
   void Pump();
   void Do(const agent::LinkCore::AwaitReport&) {}
   void Do(const agent::LinkCore::Pause& pause);

@@ -1,5 +1,5 @@
-// The daemon's calls: its link to the server, its fetches and its uploads. What is called next is
-// decided by the cores; here the calls are under way.
+// Makes the daemon's calls: its link to the server, its fetches and its uploads. The cores decide
+// which call comes next.
 #include <algorithm>
 #include <utility>
 
@@ -14,7 +14,7 @@ namespace {
 constexpr Time kCallTimeout = 20 * kSecond;
 constexpr Time kUploadTimeout = 60 * kSecond;
 constexpr Time kLogPause = kSecond;
-// The lines of a log in one call, and the number of lines that are worth a call before the end.
+// The number of lines of a log in one call, and the number that is worth a call before the end.
 constexpr int64_t kLinesPerCall = 100;
 
 }  // namespace
@@ -77,7 +77,7 @@ void Daemon::Do(const agent::LinkCore::Sync& due) {
             if (state.ok()) {
               last_heard_ = world_.now();
               process_->core.Wants(process_->link.Answered(ToAgent(*state), sent_at));
-              // A look is due: progress has gone on, though no file event tells of it here.
+              // A look is due: there may be progress, which no file event reports here.
               Wake();
             } else {
               process_->link.Failed(state.status(), session);
@@ -126,7 +126,7 @@ void Daemon::SendCheckpoint(const agent::CheckpointQueue::Upload& upload) {
   const size_t script = dir == nullptr ? 0 : dir->script;
   core::CommitCheckpoint commit{process_->session.Get(), id, upload.target.fencing_token, step, {}};
   commit.files.push_back({"state", 1000, absl::StrCat("hash-", id.number, "-", step)});
-  // Ups and downs of a curve, out of step with the numbers.
+  // The curve goes up and down, so the best checkpoint is often not the newest.
   const int64_t height = (id.job.value * 31 + step * 7) % 13;
   commit.evaluation = {static_cast<double>(height), static_cast<double>(13 - height) / 13};
   process_->is_sending_checkpoint = true;

@@ -1,4 +1,4 @@
-// A commit is atomic here as it is in SQLite; what differs is when it fails.
+// Simulates commits. A commit is atomic here as it is in SQLite, but fails when the story says so.
 #include "tests/sim/disk.h"
 
 #include <utility>

@@ -1,6 +1,6 @@
-// The server's disk: the store of the simulator. What is written is safe against the death of the
-// process; only what is synced is safe against the loss of power. A commit may meet a full disk, or
-// a crash in its middle.
+// Simulates the server's disk; it is the store of the simulator. Data that is written is safe
+// against the death of the process, but only data that is synced is safe against the loss of power.
+// A commit may meet a full disk, or a crash in its middle.
 #pragma once
 
 #include <cstdint>
@@ -26,9 +26,9 @@ class Disk : public store::Store {
                                                             int64_t) override;
 
   void SetFull(bool is_full) { is_full_ = is_full; }
-  // The next commit fails as a sync fails; what of it is on the disk is up to chance.
+  // Makes the next commit fail as a sync fails. Chance decides which part of it is on the disk.
   void FailNextSync() { fail_sync_ = true; }
-  // Unsynced commits are lost, from some point on.
+  // Loses the unsynced commits from some point on.
   void LosePower();
 
   const core::Snapshot& state() const { return state_; }

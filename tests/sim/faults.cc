@@ -186,7 +186,8 @@ void Faults::Flap(int link, int times) {
   world_.After(world_.random().Around(8 * kSecond), [this, link, times] { Flap(link, times - 1); });
 }
 
-// A deaf host is heard by the server all the while, and believes that the server is away.
+// Makes a host deaf or mute for a while. A deaf host is heard by the server all the time, and
+// believes that the server is away.
 void Faults::Deafen() {
   Host& host = AnyHost();
   Transport::Link& link = transport_.link(host.number);

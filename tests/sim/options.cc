@@ -65,9 +65,9 @@ Options DrawOptions(uint64_t seed) {
   options.skew = random.Chance(500) ? 3 * kHour : 0;
   options.commit_max = random.Chance(200) ? random.Between(1, 2000) * kMillisecond
                                           : random.Between(1, 30) * kMillisecond;
-  // Two syncs, one after the other, have to fit into a lease. Else ranks that are to keep nothing
-  // live too shortly in a slow network to get anywhere. Workers report each second, and so have
-  // room.
+  // Two syncs, one after the other, have to fit into a lease. Otherwise ranks with a short
+  // on_disconnect.keep do not live long enough in a slow network to make progress. Real workers
+  // report every second, which leaves enough room.
   options.report_interval =
       std::min(random.Between(2, 5) * kSecond, config.lease_us / 2 - 2 * options.delay_max);
 

@@ -21,7 +21,7 @@ struct FaultRates {
   Time supervisor_crash = 0;
   Time partition = 0;
   Time flapping = 0;
-  Time deafness = 0;  // a host is heard and hears nothing, or the reverse
+  Time deafness = 0;  // a host is heard but hears nothing, or the reverse
   Time clock_jump = 0;
   Time device_fails = 0;
   Time foreign_use = 0;
@@ -50,7 +50,7 @@ struct Options {
   Time submit_every = 0;
   Time verb_every = 0;
   Time operator_every = 0;
-  Time delete_every = 0;  // 0: nobody deletes jobs, or clones any
+  Time delete_every = 0;  // 0 if nobody deletes or clones jobs
   Time keep_max = 0;      // on_disconnect
   bool arrays = false;
   bool elastic = false;

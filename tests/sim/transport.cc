@@ -18,7 +18,7 @@ void Transport::Deliver(int link, bool to_server, std::function<void()> arrive) 
   const auto lose = [this, link, to_server] {
     if (to_server) links_[link].last_loss = world_.now();
   };
-  // Cut at either end of its way, it is lost.
+  // A message is lost if either end of its way is cut.
   if (lost || is_cut()) {
     lose();
     return;

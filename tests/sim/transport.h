@@ -76,11 +76,12 @@ class Transport {
   struct Link {
     bool cut_to_server = false;
     bool cut_from_server = false;
-    // Half of the connection is dead and neither end notices, as behind some firewalls. This may
-    // last for long: a deaf host hears nothing of the server, a mute one is not heard.
+    // True while half of the connection is dead and neither end notices, as happens behind some
+    // firewalls, possibly for long. A deaf host hears nothing of the server, and a mute host is not
+    // heard by it.
     bool is_deaf = false;
     bool is_mute = false;
-    Time last_loss = 0;  // of a message to the server
+    Time last_loss = 0;  // when a message to the server was last lost
   };
   Link& link(int number) { return links_[number]; }
   void set_calm() { calm_ = true; }

@@ -193,7 +193,7 @@ void Users::Verb() {
   world_.After(world_.random().Around(options_.verb_every), [this] { Verb(); });
 }
 
-// Somebody tidies up and deletes a few jobs; those that have not ended are refused.
+// Somebody tidies up and deletes a few jobs. The deletion of a job that has not ended is refused.
 void Users::Delete() {
   if (is_calm_) return;
   for (int64_t i = world_.random().Between(1, 4); i > 0; --i) {

@@ -18,9 +18,9 @@ namespace trainyard::sim {
 
 // A submission that a user repeats until it is acknowledged.
 struct Order {
-  std::string request_id;  // empty: it is sent only once
+  std::string request_id;  // empty if it is sent only once
   std::shared_ptr<const core::Submission> submission;
-  JobId job;  // the job as which it was acknowledged; 0: not yet
+  JobId job;  // the job as which it was acknowledged; 0 before that
 };
 
 class Users {
@@ -35,8 +35,10 @@ class Users {
   const std::vector<std::shared_ptr<Order>>& orders() const { return orders_; }
   // Called for acknowledged jobs. The first job of an array stands for all.
   std::function<void(const Order&)> on_acknowledged;
-  std::function<void(JobId)> on_deleted;     // the user was told that the job is deleted
-  std::function<void()> on_capacity_change;  // an operator has changed what the pool offers
+  // Called when a user was told that the job is deleted.
+  std::function<void(JobId)> on_deleted;
+  // Called when an operator has changed what the pool offers.
+  std::function<void()> on_capacity_change;
 
  private:
   void Submit();

@@ -1,4 +1,4 @@
-// What a commit does to the records, in plain code: the stores that are no database do it so.
+// Applies a commit to the records in plain code. The stores that are not databases use it.
 #include "server/core/lifecycle/snapshot.h"
 
 #include <set>
@@ -11,7 +11,8 @@ void PutAll(const Rows& rows, Map& map, const KeyOf& key_of) {
   for (const auto& row : rows) map.insert_or_assign(key_of(row), row);
 }
 
-// While the jobs that are deleted are still there: a submission that is to stay is one of theirs.
+// Keeps the submissions that have to stay. It must run before the deleted jobs are erased, because
+// it takes the submissions from them.
 void KeepSubmissions(const Delta& delta, Snapshot& snapshot) {
   const std::set<JobId> kept(delta.kept_submissions.begin(), delta.kept_submissions.end());
   for (const JobId id : delta.deleted_jobs) {

@@ -71,7 +71,8 @@ struct Delta {
   }
 };
 
-// Makes the snapshot what a store holds once `delta`, the next one, is committed.
+// Applies `delta`, which must be the next one. The snapshot then holds what a store holds after the
+// commit.
 void Apply(const Delta& delta, Snapshot& snapshot);
 
 }  // namespace trainyard::core

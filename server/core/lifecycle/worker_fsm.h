@@ -9,8 +9,8 @@
 // 2 lease ran out        5 syncs under a new session; its old one is dead
 // 3 syncs
 //
-// The lease also runs out for a worker whose reports come and that does not hear the answers. To
-// register again changes nothing, because a worker that does not hear does so again and again.
+// The lease also runs out for a worker whose reports arrive but that does not hear the answers.
+// Registering again changes nothing, because a worker that does not hear registers again and again.
 //
 //  ---> Eligible <--(uncordon)-- Cordoned --(drain)--> Draining --(uncordon)--> Eligible
 //          |                        ^
@@ -47,7 +47,8 @@ struct Gone {
 
 using State = std::variant<Active, Unreachable, Gone>;
 
-struct Synced {};  // by a report that shows that the worker hears
+// A report has come that shows that the worker hears.
+struct Synced {};
 struct LeaseExpired {
   int64_t now_us = 0;  // wall
 };

@@ -96,8 +96,8 @@ class Pass {
   }
 
   // Returns true if a nominated job may start on other devices than those that are claimed for it.
-  // It may not once somebody has been stopped for it: the others follow within the time for a
-  // checkpoint and a stop, and replays show that waiting for them uses the pool better. A head
+  // It may not once a victim has been stopped for it: the other devices follow within the time for
+  // a checkpoint and a stop, and replays show that waiting for them uses the pool better. A head
   // whose guests leave waits for them, since it has kept these devices all along.
   bool MayStartElsewhere(const QueuedJob& job, const std::vector<int32_t>& claimed) const {
     if (job.has_room_made) return false;
@@ -107,8 +107,8 @@ class Pass {
     });
   }
 
-  // A job for which nobody has been stopped yet starts on whatever fits. It is no longer nominated
-  // then, and whoever was to go for it stays.
+  // Starts a nominated job, for which no victim has been stopped yet, on whatever fits. It is then
+  // no longer nominated, and its victims stay.
   bool StartNominated(const QueuedJob& job) {
     const GangDemand gang = state_.GangOf(job.demand, state_.RoomOf(job));
     if (gang.most < gang.least) return false;
@@ -262,9 +262,10 @@ class Pass {
   const PassInput& input_;
   PassState& state_;
   Plan plan_;
-  std::vector<bool> wanted_;                // classes that a waiting job could use
-  std::set<JobId> served_;                  // they have claims, and ServeClaims has looked at them
-  std::deque<const QueuedJob*> nominated_;  // their claims are whole, and nobody has gone; in order
+  std::vector<bool> wanted_;  // classes that a waiting job could use
+  std::set<JobId> served_;    // jobs with claims that ServeClaims has looked at
+  // The jobs whose claims are whole and for which no victim has been stopped yet, in order.
+  std::deque<const QueuedJob*> nominated_;
   absl::flat_hash_set<JobId> started_;
   int32_t failures_ = 0;
   int nomination_tries_ = 0;

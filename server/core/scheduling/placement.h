@@ -59,7 +59,7 @@ struct QueuedJob {
   // The reservations whose devices it may use. If `reservation` is set, it uses no other devices.
   std::set<std::string> reservations;
   std::string reservation;
-  // Somebody was stopped so that it gets the devices that are claimed for it.
+  // True if a victim was stopped so that the job gets the devices that are claimed for it.
   bool has_room_made = false;
   // Sentences that say why it may not be placed now, whatever is free: a backoff, a dependency, a
   // delayed start, the limit of its array. A job with holds does not delay others.

@@ -32,18 +32,20 @@ struct Contact {
     friend bool operator==(const Observed&, const Observed&) = default;
   };
 
-  std::string session;                     // empty: none since the server started, or it has ended
-  bool synced = false;                     // the session has reported what runs
-  int64_t sequence = 0;                    // of the newest report
-  int64_t answers_heard = 0;               // as the worker counts them; 0 also where it does not
-  int64_t revision_taken = 0;              // the newest desired state that it has made its own
-  int64_t last_seen_wall_us = 0;           // wall time of the last report
-  int64_t last_report_us = 0;              // uptime of the last report
-  int64_t last_hearing_us = 0;             // of the last report that showed that the worker hears
-  int64_t unreachable_since_us = 0;        // while UNREACHABLE
-  std::map<AttemptId, Observed> observed;  // of the last report
-  std::vector<DesiredAttempt> desired;     // as of desired_revision
-  int64_t desired_revision = 0;            // 0: the session has no orders yet
+  // Empty if there was none since the server started, or if it has ended.
+  std::string session;
+  bool synced = false;        // the session has reported what runs
+  int64_t sequence = 0;       // of the newest report
+  int64_t answers_heard = 0;  // as the worker counts them; 0 also if it does not count
+  // The newest desired state that the worker has taken over.
+  int64_t revision_taken = 0;
+  int64_t last_seen_wall_us = 0;             // wall time of the last report
+  int64_t last_report_us = 0;                // uptime of the last report
+  int64_t last_hearing_us = 0;               // of the last report that showed that the worker hears
+  int64_t unreachable_since_us = 0;          // while UNREACHABLE
+  std::map<AttemptId, Observed> observed;    // of the last report
+  std::vector<DesiredAttempt> desired;       // as of desired_revision
+  int64_t desired_revision = 0;              // 0 if the session has no orders yet
   std::map<std::string, std::string> usage;  // of the last report, by name of the device
 
   // Returns true if the worker reports but has not heard the answers.
@@ -57,10 +59,10 @@ class Contacts {
 
   // Adds a worker of the store at the start of the server. Its lease begins.
   void Expect(const WorkerRecord& worker, Now now);
-  // The session begins, and the worker's old one ends. It was never used before. A new worker has a
-  // lease from now; the lease and the deadlines of any other go on as they were.
+  // Begins a session, which was never used before, and ends the worker's old one. A new worker has
+  // a lease from now. The lease and the deadlines of any other worker continue and are not renewed.
   void Open(const std::string& worker, const std::string& session, Now now);
-  // The session ends; what remains is when the worker was seen last.
+  // Ends the session. What remains is the time at which the worker was last seen.
   void Close(const std::string& worker);
 
   // Returns null if the session has ended or never existed.

@@ -17,11 +17,12 @@ namespace trainyard::core {
 // In all inputs, `actor` is who asks ("user:anna"), and `reason` is for the history and may be
 // empty.
 
-// A validated, resolved job. The same request_id with the same hash answers with the same job;
-// with another hash: REQUEST_ID_REUSED. An empty request_id promises nothing.
-// NOT_FOUND where the parent checkpoint, a job that it waits for or the original of a clone does
-// not exist. QUOTA_EXCEEDED, with the subject, the limit and what is used of it. For an array
-// (Submission::array_size > 0), Reply::job is its first job; the others follow in number.
+// Submits a validated, resolved job. A repeated request_id with the same hash is answered with the
+// same job, and with another hash it returns REQUEST_ID_REUSED. An empty request_id is never
+// matched. Returns NOT_FOUND if the parent checkpoint, a job that it waits for or the original of a
+// clone does not exist, and QUOTA_EXCEEDED with the subject, the limit and the amount in use. For
+// an array (Submission::array_size > 0), Reply::job is its first job; the numbers of the others
+// follow.
 struct SubmitJob {
   std::shared_ptr<const Submission> submission;
   std::string request_id;

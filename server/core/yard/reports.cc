@@ -266,7 +266,8 @@ absl::Status TakeReport(YardState& state, const SyncReport& report, Now now) {
   state.worker_timers.Set(worker, state.contacts.LeaseDeadline(worker));
   Stepper(state, now).StepWorker(worker, worker_fsm::Synced{}, ActorOf(worker), "");
   const Contact& contact = state.contacts.of(worker);
-  if (contact.synced && report.sequence < contact.sequence) return absl::OkStatus();  // overtaken
+  // A newer report came first.
+  if (contact.synced && report.sequence < contact.sequence) return absl::OkStatus();
   if (state.contacts.TakeReport(worker, report)) {
     state.changes.plan_again = true;
     state.changes.Touch(worker);

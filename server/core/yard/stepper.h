@@ -79,8 +79,8 @@ class Stepper {
 
   void AskForCheckpoint(AttemptId id);
   // Asks for a checkpoint and lets the stop wait for it. An attempt that does not run yet has
-  // nothing to save: it stops at once. One that is to stop already keeps its stop, but a stop for
-  // nobody's sake takes the place of one for a job's, which might be withdrawn.
+  // nothing to save, so it stops at once. An attempt that already has a pending stop keeps it, but
+  // a stop without a claimant replaces one with a claimant, because that one might be withdrawn.
   void RequestStop(AttemptId id, PendingStop stop, absl::string_view actor);
   // Carries out the pending stop of the attempt.
   void FireStop(AttemptId id, absl::string_view actor);

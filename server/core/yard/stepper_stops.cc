@@ -32,7 +32,7 @@ void Stepper::RequestStop(AttemptId id, PendingStop stop, absl::string_view acto
   const JobState& state = yard_.ledger.job(id.job).state;
   if (std::holds_alternative<job_fsm::Stopping>(state)) return;
   if (yard_.stops.Find(id) != nullptr) {
-    // A stop for a job's sake is withdrawn where that job gives up. This one is to stay.
+    // A stop with a claimant is withdrawn if the claimant gives up, but this stop has to stay.
     if (stop.claimant != JobId{} || !yard_.stops.Replace(id, std::move(stop))) return;
     DropClaims(id.job);
     TouchWorkersOf(yard_.ledger.attempt(id));

@@ -40,11 +40,11 @@ class Stops {
   // Stops. An attempt has at most one, and has it until it ends or the stop is withdrawn.
 
   void Ask(AttemptId attempt, PendingStop stop);
-  // Puts this stop, which is for nobody's sake, in the place of the attempt's stop if that is for a
-  // job's. It waits for the checkpoint that was asked for, until the earlier of both deadlines.
-  // Returns true if it did so.
+  // Replaces the attempt's stop by `stop`, which has no claimant, if the old one has a claimant.
+  // The new stop waits for the checkpoint that was already asked for, until the earlier of both
+  // deadlines. Returns true if the old stop was replaced.
   bool Replace(AttemptId attempt, PendingStop stop);
-  // Null where the attempt has none.
+  // Returns null if the attempt has none.
   const PendingStop* Find(AttemptId attempt) const;
   void Remove(AttemptId attempt) { pending_.erase(attempt); }
   // Notes a reported step that the attempt had reached before it could know of the request. Only
@@ -60,7 +60,7 @@ class Stops {
   void Claim(JobId job, const std::vector<DeviceKey>& devices);
   // Drops the claims of the job, and returns the workers of the devices that are no longer claimed.
   std::set<std::string> DropClaims(JobId job);
-  // Somebody has been told to stop, so that this job gets the devices that it claims.
+  // Notes that an attempt has been told to stop so that this job gets the devices that it claims.
   void NoteRoomMade(JobId job) { has_room_made_.insert(job); }
   bool HasRoomMade(JobId job) const { return has_room_made_.count(job) > 0; }
   bool has_claims() const { return !claims_.empty(); }
@@ -73,7 +73,7 @@ class Stops {
  private:
   std::map<AttemptId, PendingStop> pending_;
   std::map<DeviceKey, JobId> claims_;
-  std::set<JobId> has_room_made_;  // of those with claims
+  std::set<JobId> has_room_made_;  // jobs with claims for which an attempt was told to stop
 };
 
 }  // namespace trainyard::core

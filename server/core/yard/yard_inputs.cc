@@ -26,7 +26,7 @@ absl::Status CheckReferences(const Snapshot& snapshot, const Submission& submiss
       return error::JobNotFound(JobName(dependency.job));
     }
   }
-  // It may have been deleted since the clone was drawn up; nobody kept its submission then.
+  // The original may have been deleted, with its submission, since the client copied its spec.
   if (submission.cloned_from != JobId{} &&
       FindSubmission(snapshot, submission.cloned_from).submission == nullptr) {
     return error::JobNotFound(JobName(submission.cloned_from));

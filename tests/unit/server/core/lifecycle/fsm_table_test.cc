@@ -1,6 +1,6 @@
-// Every pair of state and input of every machine, rendered as tables and compared with the golden
-// sections of docs/job_lifecycle.md. After an intended change, run TRAINYARD_UPDATE_GOLDEN=1 ctest
-// -R FsmTable, and read the difference.
+// Renders every pair of state and input of every machine as tables, and compares them with the
+// golden sections of docs/job_lifecycle.md. After an intended change, run TRAINYARD_UPDATE_GOLDEN=1
+// ctest -R FsmTable, and read the difference.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -6,7 +6,7 @@ namespace {
 
 class DeafWorker : public YardTest {
  protected:
-  // A report of a worker that counts the answers that it has heard.
+  // Takes a report of a worker that counts the answers that it has heard.
   absl::Status Report(const std::string& worker, std::vector<ObservedAttempt> attempts,
                       int64_t answers_heard) {
     SyncReport report;
@@ -17,7 +17,7 @@ class DeafWorker : public YardTest {
     report.answers_heard = answers_heard;
     return Apply(report);
   }
-  // A report of a worker that does not count, and has taken these orders last.
+  // Takes a report of a worker that does not count, and has taken these orders last.
   absl::Status OldReport(const std::string& worker, int64_t revision) {
     SyncReport report;
     report.session = sessions_[worker];

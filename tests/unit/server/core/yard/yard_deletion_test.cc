@@ -18,7 +18,7 @@ class YardDeletion : public YardTest {
     return Apply(DeleteJob{job, checkpoints_only, "user:anna"});
   }
 
-  // A job that has ended, with a checkpoint at step 10.
+  // Returns a job that has ended, with a checkpoint at step 10.
   JobId Ended(const Submission& submission, OutcomeKind kind = OutcomeKind::kSucceeded) {
     const JobId job = Submit(submission);
     Run("lab-1", job);

@@ -1,4 +1,4 @@
-// Workers that go away, and come back or not.
+// Tests workers that disappear, and come back or not.
 #include "common/base/errors.h"
 #include "yard_fixture.h"
 
