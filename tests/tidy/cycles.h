@@ -8,8 +8,8 @@
 
 namespace trainyard::tidy {
 
-// Returns a finding for each group of production units that include each other in a circle, with the
-// includes that close it.
+// Returns a finding for each group of production units that include each other in a circle, with
+// the includes that close it.
 std::vector<std::string> CyclesOfUnits(const std::vector<SourceFile>& tree);
 
 }  // namespace trainyard::tidy

@@ -32,7 +32,7 @@ struct Config {
 
   // For fair share, device time that was used this long ago counts half. A held device counts as
   // this much use in advance, so that one burst of submissions does not take everything.
-  int64_t usage_half_life_us = 7 * 24 * kHour;
+  int64_t usage_half_life_us = int64_t{7} * 24 * kHour;
   int64_t usage_advance_us = 10 * kMinute;
   // A job that has waited this long goes before fair share, by time of submission, so that nobody
   // starves.
