@@ -131,6 +131,7 @@ void Backfill::KeepSlots(const Outlook& outlook, int32_t need, bool lends_surplu
     }
   }
   std::vector<const std::vector<int32_t>*> workers;
+  workers.reserve(free.size());
   for (const auto& [worker, slots] : free) workers.push_back(&slots);
   std::stable_sort(workers.begin(), workers.end(),
                    [](const auto* a, const auto* b) { return a->size() < b->size(); });

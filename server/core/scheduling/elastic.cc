@@ -27,6 +27,7 @@ std::vector<const RunningJob*> InOrderOfNeed(const std::map<JobId, RunningJob>& 
   }
   std::sort(order.begin(), order.end());
   std::vector<const RunningJob*> jobs;
+  jobs.reserve(order.size());
   for (const auto& entry : order) jobs.push_back(&running.at(std::get<JobId>(entry)));
   return jobs;
 }
