@@ -81,7 +81,7 @@ grpc::ServerUnaryReactor* AgentServiceImpl::RegisterWorker(grpc::CallbackServerC
   response->set_session(input.session);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   services_.runtime.Post(
-      std::move(input), [this, reactor, response](absl::StatusOr<core::Reply> reply) {
+      std::move(input), [this, reactor, response](const absl::StatusOr<core::Reply>& reply) {
         if (!reply.ok()) {
           reactor->Finish(ToGrpcStatus(reply.status()));
           return;
@@ -264,7 +264,7 @@ void AgentServiceImpl::CommitSealed(grpc::ServerUnaryReactor* reactor, core::Com
   }
   services_.runtime.Post(
       std::move(input), [this, reactor, response, sent = std::move(sent),
-                         pin = std::move(pin)](absl::StatusOr<core::Reply> reply) {
+                         pin = std::move(pin)](const absl::StatusOr<core::Reply>& reply) {
         if (reply.ok()) {
           const auto stored = services_.board.FindCheckpoint(sent.id);
           // This is null if newer checkpoints have replaced it at once.

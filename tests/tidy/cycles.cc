@@ -76,7 +76,8 @@ std::vector<std::string> CyclesOfUnits(const std::vector<SourceFile>& tree) {
     }
   }
   std::vector<std::string> findings;
-  for (const std::vector<std::string>& units : Components(edges).found()) {
+  const Components components(edges);
+  for (const std::vector<std::string>& units : components.found()) {
     if (units.size() == 1) continue;
     std::string finding = absl::StrCat(units.size(), " units include each other:");
     for (const std::string& from : units) {

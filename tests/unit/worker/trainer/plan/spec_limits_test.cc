@@ -20,6 +20,7 @@
 #include "google/protobuf/util/json_util.h"
 #include "gtest/gtest.h"
 #include "worker/data/open_dataset.h"
+#include "worker/engine/graph/split.h"
 #include "worker/trainer/plan/data_setup.h"
 #include "worker/trainer/plan/model_setup.h"
 #include "worker/trainer/plan/spec.h"
