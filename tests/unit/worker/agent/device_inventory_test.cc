@@ -194,7 +194,8 @@ TEST_F(MarkUnmanagedUseTest, AProcessOfAnotherNamespaceIsForeignUnlessARankOfOur
 
 TEST_F(MarkUnmanagedUseTest, MemoryThatNobodyIsSeenToUseIsForeign) {
   EXPECT_EQ(Mark({{}, kUnseenMemoryBytes}), "");
-  EXPECT_THAT(Mark({{}, kUnseenMemoryBytes + 1}), ::testing::HasSubstr("memory of it is in use"));
+  EXPECT_THAT(Mark({{}, kUnseenMemoryBytes + 1}),
+              ::testing::HasSubstr("some of its memory is used by"));
   EXPECT_EQ(Mark({{}, kUnseenMemoryBytes + 1, true}), "");
   EXPECT_EQ(Mark({{1}, kUnseenMemoryBytes + 1}), "");
 }
