@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -54,13 +55,23 @@ std::string ModelName(const v1::ModelSpec& model) {
 }
 
 void CheckSampleSize(const v1::ModelSpec& model, std::vector<FieldViolation>& violations) {
+  if (model.has_layers()) return;
+  // Most specs have the model of the one before, as the jobs of a sweep do. To plan a deep network
+  // takes longer than all other checks.
+  thread_local std::string last_accepted;
+  std::string bytes = model.SerializeAsString();
+  if (bytes == last_accepted) return;
   // If a field breaks its own rule, that violation is enough. The network could also be too large
   // to plan.
-  if (model.has_layers() || !ValidateRules(model, "").empty()) return;
+  if (!ValidateRules(model, "").empty()) return;
   const layers::Stack network = NetworkOf(model);
   std::vector<FieldViolation> mistakes;
   layers::PlanStack(network, "", mistakes);
-  const int64_t smallest = mistakes.empty() ? 0 : SmallestFit(network);
+  if (mistakes.empty()) {
+    last_accepted = std::move(bytes);
+    return;
+  }
+  const int64_t smallest = SmallestFit(network);
   // If no size fits, there is another mistake, which another check reports.
   if (smallest == 0) return;
   const std::string name = ModelName(model);
