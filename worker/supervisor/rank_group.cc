@@ -59,6 +59,14 @@ void RestoreSignals() {
   _exit(kExecFailed);
 }
 
+// A thread that waits for the others of its loop spins before it sleeps. By its default, libgomp
+// spins for milliseconds, so two ranks that share their cores with other programs spend nearly all
+// time in turns that do nothing: a step then took fourteen times as long as it has to. With this
+// number, a step alone takes the same time. The user's own setting is kept.
+void BoundTheSpinsOfBarriers() {
+  if (std::getenv("OMP_WAIT_POLICY") == nullptr) setenv("GOMP_SPINCOUNT", "10000", 0);
+}
+
 // Runs in the child between fork and exec. The process has one thread, so everything is allowed.
 [[noreturn]] void BecomeTrainer(const run_dir::RunDir& dir, const std::string& trainer,
                                 const run_dir::RankAssignment& rank, pid_t group, pid_t supervisor,
@@ -81,6 +89,7 @@ void RestoreSignals() {
   setenv("TRAINYARD_RUN_DIR", dir.root().c_str(), 1);
   setenv("TRAINYARD_RANK", rank_text.c_str(), 1);
   setenv("OMP_NUM_THREADS", absl::StrCat(rank.threads).c_str(), 1);
+  BoundTheSpinsOfBarriers();
   char byte = 0;
   while (read(gate, &byte, 1) < 0 && errno == EINTR) {
   }

@@ -173,6 +173,28 @@ TEST_F(SupervisorTest, RunsAllRanksWithTheirEnvironmentAndRecordsTheirSuccess) {
   EXPECT_EQ(record->process_group, record->ranks[0].pid);
 }
 
+// Threads that spin for long at their barriers make ranks crawl that share their cores.
+TEST_F(SupervisorTest, BoundsHowLongTheThreadsOfARankSpin) {
+  unsetenv("GOMP_SPINCOUNT");
+  unsetenv("OMP_WAIT_POLICY");
+  Assign(1);
+  Trainer("echo $GOMP_SPINCOUNT");
+  Launch();
+  EXPECT_EQ(Join(), 0);
+  EXPECT_EQ(ReadFile(dir_->LogPath(0)).value_or("no log"), "10000\n");
+}
+
+TEST_F(SupervisorTest, KeepsTheUsersWaitPolicy) {
+  unsetenv("GOMP_SPINCOUNT");
+  setenv("OMP_WAIT_POLICY", "active", 1);
+  Assign(1);
+  Trainer("echo \"$OMP_WAIT_POLICY$GOMP_SPINCOUNT\"");
+  Launch();
+  EXPECT_EQ(Join(), 0);
+  unsetenv("OMP_WAIT_POLICY");
+  EXPECT_EQ(ReadFile(dir_->LogPath(0)).value_or("no log"), "active\n");
+}
+
 TEST_F(SupervisorTest, ARankThatFailsGivesTheOutcomeAndItsPeersEndByThemselves) {
   Assign(2);
   Trainer(R"(if [ $R = 1 ]; then
