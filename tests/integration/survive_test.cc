@@ -82,7 +82,7 @@ TEST(Survive, AFinishIsNotMissedByADaemonThatWasAway) {
   EXPECT_EQ(yard.Metrics(job, "train.loss").size(), 80u);
 }
 
-// Where the attempts overlap, the points of the newest one are kept. The steps must then be
+// If the attempts overlap, the points of the newest one are kept. The steps must then be
 // complete.
 void ExpectWholeSeries(Yard& yard, const std::string& job) {
   std::set<int64_t> steps;

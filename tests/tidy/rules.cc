@@ -159,7 +159,8 @@ const std::vector<BannedWord>& BannedWords() {
 
 bool BeginsWithAFragment(absl::string_view line) {
   for (const absl::string_view opening :
-       {"// Of ", "// Whether ", "// The same of ", "// Same of "}) {
+       {"// Of ", "// Whether ", "// The same of ", "// Same of ", "// How ", "// What ",
+        "// Where ", "// Which ", "// Who ", "// Why "}) {
     if (absl::StartsWith(line, opening)) return true;
   }
   return false;

@@ -12,24 +12,21 @@
 namespace trainyard::tidy {
 namespace {
 
-constexpr const char* kFolders[] = {"common", "server", "worker", "client", "tests"};
+using Endings = std::vector<std::string>;
 
-bool IsSource(const std::string& path) {
-  for (const char* ending : {".cc", ".h", ".cu", ".cuh", ".inc", ".def"}) {
-    if (absl::EndsWith(path, ending)) return true;
-  }
-  return false;
+bool EndsWithAny(const std::string& path, const Endings& endings) {
+  return std::any_of(endings.begin(), endings.end(),
+                     [&](const std::string& ending) { return absl::EndsWith(path, ending); });
 }
 
-}  // namespace
-
-std::vector<SourceFile> ReadSourceTree(const std::string& root) {
+std::vector<SourceFile> ReadFiles(const std::string& root, const std::vector<std::string>& folders,
+                                  const Endings& endings) {
   std::vector<SourceFile> files;
-  for (const char* folder : kFolders) {
+  for (const std::string& folder : folders) {
     for (const auto& entry :
          std::filesystem::recursive_directory_iterator(JoinPath(root, folder))) {
       const std::string path = entry.path().string();
-      if (!entry.is_regular_file() || !IsSource(path)) continue;
+      if (!entry.is_regular_file() || !EndsWithAny(path, endings)) continue;
       const auto content = ReadFile(path);
       if (!content.ok()) continue;
       files.push_back({path.substr(root.size() + 1), absl::StrSplit(*content, '\n')});
@@ -38,6 +35,17 @@ std::vector<SourceFile> ReadSourceTree(const std::string& root) {
   std::sort(files.begin(), files.end(),
             [](const SourceFile& a, const SourceFile& b) { return a.path < b.path; });
   return files;
+}
+
+}  // namespace
+
+std::vector<SourceFile> ReadSourceTree(const std::string& root) {
+  return ReadFiles(root, {"common", "server", "worker", "client", "tests"},
+                   {".cc", ".h", ".cu", ".cuh", ".inc", ".def"});
+}
+
+std::vector<SourceFile> ReadProtos(const std::string& root) {
+  return ReadFiles(root, {"proto"}, {".proto"});
 }
 
 std::vector<Include> Includes(const SourceFile& file) {

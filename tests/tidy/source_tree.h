@@ -19,6 +19,8 @@ struct Include {
 
 // Returns all sources and headers of the project's folders, in order of path.
 std::vector<SourceFile> ReadSourceTree(const std::string& root);
+// Returns all .proto files, in order of path.
+std::vector<SourceFile> ReadProtos(const std::string& root);
 
 std::vector<Include> Includes(const SourceFile& file);
 

@@ -178,8 +178,10 @@ TEST(Tidy, FilesBeginWithASentence) {
 }
 
 TEST(Tidy, CommentsAreSentences) {
+  std::vector<SourceFile> files = ReadProtos(testing::SourcePath(""));
+  files.insert(files.end(), Tree().begin(), Tree().end());
   std::vector<std::string> findings;
-  for (const SourceFile& file : Tree()) {
+  for (const SourceFile& file : files) {
     bool continues = false;
     for (size_t i = 0; i < file.lines.size(); ++i) {
       const absl::string_view line = absl::StripLeadingAsciiWhitespace(file.lines[i]);
@@ -201,6 +203,8 @@ TEST(Tidy, NothingIsThereForTestsAlone) {
 TEST(TidyRules, FragmentsAreToldFromSentences) {
   EXPECT_TRUE(BeginsWithAFragment("// Of the loop's thread only."));
   EXPECT_TRUE(BeginsWithAFragment("// The same of attempts."));
+  EXPECT_TRUE(BeginsWithAFragment("// How many there are."));
+  EXPECT_FALSE(BeginsWithAFragment("// However, offers are made."));
   EXPECT_FALSE(BeginsWithAFragment("// Offers are made once a turn."));
   EXPECT_FALSE(BeginsWithAFragment("// The same rule holds for attempts."));
 }

@@ -179,7 +179,8 @@ absl::StatusOr<std::string> FileRunDirs::RendezvousValue(AttemptId id, const std
 
 absl::Status FileRunDirs::Prepare(AttemptId id, const DesiredAttempt& wanted) {
   const run_dir::RunDir dir = DirOf(id);
-  // What a daemon left here that died never got as far as an assignment.
+  // A daemon that died may have left a folder here. It has no assignment yet, so nothing runs in
+  // it.
   TY_RETURN_IF_ERROR(RemoveTree(dir.root()));
   TY_RETURN_IF_ERROR(MakeDirectories(dir.ControlDir()));
   if (wanted.world_size > 1) TY_RETURN_IF_ERROR(MakeDirectories(dir.RendezvousDir()));

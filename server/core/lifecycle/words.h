@@ -22,8 +22,8 @@ inline constexpr int64_t kSecond = 1000 * kMillisecond;
 inline constexpr int64_t kMinute = 60 * kSecond;
 inline constexpr int64_t kHour = 60 * kMinute;
 
-// Why an attempt was stopped. kNone means that a rank failed and the others stop for that reason.
-// kResize means that the attempt continues with more or fewer devices.
+// Says why an attempt was stopped. kNone means that a rank failed and the others stop for that
+// reason. kResize means that the attempt continues with more or fewer devices.
 enum class StopReason { kNone, kCancel, kSuspend, kPreempt, kDrain, kTimeLimit, kResize };
 
 enum class FailureClass { kNone, kUserError, kTransient, kHardware, kLost, kPoison };

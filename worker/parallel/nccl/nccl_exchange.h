@@ -1,7 +1,7 @@
 // Implements GradientExchange between GPUs, over NCCL on a stream of its own. The training enqueues
 // its backward pass and continues, and each bucket's sum follows when the device gets there.
 //
-// Where each rank has one term and all ranks update everything, a bucket takes one all_reduce, in
+// If each rank has one term and all ranks update everything, a bucket takes one all_reduce, in
 // NCCL's order, which is the same on all ranks. Otherwise (with a tree over replicas, or sharded)
 // the blocks travel to their owner, who adds them as the plan says. Then the sums, or the
 // parameters that were updated with them, travel to all.

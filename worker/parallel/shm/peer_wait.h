@@ -69,7 +69,7 @@ class PeerWait {
     }
     const absl::Duration sleep_uptime = Clock::Real()->Uptime() + yield_time_;
     while (!is_done()) {
-      // What the peer did before it left counts, so we look once more.
+      // The peer may have done its part before it left, so we look once more.
       if (left_[static_cast<size_t>(peer)]->load() != 0) {
         return is_done() ? PeerWaitEnd::kDone : PeerWaitEnd::kPeerLeft;
       }

@@ -5,7 +5,7 @@
 // near sqrt(20 / 3) 2^-9 = 0.5 %. The bound is four times that, as sums cancel, and errors do so
 // less.
 //
-// Where a relu or a max_pool decides over rounded values, it may decide otherwise within 2^-8 of a
+// A relu or a max_pool that decides over rounded values may decide otherwise within 2^-8 of a
 // tie; an element that goes the other way is wrong by all of itself, and 1 in 200 of them make 7 %
 // of the norm. So decisions are kept exact where that is possible: inputs and weights are small
 // multiples of powers of two, so that the first layer's sums are exact in 8 bits, and a sum of
