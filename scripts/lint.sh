@@ -37,9 +37,10 @@ if [ ${#sources[@]} -eq 0 ]; then
 fi
 
 echo "clang-tidy over ${#sources[@]} files" >&2
-# clang knows neither g++'s warning flags nor its parameters, and a joined file includes sources. The count of suppressed warnings is not
-# useful.
+# clang knows neither g++'s warning flags nor its parameters, and a joined file includes sources. The count of suppressed
+# warnings is not useful.
 printf '%s\0' "${sources[@]}" |
   xargs -0 -n 1 -P "${JOBS:-$(nproc)}" "$tidy" -p "$build" --quiet --warnings-as-errors='*' \
     --checks=-bugprone-suspicious-include \
-    --extra-arg=-Wno-unknown-warning-option --extra-arg=-Wno-unused-command-line-argument 2> >(grep -v -E '^[0-9]+ warnings? (generated|treated as)|^Suppressed|^Use -header-filter' >&2)
+    --extra-arg=-Wno-unknown-warning-option --extra-arg=-Wno-unused-command-line-argument \
+    2> >(grep -v -E '^[0-9]+ warnings? (generated|treated as)|^Suppressed|^Use -header-filter' >&2)
