@@ -32,10 +32,16 @@ bool IsFlatten(const Kind& kind) {
 int CountCuts(const Stack& stack, const StackPlan& plan) {
   Life sample;
   std::vector<Life> lives;            // for each value that a step makes
+  std::vector<Life> weights;          // that two layers use, from the first to the last of them
   std::vector<int> value_of;          // by layer; kSample for the sample
   std::vector<bool> flattens;         // by step
   const auto read = [&](int value) {  // notes that the next step reads the value
     (value == kSample ? sample : lives[static_cast<size_t>(value)]).last_read = lives.size();
+  };
+  const auto step_of = [&](absl::string_view name) {
+    const auto layer = std::find_if(plan.layers.begin(), plan.layers.end(),
+                                    [name](const PlannedLayer& it) { return it.name == name; });
+    return static_cast<size_t>(value_of[static_cast<size_t>(layer - plan.layers.begin())]);
   };
   const auto value_at = [&](int layer) {
     return layer == kSample ? kSample : value_of[static_cast<size_t>(layer)];
@@ -47,6 +53,10 @@ int CountCuts(const Stack& stack, const StackPlan& plan) {
       continue;
     }
     for (const int input : inputs) read(value_at(input));
+    if (const Linear* linear = std::get_if<Linear>(&stack.layers[i].kind);
+        linear != nullptr && !linear->tied_to.empty()) {
+      weights.push_back({step_of(linear->tied_to), lives.size()});
+    }
     value_of.push_back(static_cast<int>(lives.size()));
     flattens.push_back(IsFlatten(stack.layers[i].kind));
     lives.push_back({lives.size(), lives.size()});
@@ -55,9 +65,11 @@ int CountCuts(const Stack& stack, const StackPlan& plan) {
   read(value_of.back());  // the loss reads it
   flattens.push_back(false);
 
-  // By step: the number of values that begin to cross there, less those that end there.
+  // By step: the number of values and weights that begin to cross there, less those that end there.
   std::vector<int> begins(lives.size() + 2, 0);
-  for (const Life& life : lives) {
+  std::vector<Life> crossers = lives;
+  crossers.insert(crossers.end(), weights.begin(), weights.end());
+  for (const Life& life : crossers) {
     ++begins[life.made + 1];
     --begins[life.last_read + 1];
   }

@@ -30,6 +30,9 @@ struct Linear {
   static constexpr bool kHasWeights = true;
   int64_t features = 0;  // of the output; 0 means not given
   bool bias = true;
+  // Specs do not have these two; networks that are chosen by name do.
+  bool is_transposed = false;  // the weight lies as [in, out], as transformers stores GPT-2's
+  std::string tied_to = {};    // the embedding whose weight it uses, or empty for one of its own
   friend bool operator==(const Linear&, const Linear&) = default;
 };
 

@@ -64,7 +64,9 @@ void CheckSampleSize(const v1::ModelSpec& model, std::vector<FieldViolation>& vi
   // If a field breaks its own rule, that violation is enough. The network could also be too large
   // to plan.
   if (!ValidateRules(model, "").empty()) return;
-  const layers::Stack network = NetworkOf(model);
+  const absl::StatusOr<layers::Stack> written = networks::StackOf(NetworkOf(model));
+  if (!written.ok()) return;  // another check reports that there is no such network
+  const layers::Stack& network = *written;
   std::vector<FieldViolation> mistakes;
   layers::PlanStack(network, "", mistakes);
   if (mistakes.empty()) {
@@ -96,13 +98,11 @@ void CheckSampleSize(const v1::ModelSpec& model, std::vector<FieldViolation>& vi
 
 int64_t MostStages(const v1::ModelSpec& model) {
   if (!ValidateRules(model, "").empty()) return 0;
-  // The embedding is read again at the end, as the weight of the classifier, so only the loss can
-  // be cut off.
-  if (model.has_gpt2()) return 2;
-  const layers::Stack network = NetworkOf(model);
+  const absl::StatusOr<layers::Stack> network = networks::StackOf(NetworkOf(model));
+  if (!network.ok()) return 0;
   std::vector<FieldViolation> mistakes;
-  const layers::StackPlan plan = layers::PlanStack(network, "", mistakes);
-  return mistakes.empty() ? layers::CountCuts(network, plan) + 1 : 0;
+  const layers::StackPlan plan = layers::PlanStack(*network, "", mistakes);
+  return mistakes.empty() ? layers::CountCuts(*network, plan) + 1 : 0;
 }
 
 }  // namespace trainyard::spec

@@ -17,7 +17,9 @@ const std::vector<Floor>& Floors() {
       {"common/base", {}},
       {"common/datasets", {}},
       {"common/layers", {"common/base"}},
-      {"common/spec", {"common/base", "common/datasets", "common/layers", "trainyard/v1"}},
+      {"common/networks", {"common/base", "common/layers"}},
+      {"common/spec",
+       {"common/base", "common/datasets", "common/layers", "common/networks", "trainyard/v1"}},
       {"common/rpc", {"common/base", "trainyard/v1"}},
       // Server
       {"server/core/lifecycle", {"common/base"}},
@@ -42,8 +44,8 @@ const std::vector<Floor>& Floors() {
       {"worker/engine/graph", {"common/base", "common/layers"}},
       {"worker/engine/optim", {"common/base"}},
       {"worker/engine/models",
-       {"common/base", "common/layers", "worker/engine/graph", "worker/engine/optim",
-        "worker/engine/backend"}},
+       {"common/base", "common/layers", "common/networks", "worker/engine/graph",
+        "worker/engine/optim", "worker/engine/backend"}},
       {"worker/engine/backend", {"common/base", "worker/engine/graph", "worker/engine/optim"}},
       // In the worker, only the trainer reads the spec as protobuf: docs/adr/0010-one-schema.md.
       {"worker/trainer/plan",

@@ -52,9 +52,8 @@ class GraphBuilder {
   ValueId Conv2d(absl::string_view name, ValueId x, const layers::Conv2d& options);
   // x: [in] -> [out], or [T, in] -> [T, out]. Weight [out, in], bias [out].
   ValueId Linear(absl::string_view name, ValueId x, int64_t out_features, bool bias = true);
-  // Adds linear with the weight [in, out], as transformers stores GPT-2's ("Conv1D"). Weights start
-  // as N(0, stddev^2), biases at 0.
-  ValueId TransposedLinear(absl::string_view name, ValueId x, int64_t out_features, double stddev);
+  // Adds linear with the weight [in, out], as transformers stores GPT-2's ("Conv1D").
+  ValueId TransposedLinear(absl::string_view name, ValueId x, int64_t out_features);
   // x: [C, H, W], normalised over rows, H and W. Weight, bias, running_mean, running_var: [C].
   ValueId BatchNorm(absl::string_view name, ValueId x, double eps = 1e-5, double momentum = 0.1);
   ValueId Relu(ValueId x);

@@ -3,12 +3,14 @@
 
 #include <cmath>
 
+#include "absl/strings/match.h"
+
 namespace trainyard::engine {
 namespace {
 
-void InitializeWeights(Graph& graph, OpKind op, double stddev) {
+void InitializeWeights(Graph& graph, OpKind op, double stddev, absl::string_view suffix = "") {
   for (const Node& node : graph.nodes) {
-    if (node.op != op) continue;
+    if (node.op != op || !absl::EndsWith(node.name, suffix)) continue;
     graph.value(node.inputs[1]).initializer = {Initializer::Kind::kNormal, stddev};
   }
 }
@@ -28,8 +30,8 @@ void InitializeConvolutions(Graph& graph, double stddev) {
   InitializeWeights(graph, OpKind::kConv2d, stddev);
 }
 
-void InitializeLinears(Graph& graph, double stddev) {
-  InitializeWeights(graph, OpKind::kLinear, stddev);
+void InitializeLinears(Graph& graph, double stddev, absl::string_view suffix) {
+  InitializeWeights(graph, OpKind::kLinear, stddev, suffix);
 }
 
 void InitializeEmbeddings(Graph& graph, double stddev) {

@@ -2,6 +2,7 @@
 // built.
 #pragma once
 
+#include "absl/strings/string_view.h"
 #include "worker/engine/graph/graph.h"
 
 namespace trainyard::engine {
@@ -11,7 +12,8 @@ namespace trainyard::engine {
 void InitializeConvolutionsByFanOut(Graph& graph);
 // Initialises weights of convolutions as N(0, stddev^2).
 void InitializeConvolutions(Graph& graph, double stddev);
-void InitializeLinears(Graph& graph, double stddev);
+// Initialises weights of linears as N(0, stddev^2), if the name of the layer ends with `suffix`.
+void InitializeLinears(Graph& graph, double stddev, absl::string_view suffix = "");
 // Initialises the weights of tokens and positions.
 void InitializeEmbeddings(Graph& graph, double stddev);
 // Initialises the biases of convolutions and linears.

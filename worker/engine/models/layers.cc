@@ -1,10 +1,12 @@
-// Builds the graph of an inline stack, layer by layer in the order of the spec. A stack that spells
-// out a model of the zoo gives that model, node for node.
+// Builds the graph of a stack, layer by layer in its order. A stack that spells out a model of the
+// zoo gives that model, node for node.
+#include "worker/engine/models/layers.h"
+
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "common/base/check.h"
+#include "absl/container/flat_hash_map.h"
 #include "common/base/errors.h"
 #include "common/base/status_macros.h"
 #include "common/layers/plan.h"
@@ -23,6 +25,8 @@ class LayerBuilder {
   ValueId operator()(std::monostate) const { return kNoValue; }
   ValueId operator()(const layers::Conv2d& conv) const { return builder_.Conv2d(name_, x_, conv); }
   ValueId operator()(const layers::Linear& linear) const {
+    if (!linear.tied_to.empty()) return builder_.TiedLinear(name_, x_, linear.tied_to);
+    if (linear.is_transposed) return builder_.TransposedLinear(name_, x_, linear.features);
     return builder_.Linear(name_, x_, linear.features, linear.bias);
   }
   ValueId operator()(const layers::BatchNorm& norm) const {
@@ -93,6 +97,24 @@ class LayerBuilder {
 
 }  // namespace
 
+absl::StatusOr<Graph> BuildStack(const layers::Stack& stack) {
+  GraphBuilder builder = stack.vocabulary > 0
+                             ? GraphBuilder::ForTokens(stack.input[0], stack.vocabulary)
+                             : GraphBuilder(stack.input);
+  absl::flat_hash_map<absl::string_view, ValueId> outputs = {
+      {layers::kSampleName, builder.input()}};
+  ValueId last = builder.input();
+  for (const layers::Layer& layer : stack.layers) {
+    std::vector<ValueId> inputs;
+    for (const std::string& name : layer.from) inputs.push_back(outputs.at(name));
+    if (inputs.empty()) inputs.push_back(last);
+    last = std::visit(LayerBuilder(builder, layer.name, inputs), layer.kind);
+    if (!layer.name.empty()) outputs[layer.name] = last;
+  }
+  builder.SoftmaxCrossEntropy(last);
+  return std::move(builder).Build();
+}
+
 absl::StatusOr<Graph> BuildLayers(const layers::Stack& stack) {
   std::vector<FieldViolation> violations;
   const layers::StackPlan plan = layers::PlanStack(stack, "model.layers", violations);
@@ -100,21 +122,9 @@ absl::StatusOr<Graph> BuildLayers(const layers::Stack& stack) {
   if (stack.layers.empty()) {
     return absl::InvalidArgumentError("model.layers.stack is empty; expected at least one layer");
   }
-  GraphBuilder builder = stack.vocabulary > 0
-                             ? GraphBuilder::ForTokens(stack.input[0], stack.vocabulary)
-                             : GraphBuilder(stack.input);
-  std::vector<ValueId> outputs;
-  for (size_t i = 0; i < stack.layers.size(); ++i) {
-    std::vector<ValueId> inputs;
-    for (const int input : plan.layers[i].inputs) {
-      inputs.push_back(input == layers::kSample ? builder.input()
-                                                : outputs[static_cast<size_t>(input)]);
-    }
-    outputs.push_back(
-        std::visit(LayerBuilder(builder, plan.layers[i].name, inputs), stack.layers[i].kind));
-  }
-  builder.SoftmaxCrossEntropy(outputs.back());
-  return std::move(builder).Build();
+  layers::Stack named = stack;
+  for (size_t i = 0; i < plan.layers.size(); ++i) named.layers[i].name = plan.layers[i].name;
+  return BuildStack(named);
 }
 
 }  // namespace trainyard::engine

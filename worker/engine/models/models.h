@@ -1,124 +1,45 @@
-// Declares the model zoo: plain functions that build a forward graph ending in logits and the mean
-// softmax cross-entropy loss. Parameter names and semantics are PyTorch's.
+// Declares the model zoo: functions that build the forward graph of a network of common/networks,
+// ending in logits and the mean softmax cross-entropy loss, and say how its parameters start.
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/layers/stack.h"
+#include "common/networks/networks.h"
 #include "worker/engine/backend/backend.h"
 #include "worker/engine/graph/graph.h"
 
 namespace trainyard::engine {
 
-// linear-relu for each hidden width, then a linear classifier: fc1, fc2, ... fcN. The input is
-// flattened.
-struct MlpSpec {
-  Shape input;  // of one sample, for example {1, 28, 28}
-  std::vector<int64_t> hidden = {};
-  int64_t classes = 10;
-};
+using networks::AlexnetSpec;
+using networks::ConvnetSpec;
+using networks::GooglenetSpec;
+using networks::Gpt2Spec;
+using networks::MlpSpec;
+using networks::ResnetSpec;
+using networks::Stem;
+using networks::VggSpec;
+using networks::WideResnetSpec;
+
+// Each returns INVALID_ARGUMENT if there is no such network, or with the layer and the shapes if
+// the samples do not fit.
 absl::StatusOr<Graph> BuildMlp(const MlpSpec& spec);
-
-// conv1 3x3 (padding 1) - relu - max_pool 2x2 - conv2 3x3 (padding 1) - relu - max_pool 2x2 - fc.
-// With batch_norm, bn1 and bn2 stand between convolution and relu (and the convolutions have no
-// bias).
-struct ConvnetSpec {
-  Shape input;                               // {channels, height, width}
-  std::vector<int64_t> channels = {32, 64};  // of conv1 and conv2
-  int64_t classes = 10;
-  bool batch_norm = false;
-};
 absl::StatusOr<Graph> BuildConvnet(const ConvnetSpec& spec);
-
-// The layers with which a network for images begins.
-enum class Stem {
-  kImagenet,  // 7x7 convolution, stride 2, then max_pool 3x3, stride 2
-  kCifar,     // 3x3 convolution
-};
-
-// Residual networks (He et al. 2015, "Deep residual learning for image recognition"), with the
-// names and the initialisation of torchvision: convolutions N(0, 2 / fan_out), batch norm 1 and 0.
-// Depths 18 and 34 have basic blocks, 50 and 101 bottlenecks (stride in the 3x3, "v1.5"), of 64 to
-// 512 channels in four stages. Depths 20, 32, 44, 56 and 110 are the paper's for CIFAR: three
-// stages of 16, 32 and 64 channels, with the CIFAR stem; a shortcut that changes its shape is a
-// convolution.
-struct ResnetSpec {
-  Shape input;  // {channels, height, width}
-  int64_t depth = 18;
-  Stem stem = Stem::kImagenet;
-  int64_t classes = 1000;
-  // The last batch norm of every block starts at 0, so that blocks start as identities (Goyal et
-  // al. 2017, section 5.1).
-  bool zero_init_residual = false;
-};
 absl::StatusOr<Graph> BuildResnet(const ResnetSpec& spec);
-
-// WRN-depth-width (Zagoruyko & Komodakis 2016, "Wide residual networks"), pre-activation, without
-// dropout: three stages of (depth - 4) / 6 blocks with 16, 32, 64 times `width` channels. Names:
-// conv1, block1.layer.0.{bn1,conv1,bn2,conv2,convShortcut}, ..., bn1, fc. Convolutions start as
-// N(0, 2 / fan_out).
-struct WideResnetSpec {
-  Shape input;         // {channels, height, width}
-  int64_t depth = 28;  // 6 n + 4
-  int64_t width = 10;
-  int64_t classes = 10;
-};
 absl::StatusOr<Graph> BuildWideResnet(const WideResnetSpec& spec);
-
-// Krizhevsky 2014, "One weird trick for parallelizing convolutional neural networks", with the
-// names and the initialisation of torchvision. Images of 224 x 224 leave 6 x 6 for the classifier;
-// for other sizes its first layer has what they leave.
-struct AlexnetSpec {
-  Shape input;  // {channels, height, width}
-  int64_t classes = 1000;
-  double dropout = 0.5;  // rate, before the first two layers of the classifier
-};
 absl::StatusOr<Graph> BuildAlexnet(const AlexnetSpec& spec);
-
-// Simonyan & Zisserman 2015, "Very deep convolutional networks", with the names and the
-// initialisation of torchvision: convolutions N(0, 2 / fan_out), linears N(0, 0.01^2), biases 0.
-struct VggSpec {
-  Shape input;              // {channels, height, width}
-  int64_t depth = 16;       // 11, 13, 16 or 19
-  bool batch_norm = false;  // after each convolution
-  int64_t classes = 1000;
-  double dropout = 0.5;  // rate, after the first two layers of the classifier
-};
 absl::StatusOr<Graph> BuildVgg(const VggSpec& spec);
-
-// Szegedy et al. 2015, "Going deeper with convolutions", with batch norm and without the auxiliary
-// classifiers. Stem kImagenet: names and initialisation of torchvision. Stem kCifar: the form that
-// is customary there, with the names of its usual PyTorch code (pre_layers.0, a3.b1.0, ...,
-// linear).
-struct GooglenetSpec {
-  Shape input;  // {channels, height, width}
-  Stem stem = Stem::kImagenet;
-  int64_t classes = 1000;
-  double dropout = 0.2;  // rate, before the classifier
-};
 absl::StatusOr<Graph> BuildGooglenet(const GooglenetSpec& spec);
+absl::StatusOr<Graph> BuildGpt2(const Gpt2Spec& spec);
 
 // A network that a spec spells out, under the names that it gives and with PyTorch's default
 // initialisation. INVALID_ARGUMENT (INVALID_SPEC) with everything in which the layers do not fit,
 // by paths below `model.layers`.
 absl::StatusOr<Graph> BuildLayers(const layers::Stack& stack);
 
-// GPT-2 (Radford et al. 2019, "Language models are unsupervised multitask learners"), with the
-// names and layouts of transformers' GPT2LMHeadModel: transformer.wte, transformer.wpe,
-// transformer.h.<n>.{ln_1,attn.c_attn,attn.c_proj,ln_2,mlp.c_fc,mlp.c_proj}, transformer.ln_f; the
-// head is wte. Weights start as N(0, 0.02^2), those that end a half block as that over the root of
-// their number, 2 layers; biases at 0.
-struct Gpt2Spec {
-  int64_t layers = 12;
-  int64_t heads = 12;  // a divisor of width
-  int64_t width = 768;
-  int64_t context = 1024;
-  int64_t vocabulary = 50257;
-  double dropout = 0.1;  // rate, after the embeddings and at the end of each half block
-};
-absl::StatusOr<Graph> BuildGpt2(const Gpt2Spec& spec);
+// Any of them.
+absl::StatusOr<Graph> BuildNetwork(const networks::Network& network);
 
 // Initialises each parameter as its model says, or else by PyTorch's default (Kaiming uniform with
 // a = sqrt(5), i.e. U(-1/sqrt(fan_in), 1/sqrt(fan_in)) for weights and biases; batch norm 1 and 0,

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
 #include "common/base/status_macros.h"
-#include "common/spec/layers.h"
+#include "common/spec/networks.h"
 #include "worker/engine/make_backend.h"
 #include "worker/engine/models/models.h"
 #include "worker/parallel/replicas.h"
@@ -19,14 +19,6 @@
 namespace trainyard::trainer {
 
 namespace {
-
-engine::Stem StemOf(v1::Stem stem) {
-  return stem == v1::STEM_CIFAR ? engine::Stem::kCifar : engine::Stem::kImagenet;
-}
-
-std::vector<int64_t> Numbers(const google::protobuf::RepeatedField<int64_t>& numbers) {
-  return {numbers.begin(), numbers.end()};
-}
 
 engine::Precision PrecisionOf(const v1::TrainSpec& spec) {
   switch (spec.precision()) {
@@ -58,63 +50,6 @@ double BaseRate(const v1::OptimizerSpec& spec) {
   return spec.sgd().lr();
 }
 
-absl::StatusOr<engine::Graph> Build(const v1::MlpModel& mlp) {
-  return engine::BuildMlp(
-      {.input = Numbers(mlp.input()), .hidden = Numbers(mlp.hidden()), .classes = mlp.classes()});
-}
-
-absl::StatusOr<engine::Graph> Build(const v1::ConvnetModel& convnet) {
-  return engine::BuildConvnet({.input = Numbers(convnet.input()),
-                               .channels = Numbers(convnet.channels()),
-                               .classes = convnet.classes(),
-                               .batch_norm = convnet.batch_norm()});
-}
-
-absl::StatusOr<engine::Graph> Build(const v1::ResnetModel& resnet) {
-  return engine::BuildResnet({.input = Numbers(resnet.input()),
-                              .depth = resnet.depth(),
-                              .stem = StemOf(resnet.stem()),
-                              .classes = resnet.classes(),
-                              .zero_init_residual = resnet.zero_init_residual()});
-}
-
-absl::StatusOr<engine::Graph> Build(const v1::WideResnetModel& wide) {
-  return engine::BuildWideResnet({.input = Numbers(wide.input()),
-                                  .depth = wide.depth(),
-                                  .width = wide.width(),
-                                  .classes = wide.classes()});
-}
-
-absl::StatusOr<engine::Graph> Build(const v1::AlexnetModel& alexnet) {
-  return engine::BuildAlexnet({.input = Numbers(alexnet.input()),
-                               .classes = alexnet.classes(),
-                               .dropout = alexnet.dropout()});
-}
-
-absl::StatusOr<engine::Graph> Build(const v1::VggModel& vgg) {
-  return engine::BuildVgg({.input = Numbers(vgg.input()),
-                           .depth = vgg.depth(),
-                           .batch_norm = vgg.batch_norm(),
-                           .classes = vgg.classes(),
-                           .dropout = vgg.dropout()});
-}
-
-absl::StatusOr<engine::Graph> Build(const v1::GooglenetModel& googlenet) {
-  return engine::BuildGooglenet({.input = Numbers(googlenet.input()),
-                                 .stem = StemOf(googlenet.stem()),
-                                 .classes = googlenet.classes(),
-                                 .dropout = googlenet.dropout()});
-}
-
-absl::StatusOr<engine::Graph> Build(const v1::Gpt2Model& gpt2) {
-  return engine::BuildGpt2({.layers = gpt2.layers(),
-                            .heads = gpt2.heads(),
-                            .width = gpt2.width(),
-                            .context = gpt2.context(),
-                            .vocabulary = gpt2.vocabulary(),
-                            .dropout = gpt2.dropout()});
-}
-
 absl::Status CoupledMicrobatch(int64_t microbatch, int64_t rows, int64_t batch) {
   return InvalidFields(
       {{"spec.memory.microbatch",
@@ -128,29 +63,7 @@ absl::Status CoupledMicrobatch(int64_t microbatch, int64_t rows, int64_t batch) 
 }  // namespace
 
 absl::StatusOr<engine::Graph> BuildModel(const v1::ModelSpec& spec) {
-  switch (spec.model_case()) {
-    case v1::ModelSpec::kMlp:
-      return Build(spec.mlp());
-    case v1::ModelSpec::kConvnet:
-      return Build(spec.convnet());
-    case v1::ModelSpec::kResnet:
-      return Build(spec.resnet());
-    case v1::ModelSpec::kWideResnet:
-      return Build(spec.wide_resnet());
-    case v1::ModelSpec::kAlexnet:
-      return Build(spec.alexnet());
-    case v1::ModelSpec::kVgg:
-      return Build(spec.vgg());
-    case v1::ModelSpec::kGooglenet:
-      return Build(spec.googlenet());
-    case v1::ModelSpec::kGpt2:
-      return Build(spec.gpt2());
-    case v1::ModelSpec::kLayers:
-      return engine::BuildLayers(spec::ToStack(spec.layers()));
-    case v1::ModelSpec::MODEL_NOT_SET:
-      break;
-  }
-  return absl::InternalError("a kind of model that BuildModel does not know");
+  return engine::BuildNetwork(spec::NetworkOf(spec));
 }
 
 bool CouplesRows(const engine::Graph& model) {

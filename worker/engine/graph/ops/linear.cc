@@ -71,8 +71,7 @@ ValueId GraphBuilder::Linear(absl::string_view name, ValueId x, int64_t out_feat
   return AddNode(node, output);
 }
 
-ValueId GraphBuilder::TransposedLinear(absl::string_view name, ValueId x, int64_t out_features,
-                                       double stddev) {
+ValueId GraphBuilder::TransposedLinear(absl::string_view name, ValueId x, int64_t out_features) {
   const ValueId y = Linear(name, x, out_features);
   if (y == kNoValue) {
     return kNoValue;
@@ -80,8 +79,6 @@ ValueId GraphBuilder::TransposedLinear(absl::string_view name, ValueId x, int64_
   Value& weight = graph_.value(graph_.nodes.back().inputs[1]);
   std::swap(weight.shape[0], weight.shape[1]);
   weight.is_transposed = true;
-  weight.initializer = {Initializer::Kind::kNormal, stddev};
-  graph_.value(graph_.nodes.back().inputs[2]).initializer = {Initializer::Kind::kConstant, 0};
   return y;
 }
 

@@ -280,8 +280,8 @@ TEST(Linear, WithTransposedWeightsAgreesWithTheReference) {
       Compare(absl::StrCat("transposed linear ", in, " to ", out),
               Close({in},
                     [&](GraphBuilder& b) {
-                      const ValueId x = b.Relu(b.TransposedLinear("first", b.input(), out, 1));
-                      return b.TransposedLinear("second", x, in, 1);
+                      const ValueId x = b.Relu(b.TransposedLinear("first", b.input(), out));
+                      return b.TransposedLinear("second", x, in);
                     }),
               out % 4 + 1);
     }
@@ -291,7 +291,7 @@ TEST(Linear, WithTransposedWeightsAgreesWithTheReference) {
                 [](GraphBuilder& b) {
                   const ValueId x =
                       b.Conv2d("conv", b.input(), {.channels = 32, .kernel = 3, .padding = 1});
-                  return b.TransposedLinear("linear", b.Flatten(b.Relu(x)), 9, 1);
+                  return b.TransposedLinear("linear", b.Flatten(b.Relu(x)), 9);
                 }),
           3);
 }

@@ -103,8 +103,8 @@ TEST(Autodiff, GradientsOfTransposedLinearLayersAreRight) {
   CheckGradients("of features",
                  Close({5},
                        [](GraphBuilder& b) {
-                         const ValueId x = b.Tanh(b.TransposedLinear("first", b.input(), 4, 0.1));
-                         return b.Relu(b.TransposedLinear("second", x, 3, 0.1));
+                         const ValueId x = b.Tanh(b.TransposedLinear("first", b.input(), 4));
+                         return b.Relu(b.TransposedLinear("second", x, 3));
                        }),
                  3);
 }

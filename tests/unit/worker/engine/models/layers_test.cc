@@ -269,5 +269,18 @@ TEST_P(RandomStackTest, ThePlanIsTheGraphAndBothBackendsAgree) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomStackTest, ::testing::Range(uint32_t{0}, uint32_t{60}));
 
+// No stage may begin between the embedding and the classifier, which has the same weight.
+TEST(Layers, TheCutsOfGpt2AreThoseOfItsGraph) {
+  const Gpt2Spec spec = {.layers = 3, .heads = 2, .width = 8, .context = 5, .vocabulary = 11};
+  const auto stack = networks::StackOf(spec);
+  ASSERT_TRUE(stack.ok()) << stack.status();
+  std::vector<FieldViolation> violations;
+  const layers::StackPlan plan = layers::PlanStack(*stack, "m", violations);
+  ASSERT_TRUE(violations.empty()) << violations[0].description;
+  EXPECT_EQ(plan.classes, 11);
+  EXPECT_EQ(static_cast<size_t>(layers::CountCuts(*stack, plan)),
+            PossibleCuts(*BuildGpt2(spec)).size());
+}
+
 }  // namespace
 }  // namespace trainyard::engine

@@ -1,17 +1,14 @@
-// Builds ResNet, block by block.
-#include <array>
+// Writes ResNet, block by block.
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "worker/engine/graph/graph_builder.h"
-#include "worker/engine/models/initializers.h"
-#include "worker/engine/models/models.h"
+#include "common/networks/networks.h"
+#include "common/networks/stack_writer.h"
 
-namespace trainyard::engine {
+namespace trainyard::networks {
 namespace {
 
 struct Family {
@@ -49,12 +46,12 @@ absl::StatusOr<Family> FamilyOf(const ResnetSpec& spec) {
   }
 }
 
-class ResnetBuilder {
+class ResnetWriter {
  public:
-  explicit ResnetBuilder(const ResnetSpec& spec) : spec_(spec), builder_(spec.input) {}
+  explicit ResnetWriter(const ResnetSpec& spec) : spec_(spec), writer_(spec.input) {}
 
-  absl::StatusOr<Graph> Build(const Family& family) && {
-    ValueId x = First(family.channels);
+  layers::Stack Write(const Family& family) && {
+    LayerId x = First(family.channels);
     channels_ = family.channels;
     int64_t width = family.channels;
     for (size_t stage = 0; stage < family.blocks.size(); ++stage, width *= 2) {
@@ -63,36 +60,33 @@ class ResnetBuilder {
         x = Block(name, x, width, stage > 0 && i == 0 ? 2 : 1, family.bottleneck);
       }
     }
-    x = builder_.Flatten(builder_.GlobalAvgPool(x));
-    builder_.SoftmaxCrossEntropy(builder_.Linear("fc", x, spec_.classes));
-    TY_ASSIGN_OR_RETURN(Graph graph, std::move(builder_).Build());
-    InitializeConvolutionsByFanOut(graph);
-    if (spec_.zero_init_residual) ZeroLastNorms(graph, family.bottleneck ? ".bn3" : ".bn2");
-    return graph;
+    x = writer_.Flatten(writer_.GlobalAvgPool(x));
+    writer_.Linear("fc", x, spec_.classes);
+    return std::move(writer_).Finish();
   }
 
  private:
-  ValueId First(int64_t channels) {
+  LayerId First(int64_t channels) {
     if (spec_.stem == Stem::kCifar) {
-      return builder_.Relu(ConvNorm("conv1", "bn1", builder_.input(), channels, 3, 1));
+      return writer_.Relu(ConvNorm("conv1", "bn1", writer_.sample(), channels, 3, 1));
     }
-    const ValueId x = builder_.Relu(ConvNorm("conv1", "bn1", builder_.input(), channels, 7, 2));
-    return builder_.MaxPool(x, {.kernel = 3, .stride = 2, .padding = 1});
+    const LayerId x = writer_.Relu(ConvNorm("conv1", "bn1", writer_.sample(), channels, 7, 2));
+    return writer_.MaxPool(x, {.kernel = 3, .stride = 2, .padding = 1});
   }
 
   // The convolution keeps height and width, divided by the stride.
-  ValueId ConvNorm(const std::string& conv, const std::string& norm, ValueId x, int64_t channels,
+  LayerId ConvNorm(const std::string& conv, const std::string& norm, LayerId x, int64_t channels,
                    int64_t kernel, int64_t stride) {
-    x = builder_.Conv2d(conv, x,
-                        {.channels = channels,
-                         .kernel = kernel,
-                         .stride = stride,
-                         .padding = kernel / 2,
-                         .bias = false});
-    return builder_.BatchNorm(norm, x);
+    x = writer_.Conv2d(conv, x,
+                       {.channels = channels,
+                        .kernel = kernel,
+                        .stride = stride,
+                        .padding = kernel / 2,
+                        .bias = false});
+    return writer_.BatchNorm(norm, x);
   }
 
-  ValueId Block(const std::string& name, ValueId x, int64_t width, int64_t stride,
+  LayerId Block(const std::string& name, LayerId x, int64_t width, int64_t stride,
                 bool bottleneck) {
     struct Layer {
       int64_t channels, kernel, stride;
@@ -100,9 +94,9 @@ class ResnetBuilder {
     const std::vector<Layer> layers =
         bottleneck ? std::vector<Layer>{{width, 1, 1}, {width, 3, stride}, {4 * width, 1, 1}}
                    : std::vector<Layer>{{width, 3, stride}, {width, 3, 1}};
-    ValueId y = x;
+    LayerId y = x;
     for (size_t i = 0; i < layers.size(); ++i) {
-      if (i > 0) y = builder_.Relu(y);
+      if (i > 0) y = writer_.Relu(y);
       y = ConvNorm(absl::StrCat(name, ".conv", i + 1), absl::StrCat(name, ".bn", i + 1), y,
                    layers[i].channels, layers[i].kernel, layers[i].stride);
     }
@@ -112,29 +106,19 @@ class ResnetBuilder {
                    channels, 1, stride);
     }
     channels_ = channels;
-    return builder_.Relu(builder_.Add(y, x));
-  }
-
-  static void ZeroLastNorms(Graph& graph, absl::string_view suffix) {
-    for (const Node& node : graph.nodes) {
-      if (node.op != OpKind::kBatchNorm || !absl::StrContains(node.name, "layer") ||
-          !absl::EndsWith(node.name, suffix)) {
-        continue;
-      }
-      graph.value(node.inputs[1]).initializer = {Initializer::Kind::kConstant, 0};
-    }
+    return writer_.Relu(writer_.Sum(y, x));
   }
 
   const ResnetSpec& spec_;
-  GraphBuilder builder_;
+  StackWriter writer_;
   int64_t channels_ = 0;  // of the last block's output
 };
 
 }  // namespace
 
-absl::StatusOr<Graph> BuildResnet(const ResnetSpec& spec) {
+absl::StatusOr<layers::Stack> StackOf(const ResnetSpec& spec) {
   TY_ASSIGN_OR_RETURN(const Family family, FamilyOf(spec));
-  return ResnetBuilder(spec).Build(family);
+  return ResnetWriter(spec).Write(family);
 }
 
-}  // namespace trainyard::engine
+}  // namespace trainyard::networks
