@@ -28,7 +28,7 @@ absl::StatusOr<layers::Stack> StackOf(const MlpSpec& spec);
 // With batch_norm, bn1 and bn2 stand between convolution and relu (and the convolutions have no
 // bias).
 struct ConvnetSpec {
-  std::vector<int64_t> input;                               // {channels, height, width}
+  std::vector<int64_t> input;                // {channels, height, width}
   std::vector<int64_t> channels = {32, 64};  // of conv1 and conv2
   int64_t classes = 10;
   bool batch_norm = false;
@@ -63,8 +63,8 @@ absl::StatusOr<layers::Stack> StackOf(const ResnetSpec& spec);
 // conv1, block1.layer.0.{bn1,conv1,bn2,conv2,convShortcut}, ..., bn1, fc. Convolutions start as
 // N(0, 2 / fan_out).
 struct WideResnetSpec {
-  std::vector<int64_t> input;         // {channels, height, width}
-  int64_t depth = 28;  // 6 n + 4
+  std::vector<int64_t> input;  // {channels, height, width}
+  int64_t depth = 28;          // 6 n + 4
   int64_t width = 10;
   int64_t classes = 10;
 };
@@ -83,9 +83,9 @@ absl::StatusOr<layers::Stack> StackOf(const AlexnetSpec& spec);
 // Simonyan & Zisserman 2015, "Very deep convolutional networks", with the names and the
 // initialisation of torchvision: convolutions N(0, 2 / fan_out), linears N(0, 0.01^2), biases 0.
 struct VggSpec {
-  std::vector<int64_t> input;              // {channels, height, width}
-  int64_t depth = 16;       // 11, 13, 16 or 19
-  bool batch_norm = false;  // after each convolution
+  std::vector<int64_t> input;  // {channels, height, width}
+  int64_t depth = 16;          // 11, 13, 16 or 19
+  bool batch_norm = false;     // after each convolution
   int64_t classes = 1000;
   double dropout = 0.5;  // rate, after the first two layers of the classifier
 };

@@ -157,7 +157,7 @@ class Bench:
         return rates is not None
 
     def flags(self, net, batch):
-        flags = ["--net", net, "--batch", str(batch), "--plans", self.path("plans.cache")]
+        flags = ["--net", net, "--batch", str(batch), "--plans", self.path("plans")]
         flags += ["--rates", self.path("roofline.json")] if "rates" in self.results else []
         return flags + (["--steps", "2", "--runs", "1", "--profile-runs", "1"] if self.is_smoke else [])
 

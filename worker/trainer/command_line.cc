@@ -213,8 +213,8 @@ void AddRunOptions(CLI::App& app, const Program& program, Flags& flags) {
       ->capture_default_str();
   if (program.device == nullptr) return;
   app.add_option("--plan_cache", flags.device.plan_cache,
-                 "file of the choices among cuDNN's plans, for all runs; default: "
-                 "trainyard/cudnn_plans.json below $XDG_CACHE_HOME or ~/.cache");
+                 "folder of the choices among cuDNN's plans, for all runs; default: "
+                 "trainyard/cudnn_plans below $XDG_CACHE_HOME or ~/.cache");
   app.add_option("--device_description", flags.device.description,
                  "with --plan: cuDNN's description of a device, a JSON file, instead of a GPU")
       ->check(CLI::ExistingFile.description(""));

@@ -20,7 +20,7 @@
 namespace trainyard::trainer {
 
 struct DeviceFlags {
-  std::string plan_cache;  // a file; empty means the default place
+  std::string plan_cache;  // a folder; empty means the default place
   // A file that describes a device instead of a real one; empty means none.
   std::string description;
 };

@@ -221,7 +221,7 @@ int Main(int argc, char** argv) {
   app.add_flag("--no-graph", arguments.no_graph, "enqueue a step call by call");
   app.add_flag("--deterministic", timer.deterministic, "the same bits each time");
   app.add_flag("--no-autotuning", arguments.no_autotuning, "take each library's first guess");
-  app.add_option("--plans", timer.plan_cache_path, "file that keeps the chosen plans");
+  app.add_option("--plans", timer.plan_cache_folder, "folder that keeps the chosen plans");
   app.add_flag("--profile", arguments.profile, "tell what each call takes");
   app.add_option("--profile-runs", arguments.profile_runs)->check(CLI::Range(1, 100));
   app.add_flag("--serve", arguments.serve, "one run for each line on the input");

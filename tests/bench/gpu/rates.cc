@@ -122,7 +122,8 @@ absl::Status MeasureProducts(const RateSizes& sizes, Rates& rates) {
                                        .a_stride = n,
                                        .b_stride = n,
                                        .d_stride = n,
-                                       .tf32 = precision == Precision::kTf32}));
+                                       .tf32 = precision == Precision::kTf32},
+                                      cuda::Effort::kMeasure));
     TY_ASSIGN_OR_RETURN(
         const DeviceBuffer workspace,
         DeviceBuffer::Create(std::max<int64_t>(1, matmul->workspace_bytes()), Backing::kMemory));

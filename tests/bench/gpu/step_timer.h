@@ -20,7 +20,7 @@ struct TimerOptions {
   bool captures = true;
   bool deterministic = false;
   bool autotunes = true;
-  std::string plan_cache_path = {};  // empty: there is none
+  std::string plan_cache_folder = {};  // empty: there is none
 };
 
 // Says where the inputs of timed steps come from.

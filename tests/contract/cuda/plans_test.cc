@@ -98,10 +98,10 @@ TEST_P(PlansOf, EveryNodeHasOneWithinItsWorkspace) {
   for (const Node& node : step.graph.nodes) {
     if (IsConv(node.op)) {
       const ConvProblem problem = ProblemOf(step, node, c.rows, c.type, c.tf32);
-      plans.emplace(problem.Key(), planner->Find(problem));
+      plans.emplace(problem.Key(), planner->Find(problem, Effort::kMeasure));
     } else if (node.op == OpKind::kAttention || node.op == OpKind::kAttentionGradient) {
       const AttentionProblem problem = AttentionProblemOf(step, node, c.rows, c.type);
-      plans.emplace(problem.Key(), planner->Find(problem));
+      plans.emplace(problem.Key(), planner->Find(problem, Effort::kMeasure));
     }
   }
   EXPECT_GE(plans.size(), 2u) << "nothing was planned";
@@ -139,7 +139,8 @@ TEST_P(Plans, ExistForConvolutionsWithStatistics) {
     ConvProblem problem = Usual();
     problem.type = type;
     problem.statistics = true;
-    EXPECT_TRUE(planner->Find(problem).ok()) << planner->Find(problem).status();
+    EXPECT_TRUE(planner->Find(problem, Effort::kMeasure).ok())
+        << planner->Find(problem, Effort::kMeasure).status();
   }
 }
 
@@ -151,7 +152,8 @@ TEST_P(Plans, ExistForPartsOfWiderTensors) {
   for (const auto kind : {ConvProblem::Kind::kForward, ConvProblem::Kind::kInputGradient,
                           ConvProblem::Kind::kWeightGradient}) {
     problem.kind = kind;
-    EXPECT_TRUE(planner->Find(problem).ok()) << planner->Find(problem).status();
+    EXPECT_TRUE(planner->Find(problem, Effort::kMeasure).ok())
+        << planner->Find(problem, Effort::kMeasure).status();
   }
 }
 
@@ -162,11 +164,13 @@ TEST_P(Plans, ExistForGroupsAndDilation) {
     ConvProblem grouped = Usual();
     grouped.kind = kind;
     grouped.groups = 4;
-    EXPECT_TRUE(planner->Find(grouped).ok()) << planner->Find(grouped).status();
+    EXPECT_TRUE(planner->Find(grouped, Effort::kMeasure).ok())
+        << planner->Find(grouped, Effort::kMeasure).status();
     ConvProblem dilated = Usual();
     dilated.kind = kind;
     dilated.dilation = dilated.padding = 2;
-    EXPECT_TRUE(planner->Find(dilated).ok()) << planner->Find(dilated).status();
+    EXPECT_TRUE(planner->Find(dilated, Effort::kMeasure).ok())
+        << planner->Find(dilated, Effort::kMeasure).status();
   }
 }
 
@@ -175,9 +179,10 @@ TEST_P(Plans, ExistForWideWeightGradientsOfPackedTensors) {
   ConvProblem problem = Usual();
   problem.kind = ConvProblem::Kind::kWeightGradient;
   problem.f32_gradient = true;
-  EXPECT_TRUE(planner->Find(problem).ok()) << planner->Find(problem).status();
+  EXPECT_TRUE(planner->Find(problem, Effort::kMeasure).ok())
+      << planner->Find(problem, Effort::kMeasure).status();
   problem.groups = 4;
-  EXPECT_EQ(planner->Find(problem).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(planner->Find(problem, Effort::kMeasure).status().code(), absl::StatusCode::kNotFound);
 }
 
 TEST_P(Plans, ExistForDeterministicGradients) {
@@ -185,7 +190,8 @@ TEST_P(Plans, ExistForDeterministicGradients) {
   for (const auto kind : {ConvProblem::Kind::kInputGradient, ConvProblem::Kind::kWeightGradient}) {
     ConvProblem problem = Usual();
     problem.kind = kind;
-    EXPECT_TRUE(planner->Find(problem).ok()) << planner->Find(problem).status();
+    EXPECT_TRUE(planner->Find(problem, Effort::kMeasure).ok())
+        << planner->Find(problem, Effort::kMeasure).status();
   }
   const AttentionProblem attention = {.is_gradient = true,
                                       .type = Type::kBf16,
@@ -193,21 +199,22 @@ TEST_P(Plans, ExistForDeterministicGradients) {
                                       .positions = 1024,
                                       .heads = 12,
                                       .width = 64};
-  EXPECT_TRUE(planner->Find(attention).ok()) << planner->Find(attention).status();
+  EXPECT_TRUE(planner->Find(attention, Effort::kMeasure).ok())
+      << planner->Find(attention, Effort::kMeasure).status();
 }
 
 TEST_P(Plans, AreTheSameForTheSameProblem) {
   const std::unique_ptr<Planner> planner = PlannerFor(GetParam());
-  const absl::StatusOr<const Plan*> first = planner->Find(Usual());
+  const absl::StatusOr<const Plan*> first = planner->Find(Usual(), Effort::kMeasure);
   ASSERT_TRUE(first.ok()) << first.status();
-  EXPECT_EQ(*first, *planner->Find(Usual()));
+  EXPECT_EQ(*first, *planner->Find(Usual(), Effort::kMeasure));
   EXPECT_EQ((*first)->facts().candidates, 1);
   EXPECT_FALSE((*first)->facts().engine.empty());
 }
 
 TEST_P(Plans, OfADescriptionDoNotRun) {
   const std::unique_ptr<Planner> planner = PlannerFor(GetParam());
-  const absl::StatusOr<const Plan*> plan = planner->Find(Usual());
+  const absl::StatusOr<const Plan*> plan = planner->Find(Usual(), Effort::kMeasure);
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ((*plan)->Run(ConvMemory(), nullptr, nullptr).code(),
             absl::StatusCode::kFailedPrecondition);
@@ -217,7 +224,7 @@ TEST_P(Plans, DoNotExistForWhatIsNoConvolution) {
   const std::unique_ptr<Planner> planner = PlannerFor(GetParam());
   ConvProblem problem = Usual();
   problem.out_height = 31;
-  EXPECT_EQ(planner->Find(problem).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(planner->Find(problem, Effort::kMeasure).status().code(), absl::StatusCode::kNotFound);
 }
 
 TEST_P(Plans, DoNotExistWithinTooLittleWorkspace) {
@@ -230,7 +237,7 @@ TEST_P(Plans, DoNotExistWithinTooLittleWorkspace) {
                                       .positions = 1024,
                                       .heads = 12,
                                       .width = 64};
-  const absl::Status status = planner->Find(attention).status();
+  const absl::Status status = planner->Find(attention, Effort::kMeasure).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << status;
 }
 
@@ -238,7 +245,8 @@ TEST_P(Plans, DoNotExistForAttentionThatIsNotSafe) {
   const std::unique_ptr<Planner> planner = PlannerFor(GetParam());
   const AttentionProblem attention = {
       .type = Type::kBf16, .rows = 4, .positions = 100, .heads = 12, .width = 64};
-  EXPECT_EQ(planner->Find(attention).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(planner->Find(attention, Effort::kMeasure).status().code(),
+            absl::StatusCode::kNotFound);
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuda, Plans, Values("h200", "a100"),
@@ -249,43 +257,41 @@ INSTANTIATE_TEST_SUITE_P(Cuda, Plans, Values("h200", "a100"),
 TEST(PlannerTest, TakesFromItsFileWhatAnotherOneChose) {
   const trainyard::testing::TempDir folder;
   PlannerOptions options;
-  options.cache_path = folder.File("plans.json");
+  options.cache_folder = folder.File("plans");
   std::string engine;
   {
     const auto planner = *Planner::ForDescription(Description("h200"), options);
-    const absl::StatusOr<const Plan*> plan = planner->Find(Usual());
+    const absl::StatusOr<const Plan*> plan = planner->Find(Usual(), Effort::kMeasure);
     ASSERT_TRUE(plan.ok()) << plan.status();
     EXPECT_FALSE((*plan)->facts().from_cache);
     engine = (*plan)->facts().engine;
-    ASSERT_TRUE(planner->SaveCache().ok());
   }
   const auto planner = *Planner::ForDescription(Description("h200"), options);
-  EXPECT_TRUE((*planner->Find(Usual()))->facts().from_cache);
-  EXPECT_EQ((*planner->Find(Usual()))->facts().engine, engine);
+  EXPECT_TRUE((*planner->Find(Usual(), Effort::kMeasure))->facts().from_cache);
+  EXPECT_EQ((*planner->Find(Usual(), Effort::kMeasure))->facts().engine, engine);
   // The plan is not used for another device, nor for other options.
   const auto other = *Planner::ForDescription(Description("a100"), options);
-  EXPECT_FALSE((*other->Find(Usual()))->facts().from_cache);
+  EXPECT_FALSE((*other->Find(Usual(), Effort::kMeasure))->facts().from_cache);
   options.deterministic = true;
   const auto deterministic = *Planner::ForDescription(Description("h200"), options);
-  EXPECT_FALSE((*deterministic->Find(Usual()))->facts().from_cache);
+  EXPECT_FALSE((*deterministic->Find(Usual(), Effort::kMeasure))->facts().from_cache);
 }
 
 TEST(PlannerTest, PlansAnewWhatItsFileDoesNotTell) {
   const trainyard::testing::TempDir folder;
   PlannerOptions options;
-  options.cache_path = folder.File("plans.json");
+  options.cache_folder = folder.File("plans");
   {
     const auto planner = *Planner::ForDescription(Description("h200"), options);
-    ASSERT_TRUE(planner->Find(Usual()).ok());
-    ASSERT_TRUE(planner->SaveCache().ok());
+    ASSERT_TRUE(planner->Find(Usual(), Effort::kMeasure).ok());
   }
-  nlohmann::json file = nlohmann::json::parse(*ReadFile(options.cache_path));
-  for (auto& [key, entry] : file["entries"].items()) {
-    entry["plan"] = "no plan";
+  for (const auto& entry : std::filesystem::directory_iterator(options.cache_folder)) {
+    nlohmann::json file = nlohmann::json::parse(*ReadFile(entry.path().string()));
+    file["plan"] = "no plan";
+    ASSERT_TRUE(ReplaceFile(entry.path().string(), file.dump()).ok());
   }
-  folder.Write("plans.json", file.dump());
   const auto planner = *Planner::ForDescription(Description("h200"), options);
-  const absl::StatusOr<const Plan*> plan = planner->Find(Usual());
+  const absl::StatusOr<const Plan*> plan = planner->Find(Usual(), Effort::kMeasure);
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_FALSE((*plan)->facts().from_cache);
 }

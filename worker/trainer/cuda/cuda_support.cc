@@ -72,27 +72,25 @@ class SharedFactory {
 
 // Returns an empty path if the environment names no folder for caches.
 std::string DefaultPlanCache() {
-  constexpr char kFile[] = "trainyard/cudnn_plans.json";
+  constexpr char kFolder[] = "trainyard/cudnn_plans";
   const char* const cache = std::getenv("XDG_CACHE_HOME");
-  if (cache != nullptr && *cache != '\0') return JoinPath(cache, kFile);
+  if (cache != nullptr && *cache != '\0') return JoinPath(cache, kFolder);
   const char* const home = std::getenv("HOME");
-  if (home != nullptr && *home != '\0') return JoinPath(JoinPath(home, ".cache"), kFile);
+  if (home != nullptr && *home != '\0') return JoinPath(JoinPath(home, ".cache"), kFolder);
   return "";
 }
 
-// Returns `path` if files can be written there, and otherwise an empty path, since a training works
-// without the file.
-std::string UsablePlanCache(const std::string& path) {
-  if (path.empty()) return path;
-  const std::string parent = std::filesystem::path(path).parent_path().string();
-  const std::string folder = parent.empty() ? "." : parent;
+// Returns `folder` if files can be written there, and otherwise an empty path, since a training
+// works without them.
+std::string UsablePlanCache(const std::string& folder) {
+  if (folder.empty()) return folder;
   absl::Status usable = MakeDirectories(folder);
   if (usable.ok() && access(folder.c_str(), W_OK) != 0) {
     usable = ErrnoStatus(errno, "cannot write to", folder);
   }
-  if (usable.ok()) return path;
+  if (usable.ok()) return folder;
   LogWarning("choices among cuDNN's plans are not kept",
-             {{"file", path}, {"error", std::string(usable.message())}});
+             {{"folder", folder}, {"error", std::string(usable.message())}});
   return "";
 }
 
@@ -159,7 +157,7 @@ absl::StatusOr<std::unique_ptr<parallel::NcclCommunicator>> ConnectWhereAllCan(
 
 absl::Status CudaSupport::Register(const DeviceFlags& flags) {
   engine::CudaBackendOptions options;
-  options.plan_cache_path =
+  options.plan_cache_folder =
       UsablePlanCache(flags.plan_cache.empty() ? DefaultPlanCache() : flags.plan_cache);
   if (!flags.description.empty()) {
     TY_ASSIGN_OR_RETURN(description_, ReadFile(flags.description));

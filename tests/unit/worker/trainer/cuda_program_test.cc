@@ -92,7 +92,7 @@ TEST_F(CudaProgram, APlanNeedsAGpuOrADescription) {
   EXPECT_THAT(with.out, HasSubstr("fits: a device has 140 GiB"));
   EXPECT_FALSE(absl::StrContains(with.out, "takes about")) << "nothing was measured";
   EXPECT_FALSE(absl::StrContains(with.out, "checkpoint")) << "it lies in the host's memory";
-  EXPECT_TRUE(FileExists(folder_.File("cache/trainyard/cudnn_plans.json")));
+  EXPECT_TRUE(FileExists(folder_.File("cache/trainyard/cudnn_plans")));
 }
 
 TEST_F(CudaProgram, ADescriptionThatIsNoneIsTheUsersError) {
@@ -106,7 +106,7 @@ TEST_F(CudaProgram, ADescriptionThatIsNoneIsTheUsersError) {
 TEST_F(CudaProgram, APlanCacheThatCannotBeWrittenIsDoneWithout) {
   const std::string file = folder_.Write("file", "");
   const testing::ProcessResult result =
-      Run({"--plan", WriteSpec(), "--plan_cache", absl::StrCat(file, "/plans.json"),
+      Run({"--plan", WriteSpec(), "--plan_cache", absl::StrCat(file, "/plans"),
            "--device_description", testing::SourcePath("tests/data/devices/h200.json")});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.err, HasSubstr("are not kept"));

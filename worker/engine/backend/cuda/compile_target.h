@@ -9,6 +9,7 @@
 #include "worker/engine/backend/cuda/dnn/planner.h"
 #include "worker/engine/backend/cuda/fusions.h"
 #include "worker/engine/backend/cuda/kernels/loss.h"
+#include "worker/engine/backend/cuda/tuning/effort.h"
 #include "worker/engine/backend/state_memory.h"
 
 namespace trainyard::engine::cuda {
@@ -33,6 +34,8 @@ struct CompileTarget {
   Fusions fusions = Fusions::kWhereFaster;
   // The bytes that the device's memory moves in a microsecond.
   double bytes_per_microsecond = 3e6;
+  // The work that a choice of a plan or product is worth.
+  Effort effort = Effort::kInherit;
   // These find plans for convolutions and attention, and for products. `products` is null if
   // nothing can be run.
   dnn::Planner* planner = nullptr;

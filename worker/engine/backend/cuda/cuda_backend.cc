@@ -56,7 +56,7 @@ class CudaBackend final : public Backend {
     if (planners != nullptr) return planners;
     const cuda::dnn::PlannerOptions planning = {.autotunes = options_.autotunes,
                                                 .deterministic = deterministic,
-                                                .cache_path = options_.plan_cache_path};
+                                                .cache_folder = options_.plan_cache_folder};
     auto made = std::make_shared<cuda::Planners>();
     made->fusions = options_.fusions;
     if (options_.device_description.empty()) {

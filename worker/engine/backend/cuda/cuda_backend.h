@@ -11,8 +11,9 @@
 namespace trainyard::engine {
 
 struct CudaBackendOptions {
-  // The file in which the choices among cuDNN's plans are kept. If it is empty, they are not kept.
-  std::string plan_cache_path = {};
+  // The folder in which the choices among cuDNN's plans are kept. If it is empty, they are not
+  // kept.
+  std::string plan_cache_folder = {};
   // Candidates for plans and products are measured; otherwise the library's first proposal is
   // taken.
   bool autotunes = true;

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "worker/engine/backend/cuda/compiler.h"
 #include "worker/engine/backend/cuda/kernels/norm.h"
@@ -123,6 +122,9 @@ absl::StatusOr<Program*> CudaExecutable::Prepare(const StepGraph& step, Programs
   const auto largest = programs.find(options_.max_rows);
   const Program* const larger = largest == programs.end() ? nullptr : largest->second.get();
   auto program = std::make_unique<Program>();
+  // Only the largest programs of a training are worth a measurement. They are compiled before it
+  // begins; the others may be met inside a step, where the other ranks wait.
+  const bool is_worth_measuring = rows == options_.max_rows && backing_ == Backing::kMemory;
   const CompileTarget target = {.rows = rows,
                                 .is_training = &step == &training_,
                                 .type = type_,
@@ -131,14 +133,10 @@ absl::StatusOr<Program*> CudaExecutable::Prepare(const StepGraph& step, Programs
                                 .merges_ranks = ranks_.is_wanted(),
                                 .fusions = planners_->fusions,
                                 .bytes_per_microsecond = planners_->bytes_per_microsecond,
+                                .effort = is_worth_measuring ? Effort::kMeasure : Effort::kInherit,
                                 .planner = planners_->convolutions.get(),
                                 .products = planners_->products.get()};
   TY_RETURN_IF_ERROR(Compile(step, layout_, Memory(), weights_, target, larger, *program));
-  // If a run cannot keep its choices, the next one makes them again.
-  if (const absl::Status saved = planners_->convolutions->SaveCache(); !saved.ok()) {
-    LogWarning("choices among cuDNN's plans are not kept",
-               {{"error", std::string(saved.message())}});
-  }
   Program* const made = program.get();
   programs[rows] = std::move(program);
   last_rows_ = 0;

@@ -57,7 +57,8 @@ absl::StatusOr<const dnn::Plan*> FindConvPlan(Lowering& lowering, dnn::ConvProbl
       problem.groups > 1 && (problem.channels % problem.groups != 0 ||
                              problem.channels % vector != 0 || problem.out_channels % vector != 0);
   if (has_odd_groups) return nullptr;
-  const absl::StatusOr<const dnn::Plan*> plan = lowering.target().planner->Find(problem);
+  const absl::StatusOr<const dnn::Plan*> plan =
+      lowering.target().planner->Find(problem, lowering.target().effort);
   if (absl::IsNotFound(plan.status())) return nullptr;
   return plan;
 }

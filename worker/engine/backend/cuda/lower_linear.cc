@@ -14,7 +14,7 @@ namespace {
 absl::StatusOr<const blas::Matmul*> FindProduct(Lowering& lowering,
                                                 const blas::MatmulProblem& problem) {
   if (lowering.target().products == nullptr) return nullptr;
-  return lowering.target().products->Find(problem);
+  return lowering.target().products->Find(problem, lowering.target().effort);
 }
 
 int64_t WorkspaceOf(const blas::Matmul* product) {

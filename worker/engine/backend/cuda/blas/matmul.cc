@@ -251,18 +251,24 @@ class LtMatmulPlanner : public MatmulPlanner {
   LtMatmulPlanner(LibraryHandle library, const MatmulOptions& options)
       : library_(std::move(library)), options_(options) {}
 
-  absl::StatusOr<const Matmul*> Find(const MatmulProblem& problem) override {
+  absl::StatusOr<const Matmul*> Find(const MatmulProblem& problem, Effort effort) override {
     const std::string key = problem.Key();
-    if (const auto known = products_.find(key); known != products_.end()) {
-      return known->second.get();
+    for (const auto& products : {&measured_, effort == Effort::kMeasure ? &measured_ : &first_}) {
+      if (const auto known = products->find(key); known != products->end()) {
+        return known->second.get();
+      }
     }
     TY_RETURN_IF_ERROR(Validate(problem));
-    TY_ASSIGN_OR_RETURN(auto product, Plan(problem));
-    return products_.emplace(key, std::move(product)).first->second.get();
+    TY_ASSIGN_OR_RETURN(auto product, Plan(problem, effort));
+    Products& products = effort == Effort::kMeasure ? measured_ : first_;
+    return products.emplace(key, std::move(product)).first->second.get();
   }
 
  private:
-  absl::StatusOr<std::unique_ptr<LtMatmul>> Plan(const MatmulProblem& problem) {
+  using Products = std::map<std::string, std::unique_ptr<LtMatmul>>;
+
+  absl::StatusOr<std::unique_ptr<LtMatmul>> Plan(const MatmulProblem& problem, Effort effort) {
+    const bool measures = options_.autotunes && effort == Effort::kMeasure;
     // In cuBLASLt a bias has the output's type, and ours is f32 (cuBLAS 13, table "bias type" of
     // cublasLtMatmul). With a 16-bit output it would be read wrongly or refused.
     const bool is_fusible = !problem.bias || problem.output == Type::kF32;
@@ -271,7 +277,7 @@ class LtMatmulPlanner : public MatmulPlanner {
       TY_ASSIGN_OR_RETURN(auto product, LtMatmul::Describe(library_.get(), problem, fused));
       TY_ASSIGN_OR_RETURN(const auto candidates, product->Candidates(options_));
       if (candidates.empty()) continue;
-      product->Choose(candidates[Fastest(problem, candidates, *product)]);
+      product->Choose(candidates[measures ? Fastest(problem, candidates, *product) : 0]);
       return product;
     }
     return absl::UnimplementedError(
@@ -281,7 +287,7 @@ class LtMatmulPlanner : public MatmulPlanner {
   size_t Fastest(const MatmulProblem& problem,
                  const std::vector<cublasLtMatmulHeuristicResult_t>& candidates,
                  LtMatmul& product) const {
-    if (!options_.autotunes || candidates.size() < 2) return 0;
+    if (candidates.size() < 2) return 0;
     size_t workspace_bytes = 0;
     for (const auto& candidate : candidates) {
       workspace_bytes = std::max(workspace_bytes, candidate.workspaceSize);
@@ -297,7 +303,8 @@ class LtMatmulPlanner : public MatmulPlanner {
 
   const LibraryHandle library_;
   const MatmulOptions options_;
-  std::map<std::string, std::unique_ptr<LtMatmul>> products_;
+  Products measured_;  // found with kMeasure
+  Products first_;     // found with kInherit
 };
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "worker/engine/backend/cuda/blas/matmul_problem.h"
+#include "worker/engine/backend/cuda/tuning/effort.h"
 
 namespace trainyard::engine::cuda::blas {
 
@@ -42,11 +43,12 @@ class MatmulPlanner {
   virtual ~MatmulPlanner() = default;
   // Makes a planner for the current device. Returns UNAVAILABLE if there is no GPU.
   static absl::StatusOr<std::unique_ptr<MatmulPlanner>> Create(const MatmulOptions& options);
-  // Returns the product for a problem, which is always the same for the same problem. An epilogue
-  // that cuBLASLt does not support for these types is done by a kernel of our own after the
-  // product. Returns INVALID_ARGUMENT, naming the problem, for impossible sizes, strides and types,
-  // and UNIMPLEMENTED if cuBLASLt has no algorithm.
-  virtual absl::StatusOr<const Matmul*> Find(const MatmulProblem& problem) = 0;
+  // Returns the product for a problem. The same problem gets the same product each time, except
+  // that the first kMeasure may find a faster one than kInherit did. An epilogue that cuBLASLt does
+  // not support for these types is done by a kernel of our own after the product. Returns
+  // INVALID_ARGUMENT, naming the problem, for impossible sizes, strides and types, and
+  // UNIMPLEMENTED if cuBLASLt has no algorithm.
+  virtual absl::StatusOr<const Matmul*> Find(const MatmulProblem& problem, Effort effort) = 0;
 };
 
 }  // namespace trainyard::engine::cuda::blas

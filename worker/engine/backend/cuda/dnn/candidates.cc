@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <set>
@@ -33,47 +34,93 @@ bool IsAllowed(const EngineConfig& engine, Precision precision, bool determinist
   return !precision.is_f32 || precision.tf32 || !engine.has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
 }
 
+namespace {
+
+// Builds the proposals that may be used, until there are enough.
+class CandidateBuilder {
+ public:
+  CandidateBuilder(const Target& target, const Graph& graph, Precision precision,
+                   const PlannerOptions& options, int max)
+      : target_(target), graph_(graph), precision_(precision), options_(options), max_(max) {}
+
+  bool is_full() const { return static_cast<int>(candidates_.size()) >= max_; }
+  void Refuse(std::string reason) { refusal_ = std::move(reason); }
+
+  void TryAll(const std::vector<EngineConfig>& engines) {
+    for (const EngineConfig& engine : engines) {
+      if (is_full()) return;
+      if (seen_.insert(engine.name).second) Try(engine);
+    }
+  }
+
+  absl::StatusOr<std::vector<Candidate>> Finish() && {
+    if (candidates_.empty()) {
+      return absl::NotFoundError(absl::StrCat("cuDNN has no plan: ", refusal_));
+    }
+    return std::move(candidates_);
+  }
+
+ private:
+  void Try(const EngineConfig& engine) {
+    if (!IsAllowed(engine, precision_, options_.deterministic)) {
+      return Refuse(absl::StrCat(engine.name, " does not keep precision or determinism"));
+    }
+    absl::StatusOr<BuiltPlan> plan = BuildPlan(target_, engine);
+    if (!plan.ok()) return Refuse(std::string(plan.status().message()));
+    const int64_t bytes = graph_.WorkspaceBytes(plan->workspace_bytes);
+    if (bytes > options_.workspace_bytes_max) {
+      return Refuse(absl::StrCat(engine.name, " needs ", bytes, " bytes of workspace, of ",
+                                 options_.workspace_bytes_max));
+    }
+    candidates_.push_back({*std::move(plan), engine.name});
+  }
+
+  const Target& target_;
+  const Graph& graph_;
+  const Precision precision_;
+  const PlannerOptions& options_;
+  const int max_;
+  std::vector<Candidate> candidates_;
+  std::set<std::string> seen_;
+  std::string refusal_ = "its heuristics propose none";
+};
+
+// Returns "engine 40" of "engine 40 {24=3 2=17}".
+absl::string_view WithoutSettings(absl::string_view name) {
+  return name.substr(0, name.find(" {"));
+}
+
+int Distance(absl::string_view name, absl::string_view preferred) {
+  if (name == preferred) return 0;
+  return WithoutSettings(name) == WithoutSettings(preferred) ? 1 : 2;
+}
+
+}  // namespace
+
 absl::StatusOr<std::vector<Candidate>> BuildCandidates(const Target& target, const Graph& graph,
                                                        Precision precision,
-                                                       const PlannerOptions& options, int max) {
-  std::vector<Candidate> candidates;
-  std::set<std::string> seen;
-  std::string refusal = "its heuristics propose none";
+                                                       const PlannerOptions& options, int max,
+                                                       absl::string_view preferred) {
+  CandidateBuilder builder(target, graph, precision, options, max);
+  std::vector<EngineConfig> all;
   for (const cudnnBackendHeurMode_t mode :
        {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_FALLBACK}) {
     absl::StatusOr<std::vector<EngineConfig>> engines = AskHeuristics(target, graph, mode);
     if (!engines.ok()) {
       // Another mode may know the graph even if this one does not.
-      refusal = std::string(engines.status().message());
-      continue;
-    }
-    for (const EngineConfig& engine : *engines) {
-      if (static_cast<int>(candidates.size()) >= max) {
-        return candidates;
-      }
-      if (!seen.insert(engine.name).second) {
-        continue;
-      }
-      if (!IsAllowed(engine, precision, options.deterministic)) {
-        refusal = absl::StrCat(engine.name, " does not keep precision or determinism");
-        continue;
-      }
-      absl::StatusOr<BuiltPlan> plan = BuildPlan(target, engine);
-      if (!plan.ok()) {
-        refusal = std::string(plan.status().message());
-      } else if (const int64_t bytes = graph.WorkspaceBytes(plan->workspace_bytes);
-                 bytes > options.workspace_bytes_max) {
-        refusal = absl::StrCat(engine.name, " needs ", bytes, " bytes of workspace, of ",
-                               options.workspace_bytes_max);
-      } else {
-        candidates.push_back({*std::move(plan), engine.name});
-      }
+      builder.Refuse(std::string(engines.status().message()));
+    } else if (preferred.empty()) {
+      builder.TryAll(*engines);
+      if (builder.is_full()) break;
+    } else {
+      std::move(engines->begin(), engines->end(), std::back_inserter(all));
     }
   }
-  if (candidates.empty()) {
-    return absl::NotFoundError(absl::StrCat("cuDNN has no plan: ", refusal));
-  }
-  return candidates;
+  std::stable_sort(all.begin(), all.end(), [&](const EngineConfig& a, const EngineConfig& b) {
+    return Distance(a.name, preferred) < Distance(b.name, preferred);
+  });
+  builder.TryAll(all);
+  return std::move(builder).Finish();
 }
 
 absl::Status SortBySpeed(const Target& target, const Graph& graph,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "worker/engine/backend/cuda/dnn/engines.h"
 #include "worker/engine/backend/cuda/dnn/planner_options.h"
 
@@ -30,10 +31,12 @@ struct Candidate {
 };
 
 // Builds up to `max` plans that are allowed, can be built and fit into the workspace, each once, in
-// cuDNN's order. Returns NOT_FOUND, with the last refusal, if there is none.
+// cuDNN's order. If `preferred` names an engine with its settings, that one comes first, and then
+// the same engine with other settings. Returns NOT_FOUND, with the last refusal, if there is none.
 absl::StatusOr<std::vector<Candidate>> BuildCandidates(const Target& target, const Graph& graph,
                                                        Precision precision,
-                                                       const PlannerOptions& options, int max);
+                                                       const PlannerOptions& options, int max,
+                                                       absl::string_view preferred = "");
 
 // Runs each candidate on memory that holds noise, once to warm up and three times by the clock, and
 // sorts the fastest to the front. A candidate that fails goes to the end. Returns

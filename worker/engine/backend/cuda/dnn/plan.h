@@ -15,8 +15,10 @@ namespace trainyard::engine::cuda::dnn {
 struct PlanFacts {
   std::string engine;  // cuDNN's name or number of the engine, and its settings
   int64_t workspace_bytes = 0;
-  int candidates = 0;       // the number of plans that could be built
-  double microseconds = 0;  // of the fastest plan; 0 if not measured
+  int candidates = 0;  // the number of plans that could be built
+  // The time of one run, 0 if none is known. That of an inherited choice is estimated: the time
+  // that was measured for the other number of rows, in proportion.
+  double microseconds = 0;
   bool from_cache = false;
 };
 

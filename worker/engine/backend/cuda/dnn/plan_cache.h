@@ -1,5 +1,7 @@
-// Keeps the choices of earlier runs in one JSON file: {"version": 1, "entries": {key: {"plan":
-// cuDNN's JSON, "engine": ..., "workspace_bytes": ..., "candidates": ..., "microseconds": ...}}}.
+// Keeps the choices of earlier runs in a folder: a JSON file for each problem, {"version": 2,
+// "key":
+// ..., "plan": cuDNN's JSON, "engine": ..., "workspace_bytes": ..., "candidates": ...,
+// "microseconds": ...}. Each choice is written at once, so a run that ends early has lost none.
 #pragma once
 
 #include <map>
@@ -16,23 +18,24 @@ struct CachedPlan {
   PlanFacts facts;
 };
 
-// The cache. The class is not thread-safe. If several processes write one file, the last one wins,
-// entry by entry.
+// The cache. The class is not thread-safe, but any number of processes may use one folder. If
+// several write the same choice, the last one wins.
 class PlanCache {
  public:
-  // Opens a cache. With an empty path nothing is kept. A file that does not exist or is not ours
-  // counts as empty; the latter is logged.
-  explicit PlanCache(std::string path);
+  // Opens a cache. With an empty folder, choices are kept only as long as the object.
+  explicit PlanCache(std::string folder) : folder_(std::move(folder)) {}
 
-  std::optional<CachedPlan> Find(const std::string& key) const;
-  void Put(const std::string& key, CachedPlan plan);
-  // Writes the file, with what others have written in the meantime, if something was put.
-  absl::Status Save();
+  // Returns the choice for a key. A file that does not hold it counts as absent, and is logged if
+  // it is not ours.
+  std::optional<CachedPlan> Find(const std::string& key);
+  // Keeps a choice, and writes its file by rename. Even if that fails, Find returns the choice.
+  absl::Status Put(const std::string& key, CachedPlan plan);
 
  private:
-  std::string path_;
-  std::map<std::string, CachedPlan> entries_;
-  std::map<std::string, CachedPlan> added_;
+  std::string PathOf(const std::string& key) const;
+
+  const std::string folder_;
+  std::map<std::string, CachedPlan> plans_;  // that were read or put
 };
 
 }  // namespace trainyard::engine::cuda::dnn

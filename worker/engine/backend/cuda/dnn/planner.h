@@ -2,8 +2,9 @@
 //
 // A plan is one engine of cuDNN, with its settings, for one problem. Candidates come from cuDNN's
 // heuristics. Those that cannot be built, need too much workspace or break determinism are left
-// out. Of the rest the fastest is taken, measured on the device, or the first one if nothing is
-// measured. The choice is kept in a cache file by problem, architecture and version of cuDNN.
+// out. Of the rest the fastest is taken, measured on the device. Where nothing may be measured, the
+// engine is taken that was chosen for the same problem with another number of rows, or else the
+// first one. Each choice is kept in a file, by problem, architecture and version of cuDNN.
 //
 // Plans can also be made without a GPU, for a device that a JSON text describes. That is how CI
 // sees whether every graph that the models need has a plan, and how the memory of a step is
@@ -18,6 +19,7 @@
 #include "worker/engine/backend/cuda/dnn/plan.h"
 #include "worker/engine/backend/cuda/dnn/planner_options.h"
 #include "worker/engine/backend/cuda/dnn/problem.h"
+#include "worker/engine/backend/cuda/tuning/effort.h"
 
 namespace trainyard::engine::cuda::dnn {
 
@@ -33,14 +35,12 @@ class Planner {
   static absl::StatusOr<std::unique_ptr<Planner>> ForDescription(const std::string& json,
                                                                  const PlannerOptions& options);
 
-  // Returns the plan for a problem, which is always the same for the same problem, or NOT_FOUND if
-  // cuDNN has none.
-  virtual absl::StatusOr<const Plan*> Find(const ConvProblem& problem) = 0;
-  virtual absl::StatusOr<const Plan*> Find(const AttentionProblem& problem) = 0;
+  // Returns the plan for a problem, or NOT_FOUND if cuDNN has none. The same problem gets the same
+  // plan each time, except that the first kMeasure may find a faster one than kInherit did.
+  virtual absl::StatusOr<const Plan*> Find(const ConvProblem& problem, Effort effort) = 0;
+  virtual absl::StatusOr<const Plan*> Find(const AttentionProblem& problem, Effort effort) = 0;
   // Must be called before a stream ends on which plans ran, since cuDNN's handle would keep it.
   virtual void ReleaseStream() = 0;
-  // Writes the cache file if something new was chosen.
-  virtual absl::Status SaveCache() = 0;
   // Describes the current device in cuDNN's JSON; with ForDescription, returns that text.
   virtual absl::StatusOr<std::string> DeviceDescription() = 0;
 };

@@ -9,14 +9,14 @@ namespace trainyard::engine::cuda::dnn {
 struct PlannerOptions {
   // The largest workspace. A small limit silently drops the fast engines.
   int64_t workspace_bytes_max = int64_t{256} << 20;
-  // If true, candidates are measured on the device, which takes memory during that time.
+  // If true, candidates are measured on the device where Effort::kMeasure asks for it, which takes
+  // memory during that time.
   bool autotunes = true;
   int candidates_max = 8;  // the most that are measured
   // If true, engines are left out whose sums are taken in another order each time.
   bool deterministic = false;
-  // The file in which choices are kept, or empty if they are not. The file is read and written as a
-  // whole, by rename. A file that cannot be read is ignored.
-  std::string cache_path;
+  // The folder in which choices are kept, or empty if they are not.
+  std::string cache_folder;
 };
 
 }  // namespace trainyard::engine::cuda::dnn

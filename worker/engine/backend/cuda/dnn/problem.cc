@@ -25,6 +25,18 @@ std::string ConvProblem::Key() const {
                       f32_gradient ? " f32dw" : "");
 }
 
+std::string ConvProblem::Family() const {
+  ConvProblem family = *this;
+  family.rows = 0;
+  return family.Key();
+}
+
+std::string AttentionProblem::Family() const {
+  AttentionProblem family = *this;
+  family.rows = 0;
+  return family.Key();
+}
+
 std::string AttentionProblem::Key() const {
   return absl::StrCat(is_gradient ? "attention_gradient " : "attention ", Name(type), " n", rows,
                       " t", positions, " h", heads, " d", width);

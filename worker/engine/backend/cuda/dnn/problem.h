@@ -37,6 +37,8 @@ struct ConvProblem {
 
   // Returns a unique text of one line: "fwd bf16 n128 c64 32x32 k64 3x3 s1 p1 d1 g1 ...".
   std::string Key() const;
+  // Returns the key without the rows, which problems have in common that differ in nothing else.
+  std::string Family() const;
 };
 
 // Causal attention of queries, keys and values that lie next to each other: x [rows, positions, 3,
@@ -48,6 +50,7 @@ struct AttentionProblem {
   int64_t rows = 1, positions = 1, heads = 1, width = 1;
 
   std::string Key() const;
+  std::string Family() const;
   // Returns true if cuDNN's gradients are known to be right: causal, no mask tensor, positions a
   // multiple of 128, width a multiple of 8 and at most 128, 16-bit types.
   bool is_safe() const;

@@ -113,7 +113,8 @@ TEST_P(AttentionPlans, AreRightForwardAndBackward) {
   options.deterministic = GetParam();
   const std::unique_ptr<Planner> planner = PlannerWith(options);
   for (const bool is_gradient : {false, true}) {
-    const absl::StatusOr<const Plan*> plan = planner->Find(SmallAttention(is_gradient));
+    const absl::StatusOr<const Plan*> plan =
+        planner->Find(SmallAttention(is_gradient), Effort::kMeasure);
     ASSERT_TRUE(plan.ok()) << plan.status();
     const Memory workspace(static_cast<size_t>((*plan)->facts().workspace_bytes) + 256);
     const absl::Status status = (*plan)->Run(memory, workspace.get(), nullptr);

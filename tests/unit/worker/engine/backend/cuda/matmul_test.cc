@@ -182,7 +182,7 @@ std::unique_ptr<MatmulPlanner> MakePlanner(const MatmulOptions& options = {}) {
 }
 
 void ExpectRight(MatmulPlanner& planner, const MatmulProblem& problem) {
-  const auto matmul = planner.Find(problem);
+  const auto matmul = planner.Find(problem, Effort::kMeasure);
   ASSERT_TRUE(matmul.ok()) << matmul.status();
   Trial trial(problem);
   const absl::Status status = trial.Run(**matmul);
@@ -252,7 +252,7 @@ TEST_P(MatmulTest, OneElementAndLongSums) {
 TEST_P(MatmulTest, NoWorkspaceIsEnough) {
   const auto planner = MakePlanner({.workspace_bytes_max = 0, .autotunes = false});
   const MatmulProblem problem = WithShape(16, 24, 64);
-  const auto matmul = planner->Find(problem);
+  const auto matmul = planner->Find(problem, Effort::kMeasure);
   ASSERT_TRUE(matmul.ok()) << matmul.status();
   EXPECT_EQ((*matmul)->workspace_bytes(), 0);
   ExpectRight(*planner, problem);
@@ -274,7 +274,7 @@ INSTANTIATE_TEST_SUITE_P(
 // [1, 1] = sum over k of a * 1.
 float SumOf(const MatmulProblem& problem, float element) {
   const auto planner = MakePlanner({.autotunes = false});
-  const auto matmul = planner->Find(problem);
+  const auto matmul = planner->Find(problem, Effort::kMeasure);
   TY_CHECK_OK(matmul.status());
   DeviceMatrix a(problem.input, 1, problem.k, problem.k);
   DeviceMatrix b(problem.input, problem.k, 1, 1);
@@ -302,25 +302,26 @@ TEST(Matmul, PartsOfASumAreNotRoundedToTheOutput) {
 TEST(Matmul, TheSameProblemGivesTheSameProduct) {
   const auto planner = MakePlanner();
   const MatmulProblem problem = Problem(8, 8, 8, Type::kBf16, Type::kBf16);
-  const auto first = planner->Find(problem);
+  const auto first = planner->Find(problem, Effort::kMeasure);
   ASSERT_TRUE(first.ok()) << first.status();
-  EXPECT_EQ(*first, planner->Find(problem).value());
+  EXPECT_EQ(*first, planner->Find(problem, Effort::kMeasure).value());
   MatmulProblem other = problem;
   other.a_stride = 16;
-  EXPECT_NE(*first, planner->Find(other).value());
+  EXPECT_NE(*first, planner->Find(other, Effort::kMeasure).value());
 }
 
 TEST(Matmul, MeasuringGivesItsMemoryBack) {
   const int64_t before = cuda_on_cpu::LiveBytes();
   const auto planner = MakePlanner();
-  ASSERT_TRUE(planner->Find(Problem(64, 64, 64, Type::kBf16, Type::kBf16)).ok());
+  ASSERT_TRUE(planner->Find(Problem(64, 64, 64, Type::kBf16, Type::kBf16), Effort::kMeasure).ok());
   EXPECT_EQ(cuda_on_cpu::LiveBytes(), before);
 }
 
 TEST(Matmul, WithoutMemoryToMeasureTheFirstCandidateIsTaken) {
   cuda_on_cpu::SetDeviceBytes(4096);
   const auto planner = MakePlanner();
-  const auto matmul = planner->Find(Problem(64, 64, 64, Type::kBf16, Type::kBf16));
+  const auto matmul =
+      planner->Find(Problem(64, 64, 64, Type::kBf16, Type::kBf16), Effort::kMeasure);
   cuda_on_cpu::SetDeviceBytes(int64_t{8} << 30);
   EXPECT_TRUE(matmul.ok()) << matmul.status();
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
@@ -330,7 +331,7 @@ TEST(Matmul, ACapturedProductRunsAtEveryLaunch) {
   const auto planner = MakePlanner();
   MatmulProblem problem = Problem(1, 1, 4, Type::kF32, Type::kF32);
   problem.adds = true;
-  const auto matmul = planner->Find(problem);
+  const auto matmul = planner->Find(problem, Effort::kMeasure);
   ASSERT_TRUE(matmul.ok()) << matmul.status();
   DeviceMatrix a(Type::kF32, 1, 4, 4), b(Type::kF32, 4, 1, 1), d(Type::kF32, 1, 1, 1);
   DeviceMatrix workspace(Type::kF32, 1, 1, (*matmul)->workspace_bytes() / 4 + 1);
@@ -357,13 +358,13 @@ TEST(Matmul, ACapturedProductRunsAtEveryLaunch) {
 TEST(Matmul, WhatIsNoProblemIsRefusedByName) {
   const auto planner = MakePlanner();
   MatmulProblem problem = Problem(4, 4, 4, Type::kF32, Type::kBf16);
-  EXPECT_THAT(std::string(planner->Find(problem).status().message()),
+  EXPECT_THAT(std::string(planner->Find(problem, Effort::kMeasure).status().message()),
               HasSubstr("f32 inputs cannot give bf16"));
   problem = Problem(0, 4, 4, Type::kF32, Type::kF32);
-  EXPECT_TRUE(absl::IsInvalidArgument(planner->Find(problem).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(planner->Find(problem, Effort::kMeasure).status()));
   problem = Problem(4, 4, 4, Type::kF32, Type::kF32);
   problem.b_stride = 3;
-  EXPECT_THAT(std::string(planner->Find(problem).status().message()),
+  EXPECT_THAT(std::string(planner->Find(problem, Effort::kMeasure).status().message()),
               HasSubstr("m4 n4 k4 a4 b3 d4: a stride is shorter"));
 }
 
@@ -371,7 +372,7 @@ TEST(Matmul, PointersThatAreNotAlignedAndMissingBiasesAreRefused) {
   const auto planner = MakePlanner();
   MatmulProblem problem = Problem(4, 4, 4, Type::kF32, Type::kF32);
   problem.bias = true;
-  const auto matmul = planner->Find(problem);
+  const auto matmul = planner->Find(problem, Effort::kMeasure);
   ASSERT_TRUE(matmul.ok()) << matmul.status();
   DeviceMatrix memory(Type::kF32, 1, 1, 1024);
   float* at = static_cast<float*>(memory.data());

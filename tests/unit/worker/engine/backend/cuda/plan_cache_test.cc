@@ -1,8 +1,12 @@
-// Tests the file in which cuDNN's plans are kept, which may contain anything. cuDNN itself takes no
+// Tests the files in which cuDNN's plans are kept, which may hold anything. cuDNN itself takes no
 // part.
 #include "worker/engine/backend/cuda/dnn/plan_cache.h"
 
 #include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
 
 #include "common/base/files.h"
 #include "tests/testing/temp_dir.h"
@@ -18,14 +22,22 @@ CachedPlan PlanOf(const std::string& json) {
   return plan;
 }
 
-TEST(PlanCache, KeepsWhatWasPutForTheNextProcess) {
-  const testing::TempDir folder;
-  {
-    PlanCache cache(folder.File("plans.json"));
-    cache.Put("a | b", PlanOf("{\"engine\": \"\\u00e4\"}"));
-    ASSERT_TRUE(cache.Save().ok());
+// The only file of a folder.
+std::string OnlyFile(const std::string& folder) {
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    files.push_back(entry.path().string());
   }
-  const PlanCache cache(folder.File("plans.json"));
+  EXPECT_EQ(files.size(), 1u);
+  return files.empty() ? std::string() : files[0];
+}
+
+TEST(PlanCache, KeepsAtOnceWhatWasPut) {
+  const testing::TempDir folder;
+  PlanCache writer(folder.File("plans"));
+  ASSERT_TRUE(writer.Put("a | b", PlanOf("{\"engine\": \"\\u00e4\"}")).ok());
+  // The writer goes on, and may be killed at any time.
+  PlanCache cache(folder.File("plans"));
   const std::optional<CachedPlan> found = cache.Find("a | b");
   ASSERT_TRUE(found.has_value());
   EXPECT_EQ(found->json, "{\"engine\": \"\\u00e4\"}");
@@ -37,61 +49,47 @@ TEST(PlanCache, KeepsWhatWasPutForTheNextProcess) {
   EXPECT_FALSE(cache.Find("a").has_value());
 }
 
-TEST(PlanCache, KeepsWhatAnotherProcessWroteInTheMeantime) {
+TEST(PlanCache, ProcessesShareAFolder) {
   const testing::TempDir folder;
-  PlanCache first(folder.File("plans.json"));
-  PlanCache second(folder.File("plans.json"));
-  first.Put("first", PlanOf("1"));
-  first.Put("both", PlanOf("1"));
-  second.Put("second", PlanOf("2"));
-  second.Put("both", PlanOf("2"));
-  ASSERT_TRUE(first.Save().ok());
-  ASSERT_TRUE(second.Save().ok());
-  const PlanCache cache(folder.File("plans.json"));
-  ASSERT_TRUE(cache.Find("first").has_value());
-  ASSERT_TRUE(cache.Find("second").has_value());
-  ASSERT_TRUE(cache.Find("both").has_value());
-  EXPECT_EQ(cache.Find("both")->json, "2");
+  PlanCache first(folder.path());
+  PlanCache second(folder.path());
+  ASSERT_TRUE(first.Put("first", PlanOf("1")).ok());
+  ASSERT_TRUE(first.Put("both", PlanOf("1")).ok());
+  ASSERT_TRUE(second.Put("both", PlanOf("2")).ok());
   EXPECT_TRUE(second.Find("first").has_value());
+  EXPECT_EQ(PlanCache(folder.path()).Find("both")->json, "2");
 }
 
-TEST(PlanCache, TakesAFileThatIsNoneOfItsForEmpty) {
-  const testing::TempDir folder;
-  for (const char* text :
-       {"", "{", "[]", "null", "{\"version\": 0, \"entries\": {}}", "{\"version\": 1}",
-        "{\"version\": 1, \"entries\": []}", "{\"version\": 1, \"entries\": {\"a\": 1}}",
-        "{\"version\": 1, \"entries\": {\"a\": {\"plan\": 1, \"engine\": \"\", "
-        "\"workspace_bytes\": 0, \"candidates\": 1, \"microseconds\": 1}}}",
-        "{\"version\": 1, \"entries\": {\"a\": {\"plan\": \"\", \"engine\": \"\", "
-        "\"workspace_bytes\": 0, \"candidates\": 1e99, \"microseconds\": 1}}}"}) {
-    const std::string path = folder.Write("plans.json", text);
-    PlanCache cache(path);
+TEST(PlanCache, TakesAFileThatIsNoneOfItsForAbsent) {
+  for (const std::string text :
+       {"", "{", "[]", "null", "1", R"({"version": 2})", R"({"version": 1, "entries": {}})",
+        R"({"version": 2, "key": "b", "plan": "", "engine": "", "workspace_bytes": 0,
+            "candidates": 1, "microseconds": 1})",
+        R"({"version": 2, "key": "a", "plan": 1, "engine": "", "workspace_bytes": 0,
+            "candidates": 1, "microseconds": 1})",
+        R"({"version": 2, "key": "a", "plan": "", "engine": "", "workspace_bytes": 0,
+            "candidates": 1e99, "microseconds": 1})"}) {
+    const testing::TempDir folder;
+    ASSERT_TRUE(PlanCache(folder.path()).Put("a", PlanOf("1")).ok());
+    ASSERT_TRUE(ReplaceFile(OnlyFile(folder.path()), text).ok());
+    PlanCache cache(folder.path());
     EXPECT_FALSE(cache.Find("a").has_value()) << text;
-    cache.Put("b", PlanOf("3"));
-    ASSERT_TRUE(cache.Save().ok()) << text;
-    EXPECT_TRUE(PlanCache(path).Find("b").has_value()) << text;
+    ASSERT_TRUE(cache.Put("a", PlanOf("3")).ok()) << text;
+    EXPECT_EQ(PlanCache(folder.path()).Find("a")->json, "3") << text;
   }
 }
 
-TEST(PlanCache, WritesNothingWhereNothingIsNew) {
-  const testing::TempDir folder;
-  PlanCache cache(folder.File("plans.json"));
-  EXPECT_TRUE(cache.Save().ok());
-  EXPECT_FALSE(FileExists(folder.File("plans.json")));
-}
-
-TEST(PlanCache, WithoutAPathRemembersForItself) {
+TEST(PlanCache, WithoutAFolderRemembersForItself) {
   PlanCache cache("");
-  cache.Put("a", PlanOf("1"));
-  EXPECT_TRUE(cache.Save().ok());
+  EXPECT_TRUE(cache.Put("a", PlanOf("1")).ok());
   EXPECT_TRUE(cache.Find("a").has_value());
 }
 
-TEST(PlanCache, SaysWhyItCannotBeWritten) {
+TEST(PlanCache, SaysWhyItCannotBeWrittenAndRemembers) {
   const testing::TempDir folder;
-  PlanCache cache(folder.File("no folder/plans.json"));
-  cache.Put("a", PlanOf("1"));
-  EXPECT_FALSE(cache.Save().ok());
+  PlanCache cache(folder.Write("file", "") + "/plans");
+  EXPECT_FALSE(cache.Put("a", PlanOf("1")).ok());
+  EXPECT_TRUE(cache.Find("a").has_value());
 }
 
 }  // namespace

@@ -74,7 +74,7 @@ Sizes SizesOf(const ConvProblem& p) {
 
 absl::Status RunConv(const ConvProblem& problem, const ConvMemory& memory) {
   const std::unique_ptr<Planner> planner = PlannerWith({});
-  const absl::StatusOr<const Plan*> plan = planner->Find(problem);
+  const absl::StatusOr<const Plan*> plan = planner->Find(problem, Effort::kMeasure);
   if (!plan.ok()) return plan.status();
   const Memory workspace(static_cast<size_t>((*plan)->facts().workspace_bytes) + 256);
   return (*plan)->Run(memory, workspace.get(), nullptr);
@@ -193,7 +193,7 @@ TEST(Planner, WeightGradientsAreOfTheTypeOfTheirFactorsOrF32) {
 
 TEST(Planner, LeavesOutWhatCannotBeBuiltOrTakesTooMuchRoom) {
   const std::unique_ptr<Planner> planner = PlannerWith({});
-  const absl::StatusOr<const Plan*> plan = planner->Find(Small());
+  const absl::StatusOr<const Plan*> plan = planner->Find(Small(), Effort::kMeasure);
   ASSERT_TRUE(plan.ok()) << plan.status();
   // One of the emulation's five engines needs 300 MiB, and no plan can be made of another.
   EXPECT_EQ((*plan)->facts().candidates, 3);
@@ -205,7 +205,7 @@ TEST(Planner, LeavesOutWhatIsNotDeterministic) {
   PlannerOptions options;
   options.autotunes = false;
   const auto engine_of = [](const std::unique_ptr<Planner>& planner) {
-    return (*planner->Find(Small()))->facts().engine;
+    return (*planner->Find(Small(), Effort::kMeasure))->facts().engine;
   };
   EXPECT_TRUE(absl::StartsWith(engine_of(PlannerWith(options)), "engine 3 "));
   options.deterministic = true;
@@ -217,19 +217,20 @@ TEST(Planner, TakesNoMoreThanItsWorkspace) {
   options.deterministic = true;
   options.workspace_bytes_max = 1 << 10;
   const std::unique_ptr<Planner> planner = PlannerWith(options);
-  EXPECT_TRUE(absl::StartsWith((*planner->Find(Small()))->facts().engine, "engine 0 "));
+  EXPECT_TRUE(
+      absl::StartsWith((*planner->Find(Small(), Effort::kMeasure))->facts().engine, "engine 0 "));
 }
 
 TEST(Planner, MeasuresAtMostSoManyCandidates) {
   PlannerOptions options;
   options.candidates_max = 2;
-  EXPECT_EQ((*PlannerWith(options)->Find(Small()))->facts().candidates, 2);
+  EXPECT_EQ((*PlannerWith(options)->Find(Small(), Effort::kMeasure))->facts().candidates, 2);
 }
 
 TEST(Planner, SaysThatThereIsNoPlan) {
   cuda_on_cpu::RefuseConvolutions([](const cuda_on_cpu::ConvolutionShape&) { return true; });
   const std::unique_ptr<Planner> planner = PlannerWith({});
-  const absl::Status status = planner->Find(Small()).status();
+  const absl::Status status = planner->Find(Small(), Effort::kMeasure).status();
   cuda_on_cpu::RefuseConvolutions({});
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << status;
   EXPECT_TRUE(absl::StrContains(status.message(), Small().Key())) << status;
@@ -238,15 +239,14 @@ TEST(Planner, SaysThatThereIsNoPlan) {
 TEST(Planner, RunsWhatItsFileKept) {
   const trainyard::testing::TempDir folder;
   PlannerOptions options;
-  options.cache_path = folder.File("plans.json");
+  options.cache_folder = folder.File("plans");
   ConvProblem p = Small();
   {
     const std::unique_ptr<Planner> planner = PlannerWith(options);
-    ASSERT_TRUE(planner->Find(p).ok());
-    ASSERT_TRUE(planner->SaveCache().ok());
+    ASSERT_TRUE(planner->Find(p, Effort::kMeasure).ok());
   }
   const std::unique_ptr<Planner> planner = PlannerWith(options);
-  const absl::StatusOr<const Plan*> plan = planner->Find(p);
+  const absl::StatusOr<const Plan*> plan = planner->Find(p, Effort::kMeasure);
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_TRUE((*plan)->facts().from_cache);
   EXPECT_GT((*plan)->facts().microseconds, 0);
@@ -259,6 +259,70 @@ TEST(Planner, RunsWhatItsFileKept) {
                   ->Run(ConvMemory{.x = x.get(), .weight = weight.get(), .y = y.get()},
                         workspace.get(), nullptr)
                   .ok());
+}
+
+ConvProblem SmallOf(int64_t rows) {
+  ConvProblem problem = Small();
+  problem.rows = rows;
+  return problem;
+}
+
+TEST(Planner, WithOtherRowsTheMeasuredChoiceIsTakenOver) {
+  const std::unique_ptr<Planner> planner = PlannerWith({});
+  const PlanFacts large = (*planner->Find(SmallOf(8), Effort::kMeasure))->facts();
+  const int64_t runs = cuda_on_cpu::PlansRun();
+  for (const int64_t rows : {1, 3, 7}) {
+    const absl::StatusOr<const Plan*> plan = planner->Find(SmallOf(rows), Effort::kInherit);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    EXPECT_EQ((*plan)->facts().engine, large.engine);
+    EXPECT_EQ((*plan)->facts().candidates, 1);
+    EXPECT_DOUBLE_EQ((*plan)->facts().microseconds,
+                     large.microseconds * static_cast<double>(rows) / 8);
+  }
+  EXPECT_EQ(cuda_on_cpu::PlansRun(), runs) << "something was measured";
+  // The same holds for a problem that was measured itself.
+  EXPECT_EQ((*planner->Find(SmallOf(8), Effort::kInherit))->facts().candidates, 3);
+}
+
+TEST(Planner, TheLargestProblemOfAFamilyLeads) {
+  PlannerOptions options;
+  options.deterministic = true;
+  const std::unique_ptr<Planner> planner = PlannerWith(options);
+  const std::string large = (*planner->Find(SmallOf(8), Effort::kMeasure))->facts().engine;
+  cuda_on_cpu::RefuseConvolutions([](const cuda_on_cpu::ConvolutionShape& shape) {
+    return shape.rows == 5;  // a problem without a plan does not lead
+  });
+  EXPECT_FALSE(planner->Find(SmallOf(5), Effort::kMeasure).ok());
+  cuda_on_cpu::RefuseConvolutions({});
+  ASSERT_TRUE(planner->Find(SmallOf(2), Effort::kMeasure).ok());
+  EXPECT_EQ((*planner->Find(SmallOf(3), Effort::kInherit))->facts().engine, large);
+}
+
+TEST(Planner, WithoutAnythingToTakeOverTheFirstProposalServes) {
+  const std::unique_ptr<Planner> planner = PlannerWith({});
+  const int64_t runs = cuda_on_cpu::PlansRun();
+  const absl::StatusOr<const Plan*> plan = planner->Find(Small(), Effort::kInherit);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_TRUE(absl::StartsWith((*plan)->facts().engine, "engine 3 "));
+  EXPECT_EQ((*plan)->facts().microseconds, 0);
+  EXPECT_EQ(cuda_on_cpu::PlansRun(), runs) << "something was measured";
+  // It does not stand in the way of a measurement, and stays valid.
+  EXPECT_EQ((*planner->Find(Small(), Effort::kMeasure))->facts().candidates, 3);
+  EXPECT_EQ((*plan)->facts().candidates, 1);
+}
+
+TEST(Planner, KeepsWhatWasTakenOver) {
+  const trainyard::testing::TempDir folder;
+  PlannerOptions options;
+  options.cache_folder = folder.File("plans");
+  for (const bool from_cache : {false, true}) {
+    const std::unique_ptr<Planner> planner = PlannerWith(options);
+    const PlanFacts large = (*planner->Find(SmallOf(8), Effort::kMeasure))->facts();
+    const PlanFacts small = (*planner->Find(SmallOf(3), Effort::kInherit))->facts();
+    EXPECT_EQ(large.from_cache, from_cache);
+    EXPECT_EQ(small.from_cache, from_cache);
+    EXPECT_EQ(small.engine, large.engine);
+  }
 }
 
 TEST(Planner, RefusesMemoryThatIsMissingOrNotAligned) {
@@ -289,8 +353,8 @@ TEST(Planner, LeavesNothingBehind) {
                                       .width = 8};
   {
     const std::unique_ptr<Planner> planner = PlannerWith({});
-    ASSERT_TRUE(planner->Find(Small()).ok());
-    ASSERT_TRUE(planner->Find(attention).ok());
+    ASSERT_TRUE(planner->Find(Small(), Effort::kMeasure).ok());
+    ASSERT_TRUE(planner->Find(attention, Effort::kMeasure).ok());
     EXPECT_GT(cuda_on_cpu::LiveCudnnObjects(), before);
   }
   EXPECT_EQ(cuda_on_cpu::LiveCudnnObjects(), before);
