@@ -42,8 +42,8 @@ struct StageBlocks {
 };
 
 struct CompileOptions {
-  // The largest number of rows that Accumulate and Evaluate get. Smaller sizes are compiled when
-  // they are met.
+  // The largest number of rows that Accumulate and Evaluate get. Smaller sizes are compiled by
+  // Executable::CompileRows, or when they are met.
   int64_t max_rows = 1;
   // The largest number of Batch::groups.
   int64_t max_groups = 1;

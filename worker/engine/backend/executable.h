@@ -49,6 +49,11 @@ class Executable : public ModelState {
   virtual PipelineStage* pipeline_stage() { return nullptr; }
   virtual ImageMemory* image_memory() { return nullptr; }
 
+  // Compiles the programs for these numbers of rows, each of 1 to max_rows, so that no Accumulate
+  // or Evaluate has to do it. Backends that compile nothing by rows do nothing.
+  virtual absl::Status CompileRows(absl::Span<const int64_t> training,
+                                   absl::Span<const int64_t> evaluation);
+
   // Runs forward and backward in training mode. Adds `weight` times the gradient of the batch's
   // mean loss to the reduction arena, and likewise the batch statistics, the loss and the accuracy.
   // Returns INVALID_ARGUMENT for a label outside the classes, a token outside the vocabulary, more

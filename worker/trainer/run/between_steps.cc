@@ -14,8 +14,10 @@ namespace {
 
 using run_dir::Progress;
 
-// Other ranks may load or evaluate longer than this one.
+// Other ranks may load, compile or evaluate longer than this one.
 constexpr absl::Duration kEvaluationTimeout = absl::Minutes(10);
+// When replicas move, each rank compiles for its new numbers of rows before the next step.
+constexpr absl::Duration kCompileTimeout = absl::Minutes(3);
 
 bool IsDue(const v1::Interval& every, int64_t step, int64_t steps_per_epoch) {
   if (every.has_epochs()) return step % (every.epochs() * steps_per_epoch) == 0;
@@ -73,6 +75,7 @@ absl::Status TrainLoop::MoveReplicas(bool is_boundary) {
     TY_ASSIGN_OR_RETURN(run_.share,
                         TakeShare(run_.setup, *hosting, run_.share.steps, executable_, exchange_));
     run_.hosting.ranges = *hosting;
+    TY_RETURN_IF_ERROR(CompileNewRows());
     computed_rows_ = 0;
     StartHosting();
     LogInfo("moved replicas", {{"step", absl::StrCat(step_)}, {"because", hosting_.reason()}});
@@ -82,9 +85,19 @@ absl::Status TrainLoop::MoveReplicas(bool is_boundary) {
   return absl::OkStatus();
 }
 
+// The next step adjusts the timeout to its pace again.
+absl::Status TrainLoop::CompileNewRows() {
+  AdjustTimeout(kCompileTimeout);
+  TY_RETURN_IF_ERROR(reporter_.Promise(pace_.Silence(kCompileTimeout)));
+  return executable_.CompileRows(RowsOfParts(run_.share.steps, strategy_.model()), {});
+}
+
 absl::Status TrainLoop::EvaluateTestSplit() {
   TY_RETURN_IF_ERROR(reporter_.EnterState(Progress::State::kEvaluating));
   TY_ASSIGN_OR_RETURN(const data::Dataset* dataset, test_split_.Get());
+  TY_RETURN_IF_ERROR(executable_.CompileRows(
+      {}, RowsOfEvaluation(dataset->size(), SharesOf(run_.setup, run_.hosting.ranges),
+                           strategy_.model().evaluation_rows)));
   // This promise covers the first batch; each batch then promises the next one.
   TY_RETURN_IF_ERROR(reporter_.Promise(pace_.Silence(pace_.CollectiveLimit())));
   SetTimeout(kEvaluationTimeout);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -104,6 +105,17 @@ absl::StatusOr<EvaluationResult> JoinParts(absl::Span<const EvaluationSums> part
                           .top5 = sum.top5 / sum.labels,
                           .samples = static_cast<int64_t>(sum.samples),
                           .skipped = static_cast<int64_t>(sum.skipped)};
+}
+
+std::vector<int64_t> RowsOfEvaluation(int64_t dataset_size, const EvaluationShares& shares,
+                                      int64_t max_rows) {
+  std::set<int64_t> sizes;
+  for (int part = shares.mine.begin; part < shares.mine.end; ++part) {
+    const int64_t rows = parallel::ReplicaRows(dataset_size, part, shares.parts).size();
+    if (rows >= max_rows) sizes.insert(max_rows);
+    if (rows % max_rows > 0) sizes.insert(rows % max_rows);
+  }
+  return {sizes.begin(), sizes.end()};
 }
 
 absl::StatusOr<EvaluationResult> Evaluate(const data::Dataset& dataset,

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -61,6 +62,11 @@ struct EvaluationShares {
   // False if several ranks evaluate the same parts together and another one counts the sums.
   bool counts = true;
 };
+
+// Returns the numbers of rows of all batches that a rank with these shares evaluates, ascending and
+// each once, if no sample is corrupt.
+std::vector<int64_t> RowsOfEvaluation(int64_t dataset_size, const EvaluationShares& shares,
+                                      int64_t max_rows);
 
 // Evaluates. This is a collective in which every rank evaluates its parts. All get the same result.
 absl::StatusOr<EvaluationResult> Evaluate(const data::Dataset& dataset,

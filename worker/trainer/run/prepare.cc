@@ -18,6 +18,7 @@
 #include "worker/trainer/run/pipelined_step.h"
 #include "worker/trainer/run/resume_point.h"
 #include "worker/trainer/run/row_form.h"
+#include "worker/trainer/run/row_source.h"
 #include "worker/trainer/run/step_exchange.h"
 #include "worker/trainer/run/training_state.h"
 #include "worker/trainer/run/whole_step.h"
@@ -196,6 +197,8 @@ absl::StatusOr<PreparedRun> PrepareRun(const run_dir::RunDir& dir,
   const StepSequence steps = SequenceOf(setup, *loaded.data.dataset);
   TY_ASSIGN_OR_RETURN(HostedShare share, TakeShare(setup, hosting.ranges, steps,
                                                    strategy.executable(), gang.exchange.get()));
+  TY_RETURN_IF_ERROR(
+      strategy.executable().CompileRows(RowsOfParts(share.steps, strategy.model()), {}));
   engine::Schedule schedule =
       MakeSchedule(setup.spec, steps.steps_per_epoch(), steps.total_steps());
   return PreparedRun{.setup = std::move(setup),

@@ -3,12 +3,71 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
+#include <utility>
 
 #include "common/base/status_macros.h"
 #include "worker/trainer/plan/memory.h"
 #include "worker/trainer/run/row_form.h"
 
 namespace trainyard::trainer {
+namespace {
+
+// Consecutive rows that may be computed as one batch.
+struct Slice {
+  parallel::RowRange rows;
+  int replica = 0;
+  // These are StepCut::groups[first_group, first_group + groups).
+  size_t first_group = 0;
+  size_t groups = 1;
+};
+
+struct StepCut {
+  std::vector<Slice> slices;
+  std::vector<int64_t> groups;  // rows of each replica of the step that has some
+};
+
+// If rows do not depend on each other, and the order of sums is free, the hosted replicas are one
+// batch: the weighted sum is the same. They are also one batch if each is a separate group of it;
+// then parts are whole replicas, as many as were compiled for.
+StepCut Cut(const StepSequence& plan, const CompiledModel& model, int64_t step) {
+  StepCut cut;
+  if (!model.computes_replicas_alone) {
+    cut.slices = {{.rows = plan.HostedRows(step)}};
+    return cut;
+  }
+  int replica = 0;
+  for (const parallel::RowRange& rows : plan.ReplicaSlices(step)) {
+    const int mine = replica++;
+    if (rows.size() == 0) continue;
+    const bool has_room = !cut.slices.empty() &&
+                          static_cast<int64_t>(cut.slices.back().groups) < model.max_groups &&
+                          rows.end - cut.slices.back().rows.begin <= model.max_rows;
+    if (has_room) {
+      cut.slices.back().rows.end = rows.end;
+      ++cut.slices.back().groups;
+    } else {
+      cut.slices.push_back({.rows = rows, .replica = mine, .first_group = cut.groups.size()});
+    }
+    cut.groups.push_back(rows.size());
+  }
+  return cut;
+}
+
+}  // namespace
+
+// All steps of an epoch are alike, except that the last one may be smaller.
+std::vector<int64_t> RowsOfParts(const StepSequence& plan, const CompiledModel& model) {
+  std::set<int64_t> sizes;
+  for (const int64_t step : {int64_t{0}, plan.steps_per_epoch() - 1}) {
+    for (const Slice& slice : Cut(plan, model, step).slices) {
+      const int64_t rows = slice.rows.size();
+      if (rows >= model.max_rows) sizes.insert(model.max_rows);
+      if (rows % model.max_rows > 0) sizes.insert(rows % model.max_rows);
+    }
+  }
+  return {sizes.begin(), sizes.end()};
+}
 
 void RowSource::Start(const StepSequence& plan, int64_t first_step) {
   waited_before_ = waited();
@@ -22,31 +81,6 @@ void RowSource::Start(const StepSequence& plan, int64_t first_step) {
         return data::PlannedBatch(plan.HostedSamples(*step), plan.EpochOf(*step));
       },
       kTrainPrefetchDepth, clock_);
-}
-
-// If rows do not depend on each other, and the order of sums is free, the hosted replicas are one
-// batch: the weighted sum is the same. They are also one batch if each is a separate group of it;
-// then parts are whole replicas, as many as were compiled for.
-std::vector<RowSource::Slice> RowSource::Cut(int64_t step) {
-  if (!model_.computes_replicas_alone) return {{.rows = plan_.HostedRows(step)}};
-  std::vector<Slice> slices;
-  groups_.clear();
-  int replica = 0;
-  for (const parallel::RowRange& rows : plan_.ReplicaSlices(step)) {
-    const int mine = replica++;
-    if (rows.size() == 0) continue;
-    const bool has_room = !slices.empty() &&
-                          static_cast<int64_t>(slices.back().groups) < model_.max_groups &&
-                          rows.end - slices.back().rows.begin <= model_.max_rows;
-    if (has_room) {
-      slices.back().rows.end = rows.end;
-      ++slices.back().groups;
-    } else {
-      slices.push_back({.rows = rows, .replica = mine, .first_group = groups_.size()});
-    }
-    groups_.push_back(rows.size());
-  }
-  return slices;
 }
 
 // Each replica is weighted by its share of the global batch.
@@ -63,7 +97,9 @@ absl::StatusOr<StepRows> RowSource::Next(int64_t step) {
   result.skipped = batch->skipped;
 
   const auto total_rows = static_cast<double>(plan_.Rows(step));
-  for (const Slice& slice : Cut(step)) {
+  StepCut cut = Cut(plan_, model_, step);
+  groups_ = std::move(cut.groups);
+  for (const Slice& slice : cut.slices) {
     // max_rows is less than a slice if the spec asks for microbatches.
     for (int64_t first = slice.rows.begin; first < slice.rows.end; first += model_.max_rows) {
       const int64_t rows = std::min(model_.max_rows, slice.rows.end - first);

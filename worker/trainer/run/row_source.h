@@ -35,6 +35,9 @@ struct StepRows {
   int64_t skipped = 0;  // corrupt samples that were skipped
 };
 
+// Returns the numbers of rows of all parts of the steps of `plan`, ascending and each once.
+std::vector<int64_t> RowsOfParts(const StepSequence& plan, const CompiledModel& model);
+
 // One thread uses it. Borrows the data, the model and the clock.
 class RowSource {
  public:
@@ -53,16 +56,6 @@ class RowSource {
   absl::Duration waited() const;
 
  private:
-  // Consecutive rows that may be computed as one batch.
-  struct Slice {
-    parallel::RowRange rows;
-    int replica = 0;
-    // groups_[first_group, first_group + groups)
-    size_t first_group = 0;
-    size_t groups = 1;
-  };
-  std::vector<Slice> Cut(int64_t step);
-
   const LoadedData& data_;
   const CompiledModel& model_;
   const uint64_t seed_;

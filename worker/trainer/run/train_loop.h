@@ -71,6 +71,7 @@ class TrainLoop {
   void StartHosting();
   void ReportHosting();
   absl::Status MoveReplicas(bool is_boundary);
+  absl::Status CompileNewRows();
   // Takes and reports the metrics of updates, the oldest first, until `left` are unfinished.
   absl::Status FinishUpdates(size_t left);
   absl::Status ReportStep(const Unfinished& update, const engine::StepMetrics& metrics);

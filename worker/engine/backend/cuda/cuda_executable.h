@@ -53,6 +53,8 @@ class CudaExecutable final : public Executable,
   const std::vector<StateTensor>& state() const override { return table_.tensors; }
   absl::Status ReadState(size_t index, absl::Span<float> values) const override;
   absl::Status WriteState(size_t index, absl::Span<const float> values) override;
+  absl::Status CompileRows(absl::Span<const int64_t> training,
+                           absl::Span<const int64_t> evaluation) override;
   absl::Status Accumulate(const Batch& batch, double weight,
                           const ReadyCallback& on_ready) override;
   absl::Status TakePartInStatistics() override {

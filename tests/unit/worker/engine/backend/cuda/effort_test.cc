@@ -53,6 +53,27 @@ TEST_F(CudaEffort, ATailIsNotMeasuredInsideItsStep) {
   }
 }
 
+TEST_F(CudaEffort, WhatWasCompiledBeforehandIsNotCompiledInAStep) {
+  auto compiled = backend_->Compile(model_, {}, options_);
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  Executable& executable = **compiled;
+  testing::RandomizeState(1, executable);
+  ASSERT_TRUE(executable.CompileRows({5, 8}, {3}).ok());
+  const testing::TestBatch tail = testing::RandomBatch(1, model_, 5);
+  const testing::TestBatch few = testing::RandomBatch(1, model_, 3);
+  // From here on no plan can be made, so what is compiled now would compute without cuDNN.
+  cuda_on_cpu::RefuseConvolutions([](const cuda_on_cpu::ConvolutionShape&) { return true; });
+  const int64_t in_step = PlansOf([&] {
+    EXPECT_TRUE(executable.Accumulate(tail.batch(), 1, nullptr).ok());
+    EXPECT_TRUE(executable.Update(0.1).ok());
+  });
+  const int64_t in_evaluation =
+      PlansOf([&] { EXPECT_TRUE(executable.Evaluate(few.batch()).ok()); });
+  cuda_on_cpu::RefuseConvolutions({});
+  EXPECT_EQ(in_step, 5) << "two convolutions forward, three gradients";
+  EXPECT_EQ(in_evaluation, 2);
+}
+
 // Admission plans many sizes, of which none or one is then compiled.
 TEST_F(CudaEffort, APlanMeasuresNothingAndDoesNotReplaceAMeasurement) {
   EXPECT_EQ(PlansOf([&] { EXPECT_TRUE(backend_->Plan(model_, {}, options_).ok()); }), 0);
