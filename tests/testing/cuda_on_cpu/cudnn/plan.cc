@@ -1,9 +1,13 @@
 // Execution plans, the bindings with which they are executed, and descriptions of devices.
+#include <cstdlib>
 #include <set>
 #include <string>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "tests/testing/cuda_on_cpu/cudnn/plan_text.h"
 #include "tests/testing/cuda_on_cpu/cudnn/program.h"
 
@@ -20,6 +24,17 @@ constexpr char kDeviceText[] =
     R"("maxThreadsPerSM":2048,"isTccDriver":0,"supportCoopLaunch":1,"deviceVer":900,)"
     R"("driverVer":13000,"cudaDeviceId":0,"totalGlobalMem":150754820096,"pciDeviceId":0,)"
     R"("deviceName":"cuDNN on the CPU","major":9,"minor":0})";
+
+// Compiles, as cuDNN's engines do that are compiled when they are chosen. See cudnn_on_cpu.h.
+void SpendPlanTime() {
+  static const absl::Duration time = [] {
+    double seconds = 0;
+    const char* const text = std::getenv("CUDNN_ON_CPU_PLAN_SECONDS");
+    if (text != nullptr) (void)absl::SimpleAtod(text, &seconds);
+    return absl::Seconds(seconds);
+  }();
+  if (time > absl::ZeroDuration()) absl::SleepFor(time);
+}
 
 // The configuration that the caller set, or that the text describes.
 cudnnStatus_t FindConfig(const Descriptor& plan, std::shared_ptr<const Descriptor>* config) {
@@ -55,6 +70,7 @@ cudnnStatus_t FinalizePlan(Descriptor* plan) {
       plan->Has(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION)) {
     return Fail(CUDNN_STATUS_BAD_PARAM, "a plan needs an engine's configuration, or a text");
   }
+  if (plan->Has(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)) SpendPlanTime();
   std::shared_ptr<const Descriptor> config;
   TY_CUDNN_TRY(FindConfig(*plan, &config));
   const Engine& engine = *config->engine;
