@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "common/base/check.h"
+
 namespace trainyard::layers {
 namespace {
 
@@ -41,6 +43,7 @@ int CountCuts(const Stack& stack, const StackPlan& plan) {
   const auto step_of = [&](absl::string_view name) {
     const auto layer = std::find_if(plan.layers.begin(), plan.layers.end(),
                                     [name](const PlannedLayer& it) { return it.name == name; });
+    TY_CHECK(layer != plan.layers.end());
     return static_cast<size_t>(value_of[static_cast<size_t>(layer - plan.layers.begin())]);
   };
   const auto value_at = [&](int layer) {

@@ -1,6 +1,6 @@
 // Describes a network layer by layer as plain structs. Specs hold it as LayersModel, and the engine
-// builds a graph from it. Fields and defaults are those of proto/trainyard/v1/training.proto. Each
-// kind states its name in specs, and whether it has weights.
+// builds a graph from it. Fields and defaults are those of proto/trainyard/v1/training.proto,
+// except for two of Linear. Each kind states its name in specs, and whether it has weights.
 #pragma once
 
 #include <cstdint>

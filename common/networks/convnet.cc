@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "common/layers/shapes.h"
 #include "common/networks/networks.h"
 #include "common/networks/stack_writer.h"
 
@@ -11,8 +11,8 @@ namespace trainyard::networks {
 absl::StatusOr<layers::Stack> StackOf(const ConvnetSpec& spec) {
   constexpr size_t kConvolutions = 2;
   if (spec.channels.size() != kConvolutions) {
-    return absl::InvalidArgumentError(absl::StrCat("convnet: channels ", "[",
-                                                   absl::StrJoin(spec.channels, ", "), "]",
+    return absl::InvalidArgumentError(absl::StrCat("convnet: channels ",
+                                                   layers::ShapeText(spec.channels),
                                                    "; expected two, of conv1 and conv2"));
   }
   StackWriter writer(spec.input);

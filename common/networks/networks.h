@@ -42,26 +42,24 @@ enum class Stem {
 };
 
 // Residual networks (He et al. 2015, "Deep residual learning for image recognition"), with the
-// names and the initialisation of torchvision: convolutions N(0, 2 / fan_out), batch norm 1 and 0.
-// Depths 18 and 34 have basic blocks, 50 and 101 bottlenecks (stride in the 3x3, "v1.5"), of 64 to
-// 512 channels in four stages. Depths 20, 32, 44, 56 and 110 are the paper's for CIFAR: three
-// stages of 16, 32 and 64 channels, with the CIFAR stem; a shortcut that changes its shape is a
-// convolution.
+// names of torchvision. Depths 18 and 34 have basic blocks, 50 and 101 bottlenecks (stride in the
+// 3x3, "v1.5"), of 64 to 512 channels in four stages. Depths 20, 32, 44, 56 and 110 are the paper's
+// for CIFAR: three stages of 16, 32 and 64 channels, with the CIFAR stem; a shortcut that changes
+// its shape is a convolution.
 struct ResnetSpec {
   std::vector<int64_t> input;  // {channels, height, width}
   int64_t depth = 18;
   Stem stem = Stem::kImagenet;
   int64_t classes = 1000;
   // The last batch norm of every block starts at 0, so that blocks start as identities (Goyal et
-  // al. 2017, section 5.1).
+  // al. 2017, section 5.1). The stack is the same; only the engine reads this.
   bool zero_init_residual = false;
 };
 absl::StatusOr<layers::Stack> StackOf(const ResnetSpec& spec);
 
 // WRN-depth-width (Zagoruyko & Komodakis 2016, "Wide residual networks"), pre-activation, without
 // dropout: three stages of (depth - 4) / 6 blocks with 16, 32, 64 times `width` channels. Names:
-// conv1, block1.layer.0.{bn1,conv1,bn2,conv2,convShortcut}, ..., bn1, fc. Convolutions start as
-// N(0, 2 / fan_out).
+// conv1, block1.layer.0.{bn1,conv1,bn2,conv2,convShortcut}, ..., bn1, fc.
 struct WideResnetSpec {
   std::vector<int64_t> input;  // {channels, height, width}
   int64_t depth = 28;          // 6 n + 4
@@ -71,7 +69,7 @@ struct WideResnetSpec {
 absl::StatusOr<layers::Stack> StackOf(const WideResnetSpec& spec);
 
 // Krizhevsky 2014, "One weird trick for parallelizing convolutional neural networks", with the
-// names and the initialisation of torchvision. Images of 224 x 224 leave 6 x 6 for the classifier;
+// names of torchvision. Images of 224 x 224 leave 6 x 6 for the classifier;
 // for other sizes its first layer has what they leave.
 struct AlexnetSpec {
   std::vector<int64_t> input;  // {channels, height, width}
@@ -80,8 +78,8 @@ struct AlexnetSpec {
 };
 absl::StatusOr<layers::Stack> StackOf(const AlexnetSpec& spec);
 
-// Simonyan & Zisserman 2015, "Very deep convolutional networks", with the names and the
-// initialisation of torchvision: convolutions N(0, 2 / fan_out), linears N(0, 0.01^2), biases 0.
+// Simonyan & Zisserman 2015, "Very deep convolutional networks", with the names of
+// torchvision.
 struct VggSpec {
   std::vector<int64_t> input;  // {channels, height, width}
   int64_t depth = 16;          // 11, 13, 16 or 19
@@ -92,7 +90,7 @@ struct VggSpec {
 absl::StatusOr<layers::Stack> StackOf(const VggSpec& spec);
 
 // Szegedy et al. 2015, "Going deeper with convolutions", with batch norm and without the auxiliary
-// classifiers. Stem kImagenet: names and initialisation of torchvision. Stem kCifar: the form that
+// classifiers. Stem kImagenet: names of torchvision. Stem kCifar: the form that
 // is customary there, with the names of its usual PyTorch code (pre_layers.0, a3.b1.0, ...,
 // linear).
 struct GooglenetSpec {
@@ -106,8 +104,7 @@ absl::StatusOr<layers::Stack> StackOf(const GooglenetSpec& spec);
 // GPT-2 (Radford et al. 2019, "Language models are unsupervised multitask learners"), with the
 // names and layouts of transformers' GPT2LMHeadModel: transformer.wte, transformer.wpe,
 // transformer.h.<n>.{ln_1,attn.c_attn,attn.c_proj,ln_2,mlp.c_fc,mlp.c_proj}, transformer.ln_f; the
-// head is wte. Weights start as N(0, 0.02^2), those that end a half block as that over the root of
-// their number, 2 layers; biases at 0.
+// head is wte.
 struct Gpt2Spec {
   int64_t layers = 12;
   int64_t heads = 12;  // a divisor of width

@@ -22,9 +22,9 @@ evaluate: {every: 1 epoch}
 devices: {type: h200, count: 1}
 )";
 
-// Every plan of cuDNN's takes as long as one that it compiles, so measuring the candidates for a new
-// number of rows takes longer than the supervisor waits for a rank that trains. The tail of an epoch
-// has 8 rows, and that of the evaluation as many. The rank must not be called stuck.
+// Every plan of cuDNN's takes as long as one that it compiles, so measuring the candidates for a
+// new number of rows takes longer than the supervisor waits for a rank that trains. The tail of an
+// epoch has 8 rows, and that of the evaluation as many. The rank must not be called stuck.
 TEST(GpuTrain, TailsAreNotPlannedInsideTheirSteps) {
   const TempDir scratch;
   ASSERT_TRUE(WriteFileAtomically(scratch.File("gpus"),
@@ -46,7 +46,7 @@ TEST(GpuTrain, TailsAreNotPlannedInsideTheirSteps) {
   EXPECT_EQ(job.retries(), 0) << job.DebugString();
   EXPECT_EQ(yard.Metrics(name, "train.loss").size(), 18u);
   EXPECT_EQ(yard.Metrics(name, "test.loss").size(), 2u);
-  // What was chosen is kept for the next run.
+  // The choices are kept for the next run.
   EXPECT_TRUE(FileExists(scratch.File("cache/trainyard/cudnn_plans")));
 }
 

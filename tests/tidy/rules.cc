@@ -136,9 +136,10 @@ const std::vector<BannedWord>& BannedWords() {
       {R"(\b(system_clock|random_device)\b)", {"common/base/env.cc"}, "use Clock or Rng"},
       // This matches a call, not the declaration of a clock's method.
       {R"(\b(sleep_for|SleepFor|usleep|nanosleep)\s*\((?!absl::Duration\b))",
-       // Among the tests, only one place checks a condition repeatedly, and only one clock is moved
-       // by hand.
+       // Among the tests, only one place checks a condition repeatedly, only one clock is moved by
+       // hand, and only the emulated cuDNN takes as long as it is told to.
        {"common/base", "server/runtime", "worker", "client", "tests/testing/wait.cc",
+        "tests/testing/cuda_on_cpu/cudnn/plan.cc",
         "tests/unit/worker/trainer/run/reporter_test.cc"},
        "wait for the event, or use Clock::SleepFor in an adapter"},
       {R"(\bgetenv\b)",

@@ -59,10 +59,10 @@ void RestoreSignals() {
   _exit(kExecFailed);
 }
 
-// A thread that waits for the others of its loop spins before it sleeps. By its default, libgomp
-// spins for milliseconds, so two ranks that share their cores with other programs spend nearly all
-// time in turns that do nothing: a step then took fourteen times as long as it has to. With this
-// number, a step alone takes the same time. The user's own setting is kept.
+// A thread that waits for the others of its loop spins before it sleeps. By default libgomp spins
+// for milliseconds. If two ranks share their cores with other programs, nearly all their time is
+// then spent spinning, and a step takes fourteen times as long as it needs. With this number it
+// does not, and a step on free cores takes no longer than before. Settings of the user are kept.
 void BoundTheSpinsOfBarriers() {
   if (std::getenv("OMP_WAIT_POLICY") == nullptr) setenv("GOMP_SPINCOUNT", "10000", 0);
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "common/base/check.h"
 #include "common/base/errors.h"
 #include "common/base/status_macros.h"
 #include "common/layers/plan.h"
@@ -26,6 +27,7 @@ class LayerBuilder {
   ValueId operator()(const layers::Conv2d& conv) const { return builder_.Conv2d(name_, x_, conv); }
   ValueId operator()(const layers::Linear& linear) const {
     if (!linear.tied_to.empty()) return builder_.TiedLinear(name_, x_, linear.tied_to);
+    TY_CHECK(linear.bias || !linear.is_transposed);
     if (linear.is_transposed) return builder_.TransposedLinear(name_, x_, linear.features);
     return builder_.Linear(name_, x_, linear.features, linear.bias);
   }

@@ -1,4 +1,4 @@
-// Declares the way from a stack of layers to a graph, which all models take.
+// Declares the function that builds the graph of a stack of layers. All models are built by it.
 #pragma once
 
 #include "absl/status/statusor.h"

@@ -22,15 +22,21 @@ using networks::Stem;
 using networks::VggSpec;
 using networks::WideResnetSpec;
 
-// Each returns INVALID_ARGUMENT if there is no such network, or with the layer and the shapes if
-// the samples do not fit.
+// Each returns INVALID_ARGUMENT if there is no such network. If the samples do not fit, the message
+// names the layer and the shapes. Parameters start by PyTorch's default if nothing else is said.
 absl::StatusOr<Graph> BuildMlp(const MlpSpec& spec);
 absl::StatusOr<Graph> BuildConvnet(const ConvnetSpec& spec);
+// Convolutions start as N(0, 2 / fan_out).
 absl::StatusOr<Graph> BuildResnet(const ResnetSpec& spec);
+// Convolutions start as N(0, 2 / fan_out).
 absl::StatusOr<Graph> BuildWideResnet(const WideResnetSpec& spec);
 absl::StatusOr<Graph> BuildAlexnet(const AlexnetSpec& spec);
+// Convolutions start as N(0, 2 / fan_out), linears as N(0, 0.01^2), biases at 0.
 absl::StatusOr<Graph> BuildVgg(const VggSpec& spec);
+// With the stem kImagenet, convolutions and linears start as N(0, 0.01^2).
 absl::StatusOr<Graph> BuildGooglenet(const GooglenetSpec& spec);
+// Weights start as N(0, 0.02^2), and those that end a half block as that over the root of the
+// number of half blocks; biases start at 0.
 absl::StatusOr<Graph> BuildGpt2(const Gpt2Spec& spec);
 
 // A network that a spec spells out, under the names that it gives and with PyTorch's default
@@ -38,7 +44,7 @@ absl::StatusOr<Graph> BuildGpt2(const Gpt2Spec& spec);
 // by paths below `model.layers`.
 absl::StatusOr<Graph> BuildLayers(const layers::Stack& stack);
 
-// Any of them.
+// Builds the graph of any of these networks.
 absl::StatusOr<Graph> BuildNetwork(const networks::Network& network);
 
 // Initialises each parameter as its model says, or else by PyTorch's default (Kaiming uniform with

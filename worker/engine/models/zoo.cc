@@ -1,5 +1,5 @@
-// Builds the networks that have names from their stacks, and says how their parameters start. Where
-// nothing is said, that is PyTorch's default.
+// Builds the networks that have names from their stacks, and says how their parameters start. A
+// parameter without a rule here starts by PyTorch's default.
 #include <cmath>
 
 #include "common/base/status_macros.h"
@@ -16,7 +16,8 @@ absl::StatusOr<Graph> BuildSpec(const Spec& spec) {
   return BuildStack(stack);
 }
 
-// Starts the last batch norm of each block at 0. Its output is the first operand of a sum.
+// Starts the last batch norm of each block at 0. That is the one whose output is the first operand
+// of a sum.
 void ZeroLastNorms(Graph& graph) {
   for (const Node& sum : graph.nodes) {
     if (sum.op != OpKind::kAdd) continue;

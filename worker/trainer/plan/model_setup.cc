@@ -63,6 +63,9 @@ absl::Status CoupledMicrobatch(int64_t microbatch, int64_t rows, int64_t batch) 
 }  // namespace
 
 absl::StatusOr<engine::Graph> BuildModel(const v1::ModelSpec& spec) {
+  if (spec.model_case() == v1::ModelSpec::MODEL_NOT_SET) {
+    return absl::InternalError("a spec without a model was not refused");
+  }
   return engine::BuildNetwork(spec::NetworkOf(spec));
 }
 

@@ -1,5 +1,6 @@
 // The part of TrainLoop that runs between two steps: it moves replicas, evaluates, and writes
 // checkpoints.
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -16,8 +17,6 @@ using run_dir::Progress;
 
 // Other ranks may load, compile or evaluate longer than this one.
 constexpr absl::Duration kEvaluationTimeout = absl::Minutes(10);
-// When replicas move, each rank compiles for its new numbers of rows before the next step.
-constexpr absl::Duration kCompileTimeout = absl::Minutes(3);
 
 bool IsDue(const v1::Interval& every, int64_t step, int64_t steps_per_epoch) {
   if (every.has_epochs()) return step % (every.epochs() * steps_per_epoch) == 0;
@@ -57,8 +56,7 @@ absl::Status TrainLoop::AfterStep() {
   if (is_evaluation_due) TY_RETURN_IF_ERROR(EvaluateTestSplit());
   if (is_checkpoint_due && !is_last && !agreed_.stop) {
     // All ranks wait longer for rank 0 in the next step.
-    AdjustTimeout(pace_.LimitAfterCheckpoint());
-    TY_RETURN_IF_ERROR(reporter_.Promise(pace_.Silence(pace_.LimitAfterCheckpoint())));
+    TY_RETURN_IF_ERROR(AllowForNextStep(pace_.LimitAfterCheckpoint()));
     TY_RETURN_IF_ERROR(StartCheckpoint());
   }
   if (const auto ended = checkpoints_.Poll()) TY_RETURN_IF_ERROR(CheckpointEnded(*ended));
@@ -85,10 +83,8 @@ absl::Status TrainLoop::MoveReplicas(bool is_boundary) {
   return absl::OkStatus();
 }
 
-// The next step adjusts the timeout to its pace again.
 absl::Status TrainLoop::CompileNewRows() {
-  AdjustTimeout(kCompileTimeout);
-  TY_RETURN_IF_ERROR(reporter_.Promise(pace_.Silence(kCompileTimeout)));
+  TY_RETURN_IF_ERROR(AllowForNextStep(StepPace::kCompileLimit));
   return executable_.CompileRows(RowsOfParts(run_.share.steps, strategy_.model()), {});
 }
 
@@ -113,11 +109,12 @@ absl::Status TrainLoop::EvaluateTestSplit() {
     TY_RETURN_IF_ERROR(EvaluateWeights(*dataset, "test.ema_", record));
     TY_RETURN_IF_ERROR(executable_.ExchangeAverages());
   }
-  AdjustTimeout(pace_.CollectiveLimit());
+  AdjustTimeout(std::max(pace_.CollectiveLimit(), next_limit_));
   evaluated_step_ = step_;
   evaluation_ = std::move(record);
   evaluation_uptime_ = clock_.Uptime();
-  TY_RETURN_IF_ERROR(reporter_.Promise(pace_.Silence(pace_.CollectiveLimit())));
+  TY_RETURN_IF_ERROR(
+      reporter_.Promise(pace_.Silence(std::max(pace_.CollectiveLimit(), next_limit_))));
   return reporter_.Flush();
 }
 

@@ -20,6 +20,7 @@
 #include "worker/trainer/run/row_form.h"
 #include "worker/trainer/run/row_source.h"
 #include "worker/trainer/run/step_exchange.h"
+#include "worker/trainer/run/step_pace.h"
 #include "worker/trainer/run/training_state.h"
 #include "worker/trainer/run/whole_step.h"
 
@@ -171,6 +172,19 @@ absl::Status ConnectExchangeOf(const RunSetup& setup, const GangHosting& hosting
   return absl::OkStatus();
 }
 
+// Ranks whose plans are in no cache compile for longer, and the others wait for them here rather
+// than in the first step.
+absl::Status CompileRowsTogether(const HostedShare& share, StepStrategy& strategy,
+                                 parallel::Communicator& host) {
+  TY_RETURN_IF_ERROR(
+      strategy.executable().CompileRows(RowsOfParts(share.steps, strategy.model()), {}));
+  host.set_timeout(StepPace::kCompileLimit);
+  const double nothing[] = {0};
+  TY_RETURN_IF_ERROR(GatherNumbers(host, nothing).status());
+  host.set_timeout(StepPace::kFirstLimit);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<PreparedRun> PrepareRun(const run_dir::RunDir& dir,
@@ -197,8 +211,7 @@ absl::StatusOr<PreparedRun> PrepareRun(const run_dir::RunDir& dir,
   const StepSequence steps = SequenceOf(setup, *loaded.data.dataset);
   TY_ASSIGN_OR_RETURN(HostedShare share, TakeShare(setup, hosting.ranges, steps,
                                                    strategy.executable(), gang.exchange.get()));
-  TY_RETURN_IF_ERROR(
-      strategy.executable().CompileRows(RowsOfParts(share.steps, strategy.model()), {}));
+  TY_RETURN_IF_ERROR(CompileRowsTogether(share, strategy, *gang.lines.host));
   engine::Schedule schedule =
       MakeSchedule(setup.spec, steps.steps_per_epoch(), steps.total_steps());
   return PreparedRun{.setup = std::move(setup),

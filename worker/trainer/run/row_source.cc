@@ -56,10 +56,12 @@ StepCut Cut(const StepSequence& plan, const CompiledModel& model, int64_t step) 
 
 }  // namespace
 
-// All steps of an epoch are alike, except that the last one may be smaller.
+// All steps of an epoch are alike, except that the last one may be smaller. A training may end
+// before it.
 std::vector<int64_t> RowsOfParts(const StepSequence& plan, const CompiledModel& model) {
   std::set<int64_t> sizes;
-  for (const int64_t step : {int64_t{0}, plan.steps_per_epoch() - 1}) {
+  const int64_t last = std::min(plan.steps_per_epoch(), plan.total_steps()) - 1;
+  for (const int64_t step : {int64_t{0}, last}) {
     for (const Slice& slice : Cut(plan, model, step).slices) {
       const int64_t rows = slice.rows.size();
       if (rows >= model.max_rows) sizes.insert(model.max_rows);

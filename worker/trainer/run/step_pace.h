@@ -24,6 +24,9 @@ class StepPace {
  public:
   // The limit before enough steps are known, since the first ones may warm up caches and files.
   static constexpr absl::Duration kFirstLimit = absl::Seconds(60);
+  // The limit when ranks compile for new numbers of rows: before the first step, and when replicas
+  // have moved.
+  static constexpr absl::Duration kCompileLimit = absl::Minutes(3);
   // A step after a checkpoint may take at least this long: rank 0 copies the state, and waits for
   // the checkpoint before if that is still being written.
   static constexpr absl::Duration kCheckpointLimit = absl::Seconds(23);

@@ -113,6 +113,7 @@ absl::Status TrainLoop::Step() {
   const auto in_flight = static_cast<size_t>(executable_.max_updates_in_flight());
   TY_RETURN_IF_ERROR(FinishUpdates(in_flight - 1));
   pace_.Add(clock_.Uptime() - start);
+  next_limit_ = absl::ZeroDuration();
   AdjustTimeout(pace_.CollectiveLimit());
   return absl::OkStatus();
 }
@@ -254,6 +255,13 @@ absl::Status TrainLoop::AgreeOnLoss() {
 void TrainLoop::AdjustTimeout(absl::Duration limit) {
   SetTimeout(limit);
   reporter_.set_running_silence(pace_.Silence(limit));
+}
+
+// A longer limit that was set before for the same step remains.
+absl::Status TrainLoop::AllowForNextStep(absl::Duration limit) {
+  next_limit_ = std::max(next_limit_, limit);
+  AdjustTimeout(next_limit_);
+  return reporter_.Promise(pace_.Silence(next_limit_));
 }
 
 void TrainLoop::SetTimeout(absl::Duration timeout) {

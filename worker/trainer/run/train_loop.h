@@ -77,6 +77,8 @@ class TrainLoop {
   absl::Status ReportStep(const Unfinished& update, const engine::StepMetrics& metrics);
   // Sets how long a step may take from now on, if others wait for it.
   void AdjustTimeout(absl::Duration limit);
+  // Does so for the next step only, and promises to report within that time.
+  absl::Status AllowForNextStep(absl::Duration limit);
   void SetTimeout(absl::Duration timeout);
 
   // Makes the evaluations and checkpoints that are due after a step.
@@ -106,6 +108,7 @@ class TrainLoop {
   HostingWatch hosting_;
   TestSplit test_split_;
   StepPace pace_;
+  absl::Duration next_limit_;  // that was allowed for the next step, or zero
 
   int64_t step_;               // updates started
   int64_t gathered_step_;      // the step at which all ranks last had all of the optimizer's state

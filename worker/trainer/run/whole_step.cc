@@ -43,7 +43,8 @@ absl::StatusOr<std::unique_ptr<StepStrategy>> WholeStep::Compile(const RunSetup&
     target.sum_statistics = [line](absl::Span<double> values) { return line->Sum(values); };
   }
   TY_ASSIGN_OR_RETURN(CompiledModel model, CompileModel(setup.spec, target));
-  model.planned_bytes = plan.memory.total();
+  // A plan measures nothing, and a measured choice may need more workspace.
+  model.planned_bytes = std::max(plan.memory.total(), model.executable->memory_plan().total());
   if (!model.syncs_statistics) line = nullptr;
   return std::unique_ptr<StepStrategy>(
       new WholeStep(setup, std::move(model), room, std::move(line)));

@@ -6,8 +6,8 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/base/env.h"
 #include "tests/testing/cuda_on_cpu/cudnn/plan_text.h"
 #include "tests/testing/cuda_on_cpu/cudnn/program.h"
 
@@ -33,7 +33,7 @@ void SpendPlanTime() {
     if (text != nullptr) (void)absl::SimpleAtod(text, &seconds);
     return absl::Seconds(seconds);
   }();
-  if (time > absl::ZeroDuration()) absl::SleepFor(time);
+  if (time > absl::ZeroDuration()) Clock::Real()->SleepFor(time);
 }
 
 // The configuration that the caller set, or that the text describes.

@@ -173,7 +173,7 @@ TEST_F(SupervisorTest, RunsAllRanksWithTheirEnvironmentAndRecordsTheirSuccess) {
   EXPECT_EQ(record->process_group, record->ranks[0].pid);
 }
 
-// Threads that spin for long at their barriers make ranks crawl that share their cores.
+// If threads spin for long at their barriers, ranks that share their cores are slow.
 TEST_F(SupervisorTest, BoundsHowLongTheThreadsOfARankSpin) {
   unsetenv("GOMP_SPINCOUNT");
   unsetenv("OMP_WAIT_POLICY");
@@ -182,6 +182,16 @@ TEST_F(SupervisorTest, BoundsHowLongTheThreadsOfARankSpin) {
   Launch();
   EXPECT_EQ(Join(), 0);
   EXPECT_EQ(ReadFile(dir_->LogPath(0)).value_or("no log"), "10000\n");
+}
+
+TEST_F(SupervisorTest, KeepsTheUsersNumberOfSpins) {
+  setenv("GOMP_SPINCOUNT", "77", 1);
+  Assign(1);
+  Trainer("echo $GOMP_SPINCOUNT");
+  Launch();
+  EXPECT_EQ(Join(), 0);
+  unsetenv("GOMP_SPINCOUNT");
+  EXPECT_EQ(ReadFile(dir_->LogPath(0)).value_or("no log"), "77\n");
 }
 
 TEST_F(SupervisorTest, KeepsTheUsersWaitPolicy) {

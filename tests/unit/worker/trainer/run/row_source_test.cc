@@ -34,6 +34,11 @@ TEST(RowsOfParts, AreThoseOfAFullStepAndOfTheTail) {
   EXPECT_THAT(RowsOfParts(Steps(20, 32, 1, {0, 1}), model), ElementsAre(20));
 }
 
+TEST(RowsOfParts, LeaveOutATailThatNeverComes) {
+  const StepSequence steps({.dataset_size = 100, .global_batch = 32, .steps = 2});
+  EXPECT_THAT(RowsOfParts(steps, ModelFor(32)), ElementsAre(32));
+}
+
 TEST(RowsOfParts, FollowTheHostedReplicas) {
   CompiledModel model = ModelFor(24);
   // 32 rows in 4 replicas are 8 each; the tail of 6 is 2, 2, 1, 1.

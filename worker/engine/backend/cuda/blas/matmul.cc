@@ -253,14 +253,15 @@ class LtMatmulPlanner : public MatmulPlanner {
 
   absl::StatusOr<const Matmul*> Find(const MatmulProblem& problem, Effort effort) override {
     const std::string key = problem.Key();
-    for (const auto& products : {&measured_, effort == Effort::kMeasure ? &measured_ : &first_}) {
-      if (const auto known = products->find(key); known != products->end()) {
-        return known->second.get();
-      }
+    if (const auto known = measured_.find(key); known != measured_.end()) {
+      return known->second.get();
+    }
+    Products& products = effort == Effort::kMeasure ? measured_ : first_;
+    if (const auto known = products.find(key); known != products.end()) {
+      return known->second.get();
     }
     TY_RETURN_IF_ERROR(Validate(problem));
     TY_ASSIGN_OR_RETURN(auto product, Plan(problem, effort));
-    Products& products = effort == Effort::kMeasure ? measured_ : first_;
     return products.emplace(key, std::move(product)).first->second.get();
   }
 

@@ -16,8 +16,8 @@ struct PlanFacts {
   std::string engine;  // cuDNN's name or number of the engine, and its settings
   int64_t workspace_bytes = 0;
   int candidates = 0;  // the number of plans that could be built
-  // The time of one run, 0 if none is known. That of an inherited choice is estimated: the time
-  // that was measured for the other number of rows, in proportion.
+  // The time of one run, or 0 if none is known. For an inherited choice it is estimated: the time
+  // that was measured for the most rows, in proportion to the rows.
   double microseconds = 0;
   bool from_cache = false;
 };

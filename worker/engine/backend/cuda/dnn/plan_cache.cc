@@ -16,10 +16,10 @@ namespace {
 
 // Raise it when the tensors of a graph get other numbers, since plans refer to them.
 constexpr int kVersion = 2;
-// A plan that is compiled when the program runs may hold its code.
+// cuDNN may compile a kernel when the program runs, and put its code into the text of the plan.
 constexpr int64_t kFileBytesMax = int64_t{64} << 20;
 
-// Returns nothing if the text is not a whole file of this version.
+// Returns nothing unless the text is a whole file of this version and key.
 std::optional<CachedPlan> PlanOf(const nlohmann::json& file, const std::string& key) {
   const auto is = [&](const char* name, bool (nlohmann::json::*test)() const noexcept) {
     return file.contains(name) && (file[name].*test)();
@@ -59,7 +59,7 @@ std::optional<CachedPlan> PlanCache::Find(const std::string& key) {
   if (!plan.has_value()) {
     LogWarning("a file of the cache of cuDNN's plans is ignored",
                {{"path", PathOf(key)},
-                {"reason", text.ok() ? "it is not whole, or not of this version"
+                {"reason", text.ok() ? "it is not whole, or has another key or version"
                                      : std::string(text.status().message())}});
     return std::nullopt;
   }

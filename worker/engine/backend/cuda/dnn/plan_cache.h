@@ -1,7 +1,6 @@
-// Keeps the choices of earlier runs in a folder: a JSON file for each problem, {"version": 2,
-// "key":
-// ..., "plan": cuDNN's JSON, "engine": ..., "workspace_bytes": ..., "candidates": ...,
-// "microseconds": ...}. Each choice is written at once, so a run that ends early has lost none.
+// Keeps the choices of earlier runs in a folder, with one JSON file for each choice. The file has
+// the fields version, key, plan (cuDNN's JSON), engine, workspace_bytes, candidates and
+// microseconds. Each choice is written at once, so a run that ends early loses none.
 #pragma once
 
 #include <map>
@@ -25,8 +24,8 @@ class PlanCache {
   // Opens a cache. With an empty folder, choices are kept only as long as the object.
   explicit PlanCache(std::string folder) : folder_(std::move(folder)) {}
 
-  // Returns the choice for a key. A file that does not hold it counts as absent, and is logged if
-  // it is not ours.
+  // Returns the choice for a key. A file that cannot be read, or holds another key or version, is
+  // logged and counts as absent.
   std::optional<CachedPlan> Find(const std::string& key);
   // Keeps a choice, and writes its file by rename. Even if that fails, Find returns the choice.
   absl::Status Put(const std::string& key, CachedPlan plan);

@@ -57,68 +57,73 @@ class CudnnPlanner : public Planner {
     Precision precision;
   };
 
-  // The choice that smaller problems of a family take over.
+  // The measured choice that problems with fewer rows take over.
   struct Leader {
     std::string engine;
     double microseconds = 0;
     int64_t rows = 0;
   };
 
+  // The way in which a plan is chosen, which is a part of its key.
+  struct Way {
+    std::string name;
+    bool measures = false;
+    Leader leader = {};  // its engine is empty if there is none
+  };
+
+  // A measured choice stays the answer. A rank that resumes must find the same plan again, so a
+  // problem follows the leader of its own run, whatever other runs have measured for it.
+  Way WayOf(const Question& question, Effort effort) {
+    const bool can_measure = options_.autotunes && target_->get().has_device();
+    const std::string measured = absl::StrCat("measured ", options_.candidates_max);
+    if (effort == Effort::kMeasure && can_measure) return {.name = measured, .measures = true};
+    if (plans_.contains(CacheKey(question.key, measured))) return {.name = measured};
+    const auto leader = leaders_.find(question.family);
+    if (leader == leaders_.end()) {
+      // A measurement of an earlier run serves as well.
+      return {.name = cache_.Find(CacheKey(question.key, measured)) ? measured : "first"};
+    }
+    return {.name = absl::StrCat("as ", leader->second.engine), .leader = leader->second};
+  }
+
   // Remembers what was found, and also if nothing was found.
   template <typename Build>
   absl::StatusOr<const Plan*> FindOrMake(const Question& question, Effort effort,
                                          const Build& build) {
-    const auto measured = measured_.find(question.key);
-    if (measured != measured_.end()) return Answer(measured->second);
-    std::map<std::string, Found>& plans = effort == Effort::kMeasure ? measured_ : inherited_;
-    auto known = plans.find(question.key);
-    if (known == plans.end()) {
-      Found made = Make(build(target_->get().handle), question, effort);
+    const Way way = WayOf(question, effort);
+    const std::string cache_key = CacheKey(question.key, way.name);
+    auto known = plans_.find(cache_key);
+    if (known == plans_.end()) {
+      Found made = Make(build(target_->get().handle), question, way, cache_key);
       if (!made.ok()) {
         made = Annotate(made.status(), question.key);
       }
-      known = plans.emplace(question.key, std::move(made)).first;
+      known = plans_.emplace(cache_key, std::move(made)).first;
     }
-    return Answer(known->second);
-  }
-
-  static absl::StatusOr<const Plan*> Answer(const Found& found) {
-    if (!found.ok()) return found.status();
-    return found->get();
+    if (!known->second.ok()) {
+      return known->second.status();
+    }
+    const Plan* const plan = known->second->get();
+    if (way.measures) Lead(question, plan->facts());
+    return plan;
   }
 
   // Returns NOT_FOUND for a graph that cuDNN refuses.
-  Found Make(absl::StatusOr<Graph> graph, const Question& question, Effort effort) {
+  Found Make(absl::StatusOr<Graph> graph, const Question& question, const Way& way,
+             const std::string& cache_key) {
     if (absl::IsUnimplemented(graph.status()) || absl::IsInvalidArgument(graph.status())) {
       return absl::NotFoundError(graph.status().message());
     }
     if (!graph.ok()) {
       return graph.status();
     }
-    Found made = Choose(*std::move(graph), question, effort);
-    if (made.ok() && effort == Effort::kMeasure) Lead(question, (*made)->facts());
-    return made;
-  }
-
-  Found Choose(Graph graph, const Question& question, Effort effort) {
-    // A choice of an earlier run is as good as a measurement.
-    const bool measures = options_.autotunes && target_->get().has_device();
-    const std::string cache_key =
-        CacheKey(question.key, measures ? absl::StrCat("measured ", options_.candidates_max)
-                                        : std::string("first"));
-    if (auto cached = FromCache(graph, cache_key)) return cached;
-    if (effort == Effort::kMeasure && measures)
-      return Measure(std::move(graph), question, cache_key);
-    const auto leader = leaders_.find(question.family);
-    if (effort == Effort::kMeasure || leader == leaders_.end()) {
-      const std::string first_key = CacheKey(question.key, "first");
-      if (auto cached = FromCache(graph, first_key)) return cached;
-      return First(std::move(graph), question, first_key, Leader());
+    if (auto cached = FromCache(*graph, cache_key)) {
+      return cached;
     }
-    const std::string inherited_key =
-        CacheKey(question.key, absl::StrCat("as ", leader->second.engine));
-    if (auto cached = FromCache(graph, inherited_key)) return cached;
-    return First(std::move(graph), question, inherited_key, leader->second);
+    if (way.measures) return Measure(*std::move(graph), question, cache_key);
+    const bool is_first = way.leader.engine.empty();
+    return First(*std::move(graph), question,
+                 is_first ? CacheKey(question.key, "first") : cache_key, way.leader);
   }
 
   // Returns null if the cache has no plan that can be used. Takes the graph only if it has one.
@@ -210,9 +215,8 @@ class CudnnPlanner : public Planner {
   std::unique_ptr<OpenTarget> target_;
   PlannerOptions options_;
   PlanCache cache_;
-  std::map<std::string, Found> measured_;   // by key, found with kMeasure
-  std::map<std::string, Found> inherited_;  // by key, found with kInherit
-  std::map<std::string, Leader> leaders_;   // by family
+  std::map<std::string, Found> plans_;     // by key of the cache
+  std::map<std::string, Leader> leaders_;  // by family
   bool has_warned_ = false;
 };
 

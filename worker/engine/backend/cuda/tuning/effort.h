@@ -5,10 +5,10 @@ namespace trainyard::engine::cuda {
 
 enum class Effort {
   // Candidates are measured on the device, if the planner measures at all. That takes up to seconds
-  // for each problem, so nobody may wait for it.
+  // for each problem, so it must not happen while other ranks wait.
   kMeasure,
-  // Nothing is measured. The choice for the same problem with another number of rows is taken over,
-  // if there is one, and else the library's first proposal is taken.
+  // Nothing is measured. A planner may take over the choice that was measured for the same problem
+  // with more rows. Otherwise the library's first proposal is taken.
   kInherit,
 };
 

@@ -311,6 +311,44 @@ TEST(Planner, WithoutAnythingToTakeOverTheFirstProposalServes) {
   EXPECT_EQ((*plan)->facts().candidates, 1);
 }
 
+// A run that resumes must compute the same, though others have kept choices in the meantime.
+TEST(Planner, AnotherRunsMeasurementDoesNotReplaceTheLeaders) {
+  const trainyard::testing::TempDir folder;
+  PlannerOptions options;
+  options.cache_folder = folder.File("plans");
+  const auto tail = [&] {
+    const std::unique_ptr<Planner> planner = PlannerWith(options);
+    EXPECT_TRUE(planner->Find(SmallOf(8), Effort::kMeasure).ok());
+    return (*planner->Find(SmallOf(3), Effort::kInherit))->facts().candidates;
+  };
+  EXPECT_EQ(tail(), 1);
+  EXPECT_EQ((*PlannerWith(options)->Find(SmallOf(3), Effort::kMeasure))->facts().candidates, 3);
+  EXPECT_EQ(tail(), 1) << "the tail took what the other run had measured";
+}
+
+TEST(Planner, WhatAnEarlierRunMeasuredServesWhereNothingLeads) {
+  const trainyard::testing::TempDir folder;
+  PlannerOptions options;
+  options.cache_folder = folder.File("plans");
+  ASSERT_TRUE(PlannerWith(options)->Find(Small(), Effort::kMeasure).ok());
+  const std::unique_ptr<Planner> planner = PlannerWith(options);
+  EXPECT_EQ((*planner->Find(Small(), Effort::kInherit))->facts().candidates, 3);
+  // It also leads once it is the answer to a measurement.
+  const std::string engine = (*planner->Find(Small(), Effort::kMeasure))->facts().engine;
+  EXPECT_EQ((*planner->Find(SmallOf(1), Effort::kInherit))->facts().engine, engine);
+}
+
+TEST(Planner, WithoutMeasuringEachProblemHasItsFirstProposal) {
+  PlannerOptions options;
+  options.autotunes = false;
+  const std::unique_ptr<Planner> planner = PlannerWith(options);
+  EXPECT_TRUE(absl::StartsWith((*planner->Find(SmallOf(8), Effort::kMeasure))->facts().engine,
+                               "engine 3 "));
+  const PlanFacts tail = (*planner->Find(SmallOf(3), Effort::kInherit))->facts();
+  EXPECT_TRUE(absl::StartsWith(tail.engine, "engine 3 "));
+  EXPECT_EQ(tail.microseconds, 0);
+}
+
 TEST(Planner, KeepsWhatWasTakenOver) {
   const trainyard::testing::TempDir folder;
   PlannerOptions options;
