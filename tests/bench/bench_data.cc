@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/files.h"
+#include "common/base/run_main.h"
 #include "common/base/status_macros.h"
 #include "tests/testing/temp_dir.h"
 #include "tests/unit/worker/data/jpeg_files.h"
@@ -44,8 +45,10 @@ double ProcessorSeconds() {
 
 // Adds some detail, as photographs have: slopes under a grid and a little noise.
 std::vector<std::string> GenerateImages() {
+  constexpr int kImages = 24;
   std::vector<std::string> images;
-  for (int i = 0; i < 24; ++i) {
+  images.reserve(kImages);
+  for (int i = 0; i < kImages; ++i) {
     images.push_back(
         JpegBytes(500, 375,
                   [i](int x, int y, int c) {
@@ -194,5 +197,5 @@ int Main(int argc, char** argv) {
 }  // namespace trainyard::data
 
 int main(int argc, char** argv) {
-  return trainyard::data::Main(argc, argv);
+  return trainyard::RunMain("bench_data", trainyard::data::Main, argc, argv);
 }

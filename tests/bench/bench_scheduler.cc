@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/base/run_main.h"
 #include "common/base/status_macros.h"
 #include "tests/replay/generators.h"
 #include "tests/replay/replay.h"
@@ -145,14 +146,18 @@ absl::Status Run(const Arguments& arguments) {
   return absl::OkStatus();
 }
 
+int Main(int argc, char** argv) {
+  Arguments arguments;
+  if (const auto exit_code = Parse(argc, argv, arguments)) return *exit_code;
+  const absl::Status status = Run(arguments);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "bench_scheduler: %s\n", std::string(status.message()).c_str());
+  return 2;
+}
+
 }  // namespace
 }  // namespace trainyard::replay
 
 int main(int argc, char** argv) {
-  trainyard::replay::Arguments arguments;
-  if (const auto exit_code = trainyard::replay::Parse(argc, argv, arguments)) return *exit_code;
-  const absl::Status status = trainyard::replay::Run(arguments);
-  if (status.ok()) return 0;
-  std::fprintf(stderr, "bench_scheduler: %s\n", std::string(status.message()).c_str());
-  return 2;
+  return trainyard::RunMain("bench_scheduler", trainyard::replay::Main, argc, argv);
 }

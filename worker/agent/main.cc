@@ -2,16 +2,27 @@
 #include <cstdio>
 #include <string>
 
+#include "common/base/run_main.h"
 #include "worker/agent/worker_app.h"
 
-int main(int argc, char** argv) {
-  trainyard::agent::WorkerFlags flags;
-  if (const auto code = trainyard::agent::ReadWorkerFlags(argc, argv, flags)) return *code;
-  trainyard::InitLog("trainyard-worker", trainyard::LogLevel::kInfo, flags.log_format);
-  const absl::Status status = trainyard::agent::RunWorker(flags);
+namespace trainyard::agent {
+namespace {
+
+int Main(int argc, char** argv) {
+  WorkerFlags flags;
+  if (const auto code = ReadWorkerFlags(argc, argv, flags)) return *code;
+  InitLog("trainyard-worker", LogLevel::kInfo, flags.log_format);
+  const absl::Status status = RunWorker(flags);
   if (!status.ok()) {
     std::fprintf(stderr, "trainyard-worker: %s\n", std::string(status.message()).c_str());
     return 1;
   }
   return 0;
+}
+
+}  // namespace
+}  // namespace trainyard::agent
+
+int main(int argc, char** argv) {
+  return trainyard::RunMain("trainyard-worker", trainyard::agent::Main, argc, argv);
 }

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/files.h"
+#include "common/base/run_main.h"
 #include "common/base/status_macros.h"
 #include "tests/bench/gpu/rates.h"
 #include "tests/bench/gpu/step_report.h"
@@ -247,5 +248,5 @@ int Main(int argc, char** argv) {
 }  // namespace trainyard::engine::bench
 
 int main(int argc, char** argv) {
-  return trainyard::engine::bench::Main(argc, argv);
+  return trainyard::RunMain("bench_gpu", trainyard::engine::bench::Main, argc, argv);
 }

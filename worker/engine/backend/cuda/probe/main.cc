@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "common/base/files.h"
+#include "common/base/run_main.h"
 #include "common/base/status_macros.h"
 #include "worker/engine/backend/cuda/dnn/candidates.h"
 #include "worker/engine/backend/cuda/dnn/target.h"
@@ -103,11 +104,8 @@ absl::Status Run(const Options& options) {
   return WriteFileAtomically(options.describe, json + "\n");
 }
 
-}  // namespace
-}  // namespace trainyard::engine::cuda::probe
-
-int main(int argc, char** argv) {
-  trainyard::engine::cuda::probe::Options options;
+int Main(int argc, char** argv) {
+  Options options;
   CLI::App app("Which graphs cuDNN has plans for, as a table in Markdown.", "trainyard-probe");
   CLI::Option* describe =
       app.add_option("--describe", options.describe, "Write the description of this GPU (JSON)");
@@ -119,10 +117,17 @@ int main(int argc, char** argv) {
   app.add_option("--workspace-mib", options.workspace_mib, "Most that a plan may take")
       ->check(CLI::Range(0, 1 << 20));
   CLI11_PARSE(app, argc, argv);
-  const absl::Status status = trainyard::engine::cuda::probe::Run(options);
+  const absl::Status status = Run(options);
   if (!status.ok()) {
     std::fprintf(stderr, "trainyard-probe: %s\n", std::string(status.message()).c_str());
     return 1;
   }
   return 0;
+}
+
+}  // namespace
+}  // namespace trainyard::engine::cuda::probe
+
+int main(int argc, char** argv) {
+  return trainyard::RunMain("trainyard-probe", trainyard::engine::cuda::probe::Main, argc, argv);
 }
