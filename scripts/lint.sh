@@ -39,9 +39,10 @@ fi
 
 echo "clang-tidy over ${#sources[@]} files" >&2
 # clang knows neither g++'s warning flags nor its parameters, and a joined file includes sources. The count of suppressed
-# warnings is not useful.
+# warnings is not useful. scripts/lint has the headers that libstdc++ does not give to clang.
 printf '%s\0' "${sources[@]}" |
   xargs -0 -n 1 -P "${JOBS:-$(nproc)}" "$tidy" -p "$build" --quiet --warnings-as-errors='*' \
     --checks=-bugprone-suspicious-include \
     --extra-arg=-Wno-unknown-warning-option --extra-arg=-Wno-unused-command-line-argument \
+    --extra-arg=-isystem"$PWD/scripts/lint" \
     2> >(grep -v -E '^[0-9]+ warnings? (generated|treated as)|^Suppressed|^Use -header-filter' >&2)
