@@ -54,14 +54,14 @@ grpc::ServerUnaryReactor* FleetServiceImpl::PostVerb(grpc::CallbackServerContext
                                                      core::Input input, const std::string& worker,
                                                      v1::Worker* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  services_.runtime.Post(std::move(input),
-                         [this, reactor, worker, response](absl::StatusOr<core::Reply> reply) {
-                           if (reply.ok()) {
-                             FinishWithWorker(reactor, worker, response);
-                           } else {
-                             reactor->Finish(ToGrpcStatus(reply.status()));
-                           }
-                         });
+  const auto done = [this, reactor, worker, response](const absl::StatusOr<core::Reply>& reply) {
+    if (reply.ok()) {
+      FinishWithWorker(reactor, worker, response);
+    } else {
+      reactor->Finish(ToGrpcStatus(reply.status()));
+    }
+  };
+  services_.runtime.Post(std::move(input), done);
   return reactor;
 }
 

@@ -44,7 +44,9 @@ void Daemon::Do(const agent::LinkCore::Register& due) {
   process_->is_sync = false;
   process_->call = transport_.Call<std::string>(
       host_.number, absl::ToInt64Microseconds(due.timeout),
-      [this, input](Server::Answer<std::string> answer) { server_.Register(input, answer); },
+      [this, input](Server::Answer<std::string> answer) {
+        server_.Register(input, std::move(answer));
+      },
       GuardAnswer<std::string>([this](absl::StatusOr<std::string> session) {
         process_->call.reset();
         if (session.ok()) {
@@ -69,7 +71,7 @@ void Daemon::Do(const agent::LinkCore::Sync& due) {
   process_->call = transport_.Call<DesiredState>(
       host_.number, absl::ToInt64Microseconds(due.timeout),
       [this, report, wait](Server::Answer<DesiredState> answer) {
-        server_.Sync(report, wait, answer);
+        server_.Sync(report, wait, std::move(answer));
       },
       GuardAnswer<DesiredState>(
           [this, sent_at, session = due.session](absl::StatusOr<DesiredState> state) {
@@ -93,8 +95,8 @@ void Daemon::Fetch(AttemptId id) {
                                    process_->fetches.at(id).step};
   transport_.Call<bool>(
       host_.number, kUploadTimeout,
-      [this, ref](Server::Answer<bool> answer) { server_.FetchCheckpoint(ref, answer); },
-      GuardAnswer<bool>([this, id](absl::StatusOr<bool> found) {
+      [this, ref](Server::Answer<bool> answer) { server_.FetchCheckpoint(ref, std::move(answer)); },
+      GuardAnswer<bool>([this, id](const absl::StatusOr<bool>& found) {
         After(world_.random().Between(100 * kMillisecond, 5 * kSecond),
               [this, id, status = found.status()] { EndFetch(id, status); });
       }));
@@ -130,7 +132,8 @@ void Daemon::SendCheckpoint(const agent::CheckpointQueue::Upload& upload) {
   const int64_t height = (id.job.value * 31 + step * 7) % 13;
   commit.evaluation = {static_cast<double>(height), static_cast<double>(13 - height) / 13};
   process_->is_sending_checkpoint = true;
-  const auto ended = [this, id, step, session = commit.session](absl::StatusOr<core::Reply> reply) {
+  const auto ended = [this, id, step,
+                      session = commit.session](const absl::StatusOr<core::Reply>& reply) {
     if (ErrorReason(reply.status()) == "UNKNOWN_SESSION") process_->session.Forget(session);
     const auto pause = process_->checkpoints.Ended(id, step, reply.status());
     After(pause.has_value() ? absl::ToInt64Microseconds(*pause) : 1, [this] {
@@ -143,7 +146,7 @@ void Daemon::SendCheckpoint(const agent::CheckpointQueue::Upload& upload) {
     transport_.Call<core::Reply>(
         host_.number, kUploadTimeout,
         [this, commit](Server::Answer<core::Reply> answer) {
-          server_.CommitCheckpoint(commit, answer);
+          server_.CommitCheckpoint(commit, std::move(answer));
         },
         GuardAnswer<core::Reply>(ended));
   });
@@ -175,10 +178,13 @@ bool Daemon::SendLog(const agent::UploadTarget& target) {
                                   cursor.offset(),         lines};
   transport_.Call<int64_t>(
       host_.number, kCallTimeout,
-      [this, chunk](Server::Answer<int64_t> answer) { server_.AppendLog(chunk, answer); },
-      GuardAnswer<int64_t>([this, id, session = chunk.session](absl::StatusOr<int64_t> next) {
-        LogAnswered(id, session, next);
-      }));
+      [this, chunk](Server::Answer<int64_t> answer) {
+        server_.AppendLog(chunk, std::move(answer));
+      },
+      GuardAnswer<int64_t>(
+          [this, id, session = chunk.session](const absl::StatusOr<int64_t>& next) {
+            LogAnswered(id, session, next);
+          }));
   return true;
 }
 

@@ -45,7 +45,7 @@ void Faults::Begin() {
 
 void Faults::Every(Time mean, std::function<void()> fault) {
   if (mean == 0) return;
-  world_.After(world_.random().Around(mean), [this, mean, fault] {
+  world_.After(world_.random().Around(mean), [this, mean, fault = std::move(fault)] {
     if (is_over_) return;
     Note();
     fault();
@@ -134,7 +134,7 @@ void Faults::DeclareLost(Host& host) {
   if (host.is_on || !server_.is_up()) return;
   world_.Say("operator", "vouches that ", host.name, " is off");
   server_.Post(core::DeclareWorkerLost{host.name, "user:op", "its host is off"},
-               [](absl::StatusOr<core::Reply>) {});
+               [](const absl::StatusOr<core::Reply>&) {});
 }
 
 void Faults::CrashSupervisor() {

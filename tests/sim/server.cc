@@ -88,27 +88,30 @@ void Server::Post(core::Input input, Answer<core::Reply> answer) {
 }
 
 void Server::Sync(core::SyncReport report, Time max_wait, Answer<DesiredState> answer) {
-  Enqueue(runtime::SyncItem{std::move(report), absl::Microseconds(max_wait),
-                            [this, answer](absl::StatusOr<runtime::DesiredState> desired) {
-                              if (desired.ok()) {
-                                answer(Describe(*std::move(desired)));
-                              } else {
-                                answer(desired.status());
-                              }
-                            }});
+  Enqueue(runtime::SyncItem{
+      std::move(report), absl::Microseconds(max_wait),
+      [this, answer = std::move(answer)](absl::StatusOr<runtime::DesiredState> desired) {
+        if (desired.ok()) {
+          answer(Describe(*std::move(desired)));
+        } else {
+          answer(desired.status());
+        }
+      }});
 }
 
 void Server::Register(core::RegisterWorker input, Answer<std::string> answer) {
   input.session = absl::StrCat("session-", life_, "-", ++sessions_);
   const std::string session = input.session;
-  Post(std::move(input), [session, answer](absl::StatusOr<core::Reply> reply) {
-    answer(reply.ok() ? absl::StatusOr<std::string>(session) : reply.status());
-  });
+  Post(std::move(input),
+       [session, answer = std::move(answer)](const absl::StatusOr<core::Reply>& reply) {
+         answer(reply.ok() ? absl::StatusOr<std::string>(session) : reply.status());
+       });
 }
 
 // Files first, then the row that names them.
 void Server::CommitCheckpoint(core::CommitCheckpoint input, Answer<core::Reply> answer) {
-  Enqueue(runtime::ReadItem{[this, input, answer](absl::StatusOr<const core::Yard*> yard) {
+  Enqueue(runtime::ReadItem{[this, input = std::move(input),
+                             answer = std::move(answer)](absl::StatusOr<const core::Yard*> yard) {
     const absl::Status allowed = yard.ok() ? (*yard)->CheckCheckpointWriter(
                                                  input.session, input.attempt, input.fencing_token)
                                            : yard.status();
@@ -125,28 +128,30 @@ void Server::CommitCheckpoint(core::CommitCheckpoint input, Answer<core::Reply> 
 }
 
 void Server::FetchCheckpoint(core::CheckpointRef id, Answer<bool> answer) {
-  Enqueue(runtime::ReadItem{[id, answer](absl::StatusOr<const core::Yard*> yard) {
-    if (!yard.ok()) {
-      answer(yard.status());
-    } else if ((*yard)->FindCheckpoint(id) == nullptr) {
-      answer(error::CheckpointNotFound(CheckpointName(id.job, id.step)));
-    } else {
-      answer(true);
-    }
-  }});
+  Enqueue(
+      runtime::ReadItem{[id, answer = std::move(answer)](absl::StatusOr<const core::Yard*> yard) {
+        if (!yard.ok()) {
+          answer(yard.status());
+        } else if ((*yard)->FindCheckpoint(id) == nullptr) {
+          answer(error::CheckpointNotFound(CheckpointName(id.job, id.step)));
+        } else {
+          answer(true);
+        }
+      }});
 }
 
 void Server::AppendLog(const LogChunk& chunk, Answer<int64_t> answer) {
-  Enqueue(runtime::ReadItem{[this, chunk, answer](absl::StatusOr<const core::Yard*> yard) {
-    absl::Status allowed = yard.status();
-    if (yard.ok()) allowed = (*yard)->CheckStream(chunk.session, chunk.attempt, chunk.token);
-    if (allowed.ok()) {
-      answer(TakeChunk(chunk));
-      return;
-    }
-    if (agent::IsRefusal(allowed)) logs_[{chunk.attempt, chunk.host}].is_excused = true;
-    answer(allowed);
-  }});
+  Enqueue(runtime::ReadItem{
+      [this, chunk, answer = std::move(answer)](absl::StatusOr<const core::Yard*> yard) {
+        absl::Status allowed = yard.status();
+        if (yard.ok()) allowed = (*yard)->CheckStream(chunk.session, chunk.attempt, chunk.token);
+        if (allowed.ok()) {
+          answer(TakeChunk(chunk));
+          return;
+        }
+        if (agent::IsRefusal(allowed)) logs_[{chunk.attempt, chunk.host}].is_excused = true;
+        answer(allowed);
+      }});
 }
 
 absl::StatusOr<int64_t> Server::TakeChunk(const LogChunk& chunk) {

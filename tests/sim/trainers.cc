@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -310,7 +311,7 @@ void Trainers::ExitAll(Gang& gang, int but) {
 }
 
 void Trainers::Exit(int64_t pid, Time delay, RankEnd end) {
-  world_.After(delay, [this, pid, end] {
+  world_.After(delay, [this, pid, end = std::move(end)] {
     const auto found = processes_.find(pid);
     if (found == processes_.end()) return;
     Gang* gang = Find({found->second.start.attempt, found->second.start.token});

@@ -130,11 +130,11 @@ void Users::Submit() {
 
 // A submission with a request id is sent until it is acknowledged or refused, and sometimes once
 // more.
-void Users::Send(std::shared_ptr<Order> order, int tries) {
+void Users::Send(const std::shared_ptr<Order>& order, int tries) {
   core::SubmitJob input{order->submission, order->request_id, "hash", "user:x"};
   transport_.Call<core::Reply>(
       kUsersLink, kCallTimeout,
-      [this, input](Server::Answer<core::Reply> answer) { server_.Post(input, answer); },
+      [this, input](Server::Answer<core::Reply> answer) { server_.Post(input, std::move(answer)); },
       [this, order, tries](absl::StatusOr<core::Reply> reply) {
         const bool again = absl::IsUnavailable(reply.status()) ||
                            absl::IsDeadlineExceeded(reply.status()) ||
@@ -166,8 +166,10 @@ void Users::Send(std::shared_ptr<Order> order, int tries) {
 void Users::Post(core::Input input) {
   transport_.Call<core::Reply>(
       kUsersLink, kCallTimeout,
-      [this, input](Server::Answer<core::Reply> answer) { server_.Post(input, answer); },
-      [](absl::StatusOr<core::Reply>) {});
+      [this, input = std::move(input)](Server::Answer<core::Reply> answer) {
+        server_.Post(input, std::move(answer));
+      },
+      [](const absl::StatusOr<core::Reply>&) {});
 }
 
 void Users::Verb() {
@@ -203,9 +205,10 @@ void Users::Delete() {
     transport_.Call<core::Reply>(
         kUsersLink, kCallTimeout,
         [this, job](Server::Answer<core::Reply> answer) {
-          server_.Post(core::DeleteJob{job, /*checkpoints_only=*/false, "user:x"}, answer);
+          server_.Post(core::DeleteJob{job, /*checkpoints_only=*/false, "user:x"},
+                       std::move(answer));
         },
-        [this, job](absl::StatusOr<core::Reply> reply) {
+        [this, job](const absl::StatusOr<core::Reply>& reply) {
           if (reply.ok()) on_deleted(job);
         });
   }
@@ -261,7 +264,8 @@ void Users::SetQuota() {
   Random& random = world_.random();
   core::QuotaRecord quota;
   quota.subject = random.Chance(500) ? absl::StrCat("user:", kUsers[random.Below(3)]) : "user:*";
-  quota.devices = static_cast<int32_t>(random.Between(1, options_.hosts * options_.devices_max));
+  quota.devices =
+      static_cast<int32_t>(random.Between(1, int64_t{options_.hosts} * options_.devices_max));
   quota.queued_jobs = static_cast<int32_t>(random.Between(1, 6));
   if (random.Chance(300)) quota.submits_per_minute = static_cast<int32_t>(random.Between(2, 10));
   Post(core::SetQuota{quota, "user:op"});

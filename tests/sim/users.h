@@ -42,7 +42,7 @@ class Users {
 
  private:
   void Submit();
-  void Send(std::shared_ptr<Order> order, int tries);
+  void Send(const std::shared_ptr<Order>& order, int tries);
   core::Submission DrawSubmission();
   size_t DrawScript();
   void Verb();

@@ -26,7 +26,7 @@ class TurnLoopTest : public ::testing::Test {
   core::Now Now() const { return {1'000'000 + uptime_us_, uptime_us_}; }
 
   TurnItem Post(core::Input input) {
-    return PostItem{std::move(input), [this](absl::StatusOr<core::Reply> reply) {
+    return PostItem{std::move(input), [this](const absl::StatusOr<core::Reply>& reply) {
                       posted_.push_back(reply.status());
                     }};
   }
