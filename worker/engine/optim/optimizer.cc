@@ -83,14 +83,12 @@ bool CountsSteps(const OptimizerSpec& spec) {
 }
 
 bool IsLayerwise(const OptimizerSpec& spec) {
-  switch (spec.rule) {
-#define TY_RULE(kind, name, keeps, is_layerwise) \
-  case Rule::k##kind:                            \
-    return is_layerwise;
+  constexpr bool kIsLayerwise[] = {
+#define TY_RULE(kind, name, keeps, is_layerwise) is_layerwise,
 #include "worker/engine/optim/rules.def"
 #undef TY_RULE
-  }
-  return false;
+  };
+  return kIsLayerwise[static_cast<size_t>(spec.rule)];
 }
 
 bool IsElementwise(const OptimizerSpec& spec) {

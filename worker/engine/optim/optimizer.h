@@ -4,6 +4,7 @@
 // Biases and the parameters of norms are the parameters of one dimension.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -42,14 +43,12 @@ struct OptimizerSpec {
 // Returns true if the rule keeps the two moments of Adam; the others may keep a momentum.
 constexpr bool KeepsMoments(OptimizerSpec::Rule rule) {
   enum class Keeps { Momentum, Moments };
-  switch (rule) {
-#define TY_RULE(kind, name, keeps, is_layerwise) \
-  case OptimizerSpec::Rule::k##kind:             \
-    return Keeps::keeps == Keeps::Moments;
+  constexpr Keeps kKept[] = {
+#define TY_RULE(kind, name, keeps, is_layerwise) Keeps::keeps,
 #include "worker/engine/optim/rules.def"
 #undef TY_RULE
-  }
-  return false;
+  };
+  return kKept[static_cast<size_t>(rule)] == Keeps::Moments;
 }
 
 // Returns INVALID_ARGUMENT with the value if one is outside its range.

@@ -33,16 +33,17 @@ struct UpdateBlock {
   float* second;  // exp_avg_sq
 };
 
-// The kernels of the rules. A rule clears the gradient, and returns false if an element of it was
-// NaN or infinite.
+// A rule clears the gradient, and returns false if an element of it was NaN or infinite.
+using UpdateKernel = bool(const UpdateRule& rule, const UpdateBlock& block);
+
+// The kernels of the rules.
 struct UpdateKernels {
   const char* name;
 
   // There is one kernel for each rule. LAMB needs a ratio between its two halves: `lamb_moments`
   // first advances exp_avg and exp_avg_sq, with the sums of squares of parameter and update; then
   // `lamb` takes the step.
-#define TY_RULE(kind, rule_name, keeps, is_layerwise) \
-  bool (*rule_name)(const UpdateRule& rule, const UpdateBlock& block);
+#define TY_RULE(kind, rule_name, keeps, is_layerwise) UpdateKernel* rule_name;
 #include "worker/engine/optim/rules.def"
 #undef TY_RULE
   bool (*lamb_moments)(const UpdateRule& rule, const UpdateBlock& block, double* parameter_squares,

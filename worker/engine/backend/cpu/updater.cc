@@ -16,7 +16,7 @@ constexpr int64_t kBlockElements = 4096;
 
 using Rule = OptimizerSpec::Rule;
 
-constexpr bool (*UpdateKernels::*kRules[])(const UpdateRule&, const UpdateBlock&) = {
+constexpr UpdateKernel* UpdateKernels::*kRules[] = {
 #define TY_RULE(kind, name, keeps, is_layerwise) &UpdateKernels::name,
 #include "worker/engine/optim/rules.def"
 #undef TY_RULE

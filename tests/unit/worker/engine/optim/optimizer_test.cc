@@ -24,7 +24,7 @@ Graph OneLinear() {
 class OptimizerRules : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(OptimizerRules, AreThoseOfTorchSgd) {
-  const OptimizerSpec specs[] = {
+  const std::vector<OptimizerSpec> specs = {
       {},
       {.weight_decay = 0.01},
       {.momentum = 0.9},
