@@ -10,15 +10,15 @@ namespace trainyard::networks {
 absl::StatusOr<layers::Stack> StackOf(const AlexnetSpec& spec) {
   struct Layer {
     int number;  // in `features`
-    layers::Conv2d conv;
     bool pool;
+    layers::Conv2d conv;
   };
   const Layer layers[] = {
-      {0, {.channels = 64, .kernel = 11, .stride = 4, .padding = 2}, true},
-      {3, {.channels = 192, .kernel = 5, .padding = 2}, true},
-      {6, {.channels = 384, .kernel = 3, .padding = 1}, false},
-      {8, {.channels = 256, .kernel = 3, .padding = 1}, false},
-      {10, {.channels = 256, .kernel = 3, .padding = 1}, true},
+      {0, true, {.channels = 64, .kernel = 11, .stride = 4, .padding = 2}},
+      {3, true, {.channels = 192, .kernel = 5, .padding = 2}},
+      {6, false, {.channels = 384, .kernel = 3, .padding = 1}},
+      {8, false, {.channels = 256, .kernel = 3, .padding = 1}},
+      {10, true, {.channels = 256, .kernel = 3, .padding = 1}},
   };
   StackWriter writer(spec.input);
   LayerId x = writer.sample();

@@ -131,7 +131,7 @@ std::string UserOf(const grpc::CallbackServerContext& context, const Services& s
   const auto& metadata = context.client_metadata();
   const auto entry = metadata.find("trainyard-user");
   if (entry == metadata.end()) return services.user;
-  const std::string user(entry->second.data(), entry->second.size());
+  std::string user(entry->second.data(), entry->second.size());
   if (!IsUserName(user)) {
     check.Add("metadata.trainyard-user",
               "is no user name; expected 1 to 64 letters, digits, '.', '_', '-' and '@'");

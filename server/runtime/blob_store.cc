@@ -112,6 +112,7 @@ absl::Status BlobStore::SealFile(const UploadId& upload, const core::CheckpointF
 absl::StatusOr<std::shared_ptr<const void>> BlobStore::Seal(
     const UploadId& upload, const std::vector<core::CheckpointFile>& files) {
   std::vector<std::string> hashes;
+  hashes.reserve(files.size());
   for (const core::CheckpointFile& file : files) hashes.push_back(file.hash);
   {
     const MutexLock lock(&pins_mutex_);

@@ -87,7 +87,7 @@ absl::Status FetchCheckpoint(v1::AgentService::StubInterface& stub, const Resume
             [](const auto& a, const auto& b) { return a.name < b.name; });
   TY_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(partial, checkpoint::kManifestName),
                                          checkpoint::EncodeManifest(manifest)));
-  const absl::Status verified = checkpoint::VerifyCheckpoint(partial).status();
+  absl::Status verified = checkpoint::VerifyCheckpoint(partial).status();
   if (!verified.ok()) {
     // We cannot tell the wrong parts from the right ones, so the next try begins again.
     TY_RETURN_IF_ERROR(RemoveTree(partial));

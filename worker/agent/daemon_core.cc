@@ -323,7 +323,7 @@ absl::Status DaemonCore::LaunchSupervisor(Attempt& attempt) {
   attempt.launched_uptime = clock_.Uptime();
   attempt.look_due = attempt.launched_uptime;
   attempt.local.phase = Phase::kLaunching;
-  const absl::Status launched = dirs_.Launch(attempt);
+  absl::Status launched = dirs_.Launch(attempt);
   if (launched.ok()) return launched;
   LogError("a supervisor cannot be launched",
            {{"attempt", AttemptName(attempt.id)}, {"error", std::string(launched.message())}});

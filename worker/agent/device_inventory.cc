@@ -251,7 +251,7 @@ std::string DescribeProcess(int64_t pid) {
     const int failed = getpwuid_r(about.st_uid, &entry, space.data(), space.size(), &found);
     user = failed == 0 && found != nullptr ? found->pw_name : absl::StrCat("user ", about.st_uid);
   }
-  const std::string process = absl::StrCat("process ", pid);
+  std::string process = absl::StrCat("process ", pid);
   if (program.empty() || user.empty()) return process;
   return absl::StrCat(process, " (", program, " of ", user, ")");
 }

@@ -29,6 +29,7 @@ namespace {
 // purposes.
 absl::Status Spawn(std::vector<std::string> words, const std::string& log, pid_t& pid) {
   std::vector<char*> argv;
+  argv.reserve(words.size() + 1);
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   posix_spawn_file_actions_t actions;

@@ -86,7 +86,7 @@ absl::Status SchedulerLink::Invoke(absl::Duration deadline, bool is_interruptibl
     call_ = &context;
     call_interruptible_ = is_interruptible;
   }
-  const absl::Status status = rpc::FromGrpcStatus(call(&context));
+  absl::Status status = rpc::FromGrpcStatus(call(&context));
   absl::MutexLock lock(&mutex_);
   call_ = nullptr;
   return status;

@@ -141,7 +141,7 @@ absl::Status WriteCheckpoint(const std::string& checkpoints_dir, int64_t step,
   const std::string path = CheckpointPath(checkpoints_dir, step);
   const bool has_damaged = FileExists(path);
   if (has_damaged) {
-    const absl::Status verified = VerifyCheckpoint(path).status();
+    absl::Status verified = VerifyCheckpoint(path).status();
     // The writer of it may have died between the rename and this point.
     if (verified.ok()) return SyncDirectory(checkpoints_dir);
     if (!absl::IsDataLoss(verified)) return verified;

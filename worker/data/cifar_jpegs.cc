@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -74,7 +75,9 @@ absl::Status AddImage(absl::string_view jpeg, std::vector<uint8_t>& pixels) {
   TY_RETURN_IF_ERROR(
       image->Read({.width = kSide, .height = kSide}, kSide, kSide, absl::MakeSpan(values)));
   // Converts back to the original bytes.
-  for (const float value : values) pixels.push_back(static_cast<uint8_t>(value * 255.0F + 0.5F));
+  for (const float value : values) {
+    pixels.push_back(static_cast<uint8_t>(std::lround(value * 255.0F)));
+  }
   return absl::OkStatus();
 }
 

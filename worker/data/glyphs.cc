@@ -131,7 +131,7 @@ void DrawSegment(Point from, Point to, double radius, double strength, Coverage&
   const double dy = to.y - from.y;
   const double inverse = 1 / std::max(dx * dx + dy * dy, 1e-9);
   for (int y = top; y <= bottom; ++y) {
-    double* row = &coverage[static_cast<size_t>(y * kGlyphSide)];
+    double* row = &coverage[static_cast<size_t>(y) * kGlyphSide];
     for (int x = left; x <= right; ++x) {
       const double px = x - from.x;
       const double py = y - from.y;
@@ -184,13 +184,14 @@ void Develop(RandomStream& random, const Coverage& coverage, absl::Span<uint8_t>
   const double slope_y = random.Between(-1.5, 1.5);
   const double contrast = random.Between(70, 145);
   const double noise = random.Between(0.04, 0.14);  // in grey levels per unit of the byte pair
+  constexpr int kMiddle = kGlyphSide / 2;
   uint64_t bits = 0;
   for (int i = 0; i < kGlyphPixels; ++i) {
     if (i % 4 == 0) bits = random.Next();
     const int pair = static_cast<int>(bits & 0xff) + static_cast<int>((bits >> 8) & 0xff) - 255;
     bits >>= 16;
-    const double x = i % kGlyphSide - kGlyphSide / 2;
-    const double y = i / kGlyphSide - kGlyphSide / 2;
+    const int x = i % kGlyphSide - kMiddle;
+    const int y = i / kGlyphSide - kMiddle;
     const double value = background + slope_x * x + slope_y * y +
                          contrast * coverage[static_cast<size_t>(i)] + noise * pair;
     pixels[static_cast<size_t>(i)] = static_cast<uint8_t>(std::clamp(value, 0.0, 255.0));

@@ -15,7 +15,7 @@
 namespace trainyard::data {
 
 inline constexpr int kGlyphSide = datasets::kGlyphs.side;
-inline constexpr int64_t kGlyphPixels = kGlyphSide * kGlyphSide;
+inline constexpr int64_t kGlyphPixels = int64_t{kGlyphSide} * kGlyphSide;
 inline constexpr int64_t kGlyphClasses = datasets::kGlyphs.classes;
 
 // Returns the sample's class. The classes take turns, so every size that is a multiple of ten is

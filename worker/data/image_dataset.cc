@@ -127,7 +127,7 @@ absl::Status CheckImageOptions(const DatasetOptions& options) {
         {"spec.data.resize", absl::StrCat("is ", options.resize, "; expected image_size, ",
                                           options.image_size, ", or more")});
   }
-  return violations.empty() ? absl::OkStatus() : InvalidFields(std::move(violations));
+  return violations.empty() ? absl::OkStatus() : InvalidFields(violations);
 }
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenImages(Split split, const DatasetOptions& options) {

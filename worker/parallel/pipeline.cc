@@ -64,7 +64,8 @@ class Simulation {
     double busy = 0;
     for (size_t s = 0; s < stages_.size(); ++s) {
       const double each = stages_[s].forward + stages_[s].backward;
-      result.busy_seconds.push_back(each * static_cast<double>(actions_[s].size() / 2));
+      const size_t microbatches = actions_[s].size() / 2;
+      result.busy_seconds.push_back(each * static_cast<double>(microbatches));
       busy += result.busy_seconds.back();
       result.step_seconds = std::max(result.step_seconds, free_at_[s]);
     }
@@ -113,6 +114,7 @@ std::vector<StageAction> ActionsOf(PipelineSchedule schedule, int stages, int st
                                    int microbatches) {
   const int ahead = Ahead(schedule, stages, stage, microbatches);
   std::vector<StageAction> actions;
+  actions.reserve(2 * static_cast<size_t>(microbatches));
   for (int m = 0; m < ahead; ++m) actions.push_back({Kind::kForward, m});
   for (int m = 0; m < microbatches; ++m) {
     actions.push_back({Kind::kBackward, m});

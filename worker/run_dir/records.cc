@@ -18,15 +18,15 @@ constexpr int kMaxStage = 63;
 
 struct OutcomeRow {
   Outcome outcome;
-  absl::string_view name;
   int exit_code;
+  absl::string_view name;
 };
 constexpr OutcomeRow kOutcomes[] = {
-    {Outcome::kSucceeded, "succeeded", kExitSucceeded},
-    {Outcome::kStopped, "stopped", kExitStopped},
-    {Outcome::kUserError, "user_error", kExitUserError},
-    {Outcome::kTransient, "transient", kExitTransient},
-    {Outcome::kHardware, "hardware", kExitHardware},
+    {Outcome::kSucceeded, kExitSucceeded, "succeeded"},
+    {Outcome::kStopped, kExitStopped, "stopped"},
+    {Outcome::kUserError, kExitUserError, "user_error"},
+    {Outcome::kTransient, kExitTransient, "transient"},
+    {Outcome::kHardware, kExitHardware, "hardware"},
 };
 
 constexpr std::pair<Progress::State, absl::string_view> kStates[] = {

@@ -126,7 +126,7 @@ class Supervisor {
     record.boot_id = BootId();
     TY_ASSIGN_OR_RETURN(const ProcessInfo self, ReadProcess(record.pid));
     record.start_ticks = self.start_ticks;
-    const absl::Status written = run_dir::WriteSupervisorRecord(dir_, record);
+    absl::Status written = run_dir::WriteSupervisorRecord(dir_, record);
     if (!written.ok()) {
       // If this process died, nobody would know of the ranks, so they never get through the gate.
       group_->Signal(SignalToSend::kKill);
@@ -328,9 +328,8 @@ absl::Status Supervise(const SupervisorOptions& options, Clock& clock) {
   auto assignment = run_dir::ReadAssignment(dir);
   if (absl::IsNotFound(assignment.status())) return assignment.status();
   if (!assignment.ok() || assignment->ranks.empty()) {
-    const absl::Status bad = assignment.ok()
-                                 ? error::CorruptFile(dir.AssignmentPath(), "lists no ranks")
-                                 : assignment.status();
+    absl::Status bad = assignment.ok() ? error::CorruptFile(dir.AssignmentPath(), "lists no ranks")
+                                       : assignment.status();
     TY_RETURN_IF_ERROR(
         run_dir::WriteAttemptExit(dir, {.exit_code = run_dir::kExitTransient,
                                         .outcome = run_dir::Outcome::kTransient,

@@ -101,8 +101,8 @@ absl::Status InitializeParameters(uint64_t seed, ModelState& executable) {
                   : tensor.name;
       const Shape& shape = shapes[weight];
       if (shape.size() > 1) {
-        const double fan_in = static_cast<double>(ElementCount(shape) / shape[0]);
-        values = Uniform(seed, tensor.name, count, 1 / std::sqrt(fan_in));
+        const int64_t fan_in = ElementCount(shape) / shape[0];
+        values = Uniform(seed, tensor.name, count, 1 / std::sqrt(static_cast<double>(fan_in)));
       } else if (!is_bias) {
         values.assign(count, 1.0f);
       }

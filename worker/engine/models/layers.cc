@@ -120,7 +120,7 @@ absl::StatusOr<Graph> BuildStack(const layers::Stack& stack) {
 absl::StatusOr<Graph> BuildLayers(const layers::Stack& stack) {
   std::vector<FieldViolation> violations;
   const layers::StackPlan plan = layers::PlanStack(stack, "model.layers", violations);
-  if (!violations.empty()) return InvalidFields(std::move(violations));
+  if (!violations.empty()) return InvalidFields(violations);
   if (stack.layers.empty()) {
     return absl::InvalidArgumentError("model.layers.stack is empty; expected at least one layer");
   }

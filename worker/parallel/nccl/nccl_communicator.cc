@@ -194,7 +194,7 @@ std::optional<absl::Status> NcclCommunicator::LookAt(cudaEvent_t event) const {
                                            collective_.sequence));
   }
   // Kernels that NCCL gives up end as if they were done, so NCCL is asked last.
-  const std::optional<absl::Status> state = State();
+  std::optional<absl::Status> state = State();
   if (state.has_value() && !state->ok()) return state;
   return happened == cudaSuccess ? state : std::nullopt;
 }

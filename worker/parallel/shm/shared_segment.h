@@ -34,15 +34,22 @@ struct alignas(64) RankSlot {
 // The number of floats by which a sender can be ahead of its receiver, twice: 256 KiB.
 inline constexpr size_t kChannelElements = size_t{64} << 10;
 
-// The channel from one rank to another. Its counts are of chunks, and may wrap.
-struct alignas(64) ChannelSlot {
-  std::atomic<uint32_t> written = 0;  // a futex
-  std::atomic<uint32_t> readers = 0;  // asleep on `written`
-  // For each chunk that is there: the number of elements of its message from its own first one on.
-  std::atomic<uint64_t> elements_left[2] = {0, 0};
-  // The reader writes this, on a cache line of its own.
-  alignas(64) std::atomic<uint32_t> read = 0;  // a futex
-  std::atomic<uint32_t> writers = 0;           // asleep on `read`
+// The channel from one rank to another. Its counts are of chunks, and may wrap. What the sender
+// counts and what the receiver counts have a cache line each.
+struct ChannelSlot {
+  struct alignas(64) Sent {
+    std::atomic<uint32_t> written = 0;  // a futex
+    std::atomic<uint32_t> readers = 0;  // asleep on `written`
+    // For each chunk that is there: the number of elements of its message from its own first one
+    // on.
+    std::atomic<uint64_t> elements_left[2] = {0, 0};
+  };
+  struct alignas(64) Taken {
+    std::atomic<uint32_t> read = 0;     // a futex
+    std::atomic<uint32_t> writers = 0;  // asleep on `read`
+  };
+  Sent sent;
+  Taken taken;
 };
 
 // Memory that all ranks of a gang map.

@@ -23,6 +23,7 @@ namespace {
 
 std::vector<const std::atomic<uint32_t>*> LeftWords(const SharedSegment& segment, int ranks) {
   std::vector<const std::atomic<uint32_t>*> words;
+  words.reserve(static_cast<size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) words.push_back(&segment.slot(rank).left);
   return words;
 }
@@ -121,15 +122,15 @@ class ShmCommunicator : public Communicator {
     ChannelSlot& channel = segment_->channel(rank_, peer);
     // An empty message is one empty chunk.
     for (size_t begin = 0; begin == 0 || begin < values.size(); begin += kChannelElements) {
-      const uint32_t chunk = channel.written.load();
+      const uint32_t chunk = channel.sent.written.load();
       // Both buffers may be full. Then the older one must have been read.
       const auto is_free = [&](uint32_t read) { return chunk - read < 2; };
-      TY_RETURN_IF_ERROR(
-          Await(send, peer, WatchedWord{channel.read, channel.writers}, deadline, is_free));
+      TY_RETURN_IF_ERROR(Await(send, peer, WatchedWord{channel.taken.read, channel.taken.writers},
+                               deadline, is_free));
       const auto part = values.subspan(begin, kChannelElements);
       std::copy(part.begin(), part.end(), segment_->channel_buffer(rank_, peer, chunk));
-      channel.elements_left[chunk % 2].store(values.size() - begin, std::memory_order_relaxed);
-      WatchedWord{channel.written, channel.readers}.Set(chunk + 1);
+      channel.sent.elements_left[chunk % 2].store(values.size() - begin, std::memory_order_relaxed);
+      WatchedWord{channel.sent.written, channel.sent.readers}.Set(chunk + 1);
     }
     return absl::OkStatus();
   }
@@ -142,17 +143,18 @@ class ShmCommunicator : public Communicator {
     const absl::Duration deadline = Clock::Real()->Uptime() + timeout_;
     ChannelSlot& channel = segment_->channel(peer, rank_);
     for (size_t begin = 0; begin == 0 || begin < values.size(); begin += kChannelElements) {
-      const uint32_t chunk = channel.read.load();
+      const uint32_t chunk = channel.taken.read.load();
       const auto is_there = [&](uint32_t written) { return written != chunk; };
-      TY_RETURN_IF_ERROR(
-          Await(receive, peer, WatchedWord{channel.written, channel.readers}, deadline, is_there));
-      const size_t left = channel.elements_left[chunk % 2].load(std::memory_order_relaxed);
+      TY_RETURN_IF_ERROR(Await(receive, peer,
+                               WatchedWord{channel.sent.written, channel.sent.readers}, deadline,
+                               is_there));
+      const size_t left = channel.sent.elements_left[chunk % 2].load(std::memory_order_relaxed);
       if (left != values.size() - begin) {
         return Break(WrongPart(receive, membership_.Global(peer), left, values.size() - begin));
       }
       const auto part = values.subspan(begin, kChannelElements);
       std::copy_n(segment_->channel_buffer(peer, rank_, chunk), part.size(), part.begin());
-      WatchedWord{channel.read, channel.writers}.Set(chunk + 1);
+      WatchedWord{channel.taken.read, channel.taken.writers}.Set(chunk + 1);
     }
     return absl::OkStatus();
   }

@@ -12,8 +12,8 @@ namespace {
 
 // Formats three digits of a number under a thousand.
 std::string ThreeDigits(double value) {
-  if (value >= 99.95) return absl::StrFormat("%.0f", value);
-  return absl::StrFormat(value >= 9.995 ? "%.1f" : "%.2f", value);
+  const int decimals = value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
+  return absl::StrFormat("%.*f", decimals, value);
 }
 
 }  // namespace

@@ -138,6 +138,7 @@ absl::StatusOr<EvaluationResult> Evaluate(const data::Dataset& dataset,
   if (on_batch) TY_RETURN_IF_ERROR(on_batch(std::nullopt));
   TY_RETURN_IF_ERROR(communicator.AllReduce(absl::MakeSpan(message)));
   std::vector<EvaluationSums> parts;
+  parts.reserve(static_cast<size_t>(shares.parts));
   for (int part = 0; part < shares.parts; ++part) parts.push_back(Unpack(slot(part)));
   return JoinParts(parts);
 }

@@ -129,7 +129,7 @@ class Matcher {
                                          "' begins no name, neither of the model nor of '",
                                          init_.checkpoint(), "'")});
     }
-    return violations.empty() ? absl::OkStatus() : InvalidFields(std::move(violations));
+    return violations.empty() ? absl::OkStatus() : InvalidFields(violations);
   }
 
  private:

@@ -152,7 +152,7 @@ absl::Status Reporter::Flush() {
   if (buffer_.empty()) return absl::OkStatus();
   const std::string path = dir_.MetricsPath(rank_);
   TY_ASSIGN_OR_RETURN(const int64_t size_before, FileSize(path));
-  const absl::Status status = WriteFully(metrics_.get(), buffer_, path);
+  absl::Status status = WriteFully(metrics_.get(), buffer_, path);
   if (status.ok()) {
     buffer_.clear();
     return status;
@@ -185,7 +185,7 @@ absl::Status Reporter::WriteProgress() {
   progress_.silent_until_boottime_us = absl::ToInt64Microseconds(progress_uptime_ + silence_);
   progress_.rss_bytes = ResidentBytes();
   progress_.update_time_us = absl::ToUnixMicros(clock_->Now());
-  const absl::Status status = run_dir::WriteProgress(dir_, rank_, progress_);
+  absl::Status status = run_dir::WriteProgress(dir_, rank_, progress_);
   if (!IsDiskFull(status)) return status;
   WarnOfFullDisk(status);
   return absl::OkStatus();

@@ -9,6 +9,7 @@ namespace trainyard::trainer {
 absl::Status StagedCompute::Compute(const std::vector<Part>& parts, const Ready& ready) {
   if (!AreMicrobatches(parts)) return StepCompute::Compute(parts, ready);
   std::vector<PipelineExecutable::Part> microbatches;
+  microbatches.reserve(parts.size());
   for (const Part& part : parts) microbatches.push_back({part.rows, part.weight});
   // The sums of the last replica become final range by range.
   absl::Status status;

@@ -127,8 +127,8 @@ std::string EncodeState(const StateRecord& state) {
   object["version"] = state.version;
   if (state.evaluation.has_value()) object["evaluation"] = EncodeEvaluation(*state.evaluation);
   // Its keys are put in order, since the order in the assignment may change between attempts.
-  json spec = json::parse(identity.spec_json, nullptr, /*allow_exceptions=*/false);
-  if (spec.is_object()) object["spec"] = std::move(spec);
+  const json spec = json::parse(identity.spec_json, nullptr, /*allow_exceptions=*/false);
+  if (spec.is_object()) object["spec"] = spec;
   return object.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 

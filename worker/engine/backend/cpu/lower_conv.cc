@@ -117,7 +117,7 @@ dnnl::convolution_backward_data::primitive_desc DescribeConvInputGradient(
   };
   if (SuitsWinograd(attributes, conv.input, conv.output, lowering.largest_rows(),
                     kWinogradChannels)) {
-    const auto winograd = describe(kWinograd);
+    auto winograd = describe(kWinograd);
     if (winograd) {
       return winograd;
     }
@@ -140,7 +140,7 @@ dnnl::convolution_backward_weights::primitive_desc DescribeConvParameterGradient
   };
   if (SuitsWinograd(attributes, conv.input, conv.output, lowering.largest_rows(),
                     kWinogradChannelsOfParameterGradient)) {
-    const auto winograd = describe(kWinograd);
+    auto winograd = describe(kWinograd);
     if (winograd) {
       return winograd;
     }

@@ -12,7 +12,7 @@ namespace {
 // Every group of tiles reads all transformed weights. If there are more weights than this, oneDNN's
 // Winograd wins, which reads them less often. The choice depends only on the shape, so that runs
 // are alike.
-constexpr int64_t kWeightsMax = 192 * 192;
+constexpr int64_t kWeightsMax = int64_t{192} * 192;
 // The weights are transformed once a step, which this many tiles of 4x4 hide. The number is that of
 // the largest batch, so that smaller ones are computed alike.
 constexpr int64_t kTilesMin = 64;

@@ -115,6 +115,7 @@ class Lowering {
   }
   std::vector<absl::Span<float>> Parameters(const std::vector<ValueId>& ids) const {
     std::vector<absl::Span<float>> parameters;
+    parameters.reserve(ids.size());
     for (const ValueId id : ids) {
       parameters.emplace_back(Parameter(id), static_cast<size_t>(reduction_.entry(id).count));
     }

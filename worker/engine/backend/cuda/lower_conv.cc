@@ -57,7 +57,7 @@ absl::StatusOr<const dnn::Plan*> FindConvPlan(Lowering& lowering, dnn::ConvProbl
       problem.groups > 1 && (problem.channels % problem.groups != 0 ||
                              problem.channels % vector != 0 || problem.out_channels % vector != 0);
   if (has_odd_groups) return nullptr;
-  const absl::StatusOr<const dnn::Plan*> plan =
+  absl::StatusOr<const dnn::Plan*> plan =
       lowering.target().planner->Find(problem, lowering.target().effort);
   if (absl::IsNotFound(plan.status())) return nullptr;
   return plan;
@@ -222,6 +222,7 @@ absl::Status LowerConv2dParameterGradient(Lowering& lowering, const Node& node) 
   const std::vector<ValueId> gradients(node.outputs.begin(),
                                        node.outputs.begin() + static_cast<int64_t>(members));
   std::vector<ValueId> weights;
+  weights.reserve(members);
   for (const ValueId gradient : gradients) weights.push_back(lowering.value(gradient).primal);
   const WeightCopy& copy = lowering.weights().copy(weights);
   TY_ASSIGN_OR_RETURN(const WeightGradientPlan chosen,

@@ -15,7 +15,7 @@ absl::StatusOr<const dnn::Plan*> FindAttentionPlan(Lowering& lowering, const Nod
       dnn::AttentionProblemOf(lowering.step(), node, lowering.rows(), lowering.target().type);
   problem.is_gradient = is_gradient;
   if (!problem.is_safe()) return nullptr;
-  const absl::StatusOr<const dnn::Plan*> plan =
+  absl::StatusOr<const dnn::Plan*> plan =
       lowering.target().planner->Find(problem, lowering.target().effort);
   if (absl::IsNotFound(plan.status())) return nullptr;
   return plan;

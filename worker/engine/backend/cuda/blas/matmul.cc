@@ -7,6 +7,7 @@
 #include <cublasLt.h>
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <utility>
 #include <vector>
@@ -222,7 +223,7 @@ class LtMatmul : public Matmul {
     const int32_t bias_type = CUDA_R_32F;
     TY_RETURN_IF_ERROR(Set(description_, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, bias_type));
     // Nothing is read there. The heuristic derives the alignment of biases from the address.
-    const void* aligned = reinterpret_cast<const void*>(uintptr_t{kPointerAlignment});
+    const void* aligned = std::bit_cast<const void*>(uintptr_t{kPointerAlignment});
     return Set(description_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned);
   }
 

@@ -6,8 +6,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -122,35 +122,34 @@ class Attribute {
  public:
   template <typename T>
   Attribute(cudnnBackendAttributeName_t name, const T& value)
-      : Attribute(name, AttributeType<T>::value, 1, &value, sizeof(T)) {}
+      : Attribute(name, AttributeType<T>::value, 1, std::as_bytes(std::span(&value, 1))) {}
   template <typename T>
   Attribute(cudnnBackendAttributeName_t name, const std::vector<T>& values)
-      : Attribute(name, AttributeType<T>::value, values.size(), values.data(), sizeof(T)) {}
+      : Attribute(name, AttributeType<T>::value, values.size(), std::as_bytes(std::span(values))) {}
   // The text is stored without a closing zero.
   Attribute(cudnnBackendAttributeName_t name, const std::string& text)
-      : Attribute(name, CUDNN_TYPE_CHAR, text.size(), text.data(), 1) {}
+      : Attribute(name, CUDNN_TYPE_CHAR, text.size(), std::as_bytes(std::span(text))) {}
   Attribute(cudnnBackendAttributeName_t name, const Descriptor& descriptor);
   // The descriptors stay the property of their owner.
   static Attribute Descriptors(cudnnBackendAttributeName_t name,
                                const std::vector<cudnnBackendDescriptor_t>& descriptors) {
-    return Attribute(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, descriptors.size(), descriptors.data(),
-                     sizeof(cudnnBackendDescriptor_t));
+    return Attribute(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, descriptors.size(),
+                     std::as_bytes(std::span(descriptors)));
   }
 
  private:
   friend class Descriptor;
   Attribute(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, size_t count,
-            const void* values, size_t size)
-      : name_(name), type_(type), count_(static_cast<int64_t>(count)), bytes_(count * size) {
-    if (!bytes_.empty()) {
-      std::memcpy(bytes_.data(), values, bytes_.size());
-    }
-  }
+            std::span<const std::byte> values)
+      : name_(name),
+        type_(type),
+        count_(static_cast<int64_t>(count)),
+        bytes_(values.begin(), values.end()) {}
 
   cudnnBackendAttributeName_t name_;
   cudnnBackendAttributeType_t type_;
   int64_t count_;
-  std::vector<unsigned char> bytes_;
+  std::vector<std::byte> bytes_;
 };
 
 // Owns one of cuDNN's descriptors. It can be moved, and is empty when default-made or moved from.
