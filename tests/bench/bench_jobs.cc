@@ -164,6 +164,7 @@ void Throughput(const char* what, const std::string& trainer, int devices, int j
   const int64_t begin = NowMicros();
   std::atomic<int> next = 0;
   std::vector<std::thread> submitters;
+  submitters.reserve(kSubmitters);
   for (int i = 0; i < kSubmitters; ++i) {
     submitters.emplace_back([&] {
       while (next.fetch_add(1) < jobs) pool.Submit();

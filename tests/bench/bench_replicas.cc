@@ -73,7 +73,7 @@ class Bench {
       const Batch batch = {absl::MakeConstSpan(rows_.inputs)
                                .subspan(replica * rows * row_elements_, rows * row_elements_),
                            absl::MakeConstSpan(rows_.labels).subspan(replica * rows, rows)};
-      const absl::Status status = executable_.Accumulate(batch, 1.0 / arguments_.replicas, nullptr);
+      absl::Status status = executable_.Accumulate(batch, 1.0 / arguments_.replicas, nullptr);
       if (!status.ok()) return status;
     }
     return executable_.Update(0.01).status();

@@ -137,6 +137,7 @@ void CreateOneByOne(const Arguments& arguments) {
   const auto stub = Connect(arguments);
   Times times;
   std::vector<std::thread> clients;
+  clients.reserve(static_cast<size_t>(arguments.clients));
   const int each = arguments.jobs / arguments.clients;
   for (int c = 0; c < arguments.clients; ++c) {
     clients.emplace_back([&, c] {

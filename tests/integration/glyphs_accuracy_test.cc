@@ -13,7 +13,7 @@ namespace trainyard {
 namespace {
 
 constexpr int64_t kBatch = 64;
-constexpr int64_t kPixels = 28 * 28;
+constexpr int64_t kPixels = int64_t{28} * 28;
 
 // Returns normalised rows of `dataset`.
 struct Rows {

@@ -14,6 +14,7 @@
 #include "common/base/files.h"
 #include "common/rpc/channel.h"
 #include "tests/testing/paths.h"
+#include "worker/run_dir/records.h"
 
 namespace trainyard::testing {
 namespace {
@@ -49,8 +50,8 @@ void Yard::KillLeftovers() {
     if (it->path().filename() != "supervisor.json") continue;
     const std::string run_dir = it->path().parent_path().string();
     if (FileExists(JoinPath(run_dir, "exit.json"))) continue;
-    const auto record = SupervisorRecord(run_dir);
-    if (record.contains("pid")) kill(record["pid"].get<pid_t>(), SIGKILL);
+    const auto record = run_dir::ReadSupervisorRecord(run_dir::RunDir(run_dir));
+    if (record.ok()) kill(static_cast<pid_t>(record->pid), SIGKILL);
   }
 }
 

@@ -19,7 +19,7 @@ namespace trainyard::replay {
 namespace {
 
 // This is far more than any trace takes, so a replay that exceeds it does not end.
-constexpr int64_t kLongestReplay = 400 * 24 * core::kHour;
+constexpr int64_t kLongestReplay = 400 * (24 * core::kHour);
 constexpr int kTurnsAtOnceMax = 1000;
 
 core::Now At(int64_t us) {

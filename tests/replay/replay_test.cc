@@ -53,7 +53,7 @@ TEST(Replay, AJobTakesItsStartAndItsShareOfTheWork) {
   EXPECT_EQ(result.jobs[0].state, "SUCCEEDED");
   EXPECT_EQ(result.jobs[0].placed_us, 3 * kSecond);
   EXPECT_EQ(result.jobs[0].end_us, (3 + 10 + 100) * kSecond);
-  EXPECT_EQ(result.jobs[0].device_time_us, 4 * 110 * kSecond);
+  EXPECT_EQ(result.jobs[0].device_time_us, 4 * (110 * kSecond));
   EXPECT_EQ(result.makespan_us, 113 * kSecond);
 }
 

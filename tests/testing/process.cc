@@ -42,9 +42,11 @@ absl::StatusOr<std::unique_ptr<Process>> Process::Start(Options options) {
     assignments.push_back(absl::StrCat(name, "=", value));
   }
   std::vector<char*> argv;
+  argv.reserve(options.args.size() + 1);
   for (std::string& arg : options.args) argv.push_back(arg.data());
   argv.push_back(nullptr);
   std::vector<char*> envp;
+  envp.reserve(assignments.size() + 1);
   for (std::string& assignment : assignments) envp.push_back(assignment.data());
   envp.push_back(nullptr);
 

@@ -23,7 +23,7 @@ std::string TempDir::File(absl::string_view name) const {
 }
 
 std::string TempDir::Write(absl::string_view name, absl::string_view content) const {
-  const std::string path = File(name);
+  std::string path = File(name);
   TY_CHECK_OK(ReplaceFile(path, content));
   return path;
 }

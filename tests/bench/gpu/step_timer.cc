@@ -131,6 +131,7 @@ absl::StatusOr<std::vector<cuda::CallTime>> StepTimer::Profile(int runs) {
   std::vector<cuda::CallTime> middle = all.front();
   for (size_t i = 0; i < middle.size(); ++i) {
     std::vector<double> seconds;
+    seconds.reserve(all.size());
     for (const std::vector<cuda::CallTime>& times : all) seconds.push_back(times[i].seconds);
     middle[i].seconds = Middle(std::move(seconds));
   }

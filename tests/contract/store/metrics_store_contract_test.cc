@@ -229,15 +229,15 @@ TEST_P(MetricsStoreContract, ReadersAndTheWriterWorkAtTheSameTime) {
   std::thread writer([this] {
     for (int i = 0; i < kChunks; ++i) {
       TY_CHECK_OK(store_
-                      ->AppendPoints({JobId{1}, 1}, 0, i * 10,
+                      ->AppendPoints({JobId{1}, 1}, 0, int64_t{i} * 10,
                                      {Point(i, "lr", i), Point(i, absl::StrCat("m", i), 1)},
-                                     i * 10 + 10)
+                                     int64_t{i} * 10 + 10)
                       .status());
     }
   });
   int64_t cursor = 0;
   size_t read = 0;
-  while (read < 2 * kChunks) {
+  while (read < size_t{2} * kChunks) {
     const auto page = store_->ReadAfter(JobId{1}, cursor, 50);
     ASSERT_TRUE(page.ok()) << page.status();
     cursor = page->cursor;

@@ -46,7 +46,7 @@ namespace trainyard::cuda_on_cpu {
 namespace {
 
 // Frames are large under the address sanitizer. Pages that are never touched cost nothing.
-constexpr size_t kStackBytes = 256 * 1024;
+constexpr size_t kStackBytes = size_t{256} << 10;
 
 // The two ends of a switch: the fiber that was left, and the one that is entered.
 thread_local constinit Fiber* left = nullptr;

@@ -202,7 +202,7 @@ int Runner::WaitForBlock(BarrierKind kind, bool predicate, const std::source_loc
 
 std::string Runner::Describe(unsigned thread) const {
   const Thread& described = threads_[thread];
-  const std::string name = "thread " + Name(described.index);
+  std::string name = "thread " + Name(described.index);
   switch (described.state) {
     case State::kNotStarted:
       return name + " has not started";

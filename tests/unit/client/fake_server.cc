@@ -233,7 +233,7 @@ grpc::Status FakeServer::GetJob(grpc::ServerContext*, const v1::GetJobRequest* r
                                 v1::Job* response) {
   const std::lock_guard lock(mutex_);
   v1::Job* job = nullptr;
-  const grpc::Status status = Find(request->name(), job);
+  grpc::Status status = Find(request->name(), job);
   if (status.ok()) *response = *job;
   return status;
 }
@@ -264,7 +264,7 @@ grpc::Status FakeServer::CancelJob(grpc::ServerContext*, const v1::CancelJobRequ
   {
     const std::lock_guard lock(mutex_);
     v1::Job* job = nullptr;
-    const grpc::Status status = Find(request->name(), job);
+    grpc::Status status = Find(request->name(), job);
     if (!status.ok()) return status;
     if (job->state() == v1::JOB_STATE_SUCCEEDED) {
       return rpc::ToGrpcStatus(error::JobStateConflict(job->name(), "SUCCEEDED", "cancelled"));
@@ -283,7 +283,7 @@ grpc::Status FakeServer::DeleteJob(grpc::ServerContext*, const v1::DeleteJobRequ
   const std::string& name = request->name();
   if (deleted_jobs_.contains(name)) return grpc::Status::OK;
   v1::Job* job = nullptr;
-  const grpc::Status found = Find(name, job);
+  grpc::Status found = Find(name, job);
   if (!found.ok()) return found;
   if (!IsFinal(job->state())) {
     return grpc::Status(grpc::StatusCode::FAILED_PRECONDITION,
@@ -327,7 +327,7 @@ grpc::Status FakeServer::CloneJob(grpc::ServerContext*, const v1::CloneJobReques
   {
     const std::lock_guard lock(mutex_);
     v1::Job* job = nullptr;
-    const grpc::Status status = Find(request->name(), job);
+    grpc::Status status = Find(request->name(), job);
     if (!status.ok()) return status;
     original = job->resolved_spec();
   }
@@ -358,7 +358,7 @@ grpc::Status FakeServer::DiffJobs(grpc::ServerContext*, const v1::DiffJobsReques
   v1::Job* left = nullptr;
   v1::Job* right = nullptr;
   for (const auto& [name, job] : {std::pair(request->left(), &left), {request->right(), &right}}) {
-    const grpc::Status status = Find(name, *job);
+    grpc::Status status = Find(name, *job);
     if (!status.ok()) return status;
   }
   for (const auto& difference : spec::DiffSpecs(left->resolved_spec(), right->resolved_spec())) {

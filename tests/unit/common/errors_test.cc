@@ -56,7 +56,7 @@ TEST(Errors, ViolationsMayBeEmptyText) {
 // A violation quotes the user's text, which may contain anything.
 TEST(Errors, ViolationsMayHoldAnyBytes) {
   const std::vector<FieldViolation> violations = {
-      {"a", std::string("\x1e\x1f\0 7:b", 8)}, {"12:", ":"}, {"", ""}};
+      {"a", std::string("\x1e\x1f\0 7:b\0", 8)}, {"12:", ":"}, {"", ""}};
   absl::Status status = absl::InvalidArgumentError("x");
   SetFieldViolations(status, violations);
   EXPECT_EQ(GetFieldViolations(status), violations);

@@ -84,7 +84,7 @@ TEST(FormatBytes, UsesBinaryUnits) {
   EXPECT_EQ(FormatBytes(7), "7 B");
   EXPECT_EQ(FormatBytes(1023), "1023 B");
   EXPECT_EQ(FormatBytes(1536), "1.5 KiB");
-  EXPECT_EQ(FormatBytes(12 * 1024), "12 KiB");
+  EXPECT_EQ(FormatBytes(int64_t{12} * 1024), "12 KiB");
   EXPECT_EQ(FormatBytes(int64_t{3} << 29), "1.5 GiB");
   EXPECT_EQ(FormatBytes(INT64_MAX), "8192 PiB");
 }

@@ -87,7 +87,7 @@ TEST(CudaOnCpuKernel, AMissingBarrierShows) {
 }
 
 TEST(CudaOnCpuKernel, LanesExchangeAsTheHardwareDoes) {
-  const OnDevice<int> out(std::vector<int>(kLaneRows * 32, -1));
+  const OnDevice<int> out(std::vector<int>(size_t{kLaneRows} * 32, -1));
   Lanes(out.get(), nullptr);
   const std::vector<int> got = out.Values();
   for (int lane = 0; lane < 32; ++lane) {
@@ -121,7 +121,7 @@ TEST(CudaOnCpuKernel, ShufflesAllBytesOfADouble) {
 TEST(CudaOnCpuKernel, RunsEachThreadOfEachBlockOnce) {
   const dim3 grid(3, 2, 4);
   const dim3 block(5, 3, 2);
-  const OnDevice<unsigned> seen(std::vector<unsigned>(2 * 24, 0));
+  const OnDevice<unsigned> seen(std::vector<unsigned>(size_t{2} * 24, 0));
   CountThreads(grid, block, seen.get(), nullptr);
   const std::vector<unsigned> got = seen.Values();
   for (size_t i = 0; i < 24; ++i) {

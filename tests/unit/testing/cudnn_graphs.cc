@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <span>
 #include <utility>
 
 namespace trainyard::cuda_on_cpu {
@@ -12,9 +13,9 @@ namespace {
 template <typename T>
 Attribute Of(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, const T* values,
              size_t count) {
-  const auto* begin = reinterpret_cast<const std::byte*>(values);
+  const std::span<const std::byte> bytes = std::as_bytes(std::span(values, count));
   return {name, type, static_cast<int64_t>(count),
-          std::vector<std::byte>(begin, begin + count * sizeof(T))};
+          std::vector<std::byte>(bytes.begin(), bytes.end())};
 }
 
 }  // namespace

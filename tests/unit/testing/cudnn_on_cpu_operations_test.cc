@@ -132,7 +132,7 @@ TEST_F(OperationsOnCpu, ReductionsKeepTheDimensionsOfTheResult) {
 }
 
 TEST_F(OperationsOnCpu, StatisticsAreSumsAndSquareSumsOfChannels) {
-  std::vector<float> x = Numbers(2 * 3 * 4, 1);  // [n 2, c 3, 2, 2]
+  std::vector<float> x = Numbers(size_t{2} * 3 * 4, 1);  // [n 2, c 3, 2, 2]
   float sum[3], squares[3];
   const auto stats = cudnn_.Make(
       CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR,
@@ -296,7 +296,7 @@ TEST_F(OperationsOnCpu, ACausalMaskOfIndicesHidesLaterKeys) {
 
 // Compares the gradient with differences of sum(weight * o), one element of q, k and v at a time.
 TEST_F(OperationsOnCpu, AttentionAndItsGradientAgree) {
-  constexpr size_t kSize = 2 * 3 * 2;  // [1, 2 heads, 3 positions, 2 wide]
+  constexpr size_t kSize = size_t{2} * 3 * 2;  // [1, 2 heads, 3 positions, 2 wide]
   std::vector<float> parts[3] = {Numbers(kSize, 1), Numbers(kSize, 2), Numbers(kSize, 3)};
   std::vector<float> weight = Numbers(kSize, 4), o(kSize), stats(6);
   std::vector<float> gradients[3] = {o, o, o};

@@ -105,6 +105,7 @@ std::vector<const Engine*> Offers(const Program& program, cudnnBackendHeurMode_t
     offered = {4, 2, 3, 1, 0};
   }
   std::vector<const Engine*> engines;
+  engines.reserve(offered.size());
   for (const int64_t index : offered) {
     engines.push_back(FindEngine(index));
   }

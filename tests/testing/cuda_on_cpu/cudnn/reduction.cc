@@ -79,10 +79,10 @@ void Run(const TensorSpec& input, const TensorSpec& output, cudnnReduceTensorOp_
   for (size_t i = 0; i < x.size(); ++i) {
     Accumulate(mode, static_cast<double>(x[i]), &results[targets[i]]);
   }
-  const auto count = static_cast<double>(input.elements() / output.elements());
+  const int64_t count = input.elements() / output.elements();
   for (double& result : results) {
     if (mode == CUDNN_REDUCE_TENSOR_AVG) {
-      result /= count;
+      result /= static_cast<double>(count);
     } else if (mode == CUDNN_REDUCE_TENSOR_NORM2) {
       result = std::sqrt(result);
     }

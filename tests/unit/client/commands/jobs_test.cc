@@ -29,7 +29,7 @@ TEST_F(Jobs, AreListedNewestFirst) {
     job.mutable_progress()->set_step(10);
     job.mutable_progress()->set_total_steps(10);
     (*job.mutable_final_metrics())["test.accuracy"] = 0.913;
-    job.mutable_create_time()->set_seconds(now - 3 * 3600 - 10);
+    job.mutable_create_time()->set_seconds(now - int64_t{3} * 3600 - 10);
     job.mutable_start_time()->set_seconds(1000);
     job.mutable_end_time()->set_seconds(1092);
   });

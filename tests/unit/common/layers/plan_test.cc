@@ -40,6 +40,7 @@ std::vector<std::string> Mistakes(const Stack& stack) {
   std::vector<FieldViolation> violations;
   PlanStack(stack, "m", violations);
   std::vector<std::string> texts;
+  texts.reserve(violations.size());
   for (const FieldViolation& violation : violations) {
     texts.push_back(absl::StrCat(violation.field.substr(2), ": ", violation.description));
   }

@@ -81,8 +81,7 @@ TEST(RpcStatus, AStatusWithoutOurDetailsKeepsCodeAndMessage) {
 }
 
 TEST(RpcStatus, WhatDoesNotFitInATrailerIsCutAndCounted) {
-  std::vector<FieldViolation> violations;
-  for (int i = 0; i < 1000; ++i) violations.push_back({"spec.field", std::string(90, 'x')});
+  const std::vector<FieldViolation> violations(1000, {"spec.field", std::string(90, 'x')});
   const grpc::Status wire = ToGrpcStatus(InvalidFields(violations));
   EXPECT_LE(wire.error_message().size(), kMessageBytesMax);
   EXPECT_LE(wire.error_details().size(), 7000u);

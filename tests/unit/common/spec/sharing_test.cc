@@ -97,6 +97,7 @@ TEST(Elastic, ALabelHasAForm) {
   EXPECT_THAT(fields({{"zone", "a"}, {"bad key", "x"}, {"empty", ""}}),
               UnorderedElementsAre("spec.devices.labels.bad key", "spec.devices.labels.empty"));
   std::vector<std::pair<std::string, std::string>> many;
+  many.reserve(33);
   for (int i = 0; i < 33; ++i) many.emplace_back(std::to_string(i), "x");
   EXPECT_THAT(fields(many), ElementsAre("spec.devices.labels"));
 }

@@ -13,6 +13,7 @@ using ::testing::IsEmpty;
 ParsedFlags Parse(std::vector<std::string> args) {
   args.insert(args.begin(), "trainyard-server");
   std::vector<char*> argv;
+  argv.reserve(args.size());
   for (std::string& arg : args) argv.push_back(arg.data());
   return ParseFlags(static_cast<int>(argv.size()), argv.data(), "/default");
 }
@@ -46,7 +47,7 @@ TEST(Flags, TheTimesOfTheSchedulerAreDurationsWithAUnit) {
   const ParsedFlags flags = Parse({"--min_runtime", "90s", "--fair_share_half_life", "3 d"});
   EXPECT_FALSE(flags.exit_code.has_value());
   EXPECT_EQ(flags.options.config.min_runtime_us, 90 * core::kSecond);
-  EXPECT_EQ(flags.options.config.usage_half_life_us, 3 * 24 * core::kHour);
+  EXPECT_EQ(flags.options.config.usage_half_life_us, 3 * (24 * core::kHour));
   EXPECT_EQ(flags.options.config.checkpoint_wait_us, core::Config().checkpoint_wait_us);
 }
 

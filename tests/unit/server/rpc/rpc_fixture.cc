@@ -119,7 +119,7 @@ v1::DesiredAttempt RpcTest::StartRunning() {
   const v1::SyncWorkerResponse response = Sync({});
   EXPECT_EQ(response.attempts_size(), 1);
   if (response.attempts().empty()) return v1::DesiredAttempt();
-  const v1::DesiredAttempt desired = response.attempts(0);
+  const v1::DesiredAttempt& desired = response.attempts(0);
   v1::ObservedAttempt observed = Observed(desired, v1::OBSERVED_STATE_RUNNING);
   observed.mutable_progress()->set_step(7);
   observed.set_data_digest("glyphs-v1:abc");
@@ -150,7 +150,7 @@ absl::StatusOr<int64_t> RpcTest::AppendLog(const v1::DesiredAttempt& attempt, in
 }
 
 absl::StatusOr<int64_t> RpcTest::AppendMetrics(const v1::DesiredAttempt& attempt, int64_t offset,
-                                               std::vector<int64_t> steps) {
+                                               const std::vector<int64_t>& steps) {
   v1::AppendMetricsRequest request;
   request.set_session(session_);
   request.set_attempt(attempt.attempt());

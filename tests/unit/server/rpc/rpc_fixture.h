@@ -48,7 +48,7 @@ class RpcTest : public ::testing::Test {
                                     const std::string& data,
                                     v1::RankStream stream = v1::RANK_STREAM_UNSPECIFIED);
   absl::StatusOr<int64_t> AppendMetrics(const v1::DesiredAttempt& attempt, int64_t offset,
-                                        std::vector<int64_t> steps);
+                                        const std::vector<int64_t>& steps);
 
   testing::TempDir dir_;
   testing::ManualClock clock_;

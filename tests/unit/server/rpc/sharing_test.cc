@@ -174,7 +174,7 @@ TEST_F(SharingTest, AWorkerIsDrainedAndADeviceSetAsideAndTakenBack) {
   v1::Worker worker;
   ASSERT_TRUE(fleet_->DrainWorker(Context().get(), drain, &worker).ok());
   EXPECT_EQ(worker.scheduling(), v1::WORKER_SCHEDULING_DRAINING);
-  drain.mutable_within()->set_seconds(25 * 3600);
+  drain.mutable_within()->set_seconds(int64_t{25} * 3600);
   EXPECT_THAT(Fields(FromGrpcStatus(fleet_->DrainWorker(Context().get(), drain, &worker))),
               ElementsAre("within"));
 

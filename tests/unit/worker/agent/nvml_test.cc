@@ -54,6 +54,7 @@ TEST_F(NvmlTest, ListsGpusOfTheLibrary) {
   EXPECT_EQ((*gpus)[1].pci_bus_id, "00000000:bb:00.0");
   EXPECT_EQ(nvml->DriverVersion(), "570.86.10");
   std::vector<int> islands;
+  islands.reserve(devices.size());
   for (const Device& device : devices) islands.push_back(device.island);
   EXPECT_THAT(islands, ElementsAre(1, 0, 1, 2, 2));
 }

@@ -12,7 +12,7 @@ namespace {
 class SweeperTest : public ::testing::Test {
  protected:
   std::string MakeFolder(const std::string& name) {
-    const std::string path = dir_.File(name);
+    std::string path = dir_.File(name);
     EXPECT_TRUE(MakeDirectories(JoinPath(path, "inner")).ok());
     EXPECT_TRUE(WriteFileAtomically(JoinPath(path, "inner/file"), "text").ok());
     return path;

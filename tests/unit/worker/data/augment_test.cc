@@ -61,7 +61,7 @@ TEST(DrawFraming, PadCropReachesEveryPlaceEquallyOften) {
 TEST(DrawFraming, FlipsHalfOfTheTime) {
   int flips = 0;
   for (int64_t i = 0; i < kDraws; ++i) flips += Draw({.flip = true}, i).flip ? 1 : 0;
-  EXPECT_NEAR(flips, kDraws / 2, 5 * std::sqrt(kDraws / 4.0));
+  EXPECT_NEAR(flips, kDraws / 2.0, 5 * std::sqrt(kDraws / 4.0));
 }
 
 TEST(DrawFraming, ResizedCropsHaveTheAreasAndShapesAskedFor) {
@@ -147,14 +147,15 @@ std::array<double, 3> TurnedHue(double r, double g, double b, double turn) {
 // result.
 TEST(JitterColor, HueIsTurnedAsTheTextbookDoes) {
   constexpr int kLevels = 6;
-  constexpr size_t kArea = kLevels * kLevels * kLevels;
+  constexpr size_t kArea = size_t{kLevels} * kLevels * kLevels;
+  const auto level = [](size_t index) { return static_cast<float>(index) / (kLevels - 1); };
   double least = 1, most = -1;
   for (int64_t i = 0; i < 300; ++i) {
     std::vector<float> before(3 * kArea);
     for (size_t p = 0; p < kArea; ++p) {
-      before[p] = static_cast<float>(p % kLevels) / (kLevels - 1);
-      before[kArea + p] = static_cast<float>(p / kLevels % kLevels) / (kLevels - 1);
-      before[2 * kArea + p] = static_cast<float>(p / kLevels / kLevels) / (kLevels - 1);
+      before[p] = level(p % kLevels);
+      before[kArea + p] = level(p / kLevels % kLevels);
+      before[2 * kArea + p] = level(p / kLevels / kLevels);
     }
     std::vector<float> after = before;
     JitterColor({.hue = 0.1}, Key(i), {3, 1, kArea}, absl::MakeSpan(after));
@@ -205,7 +206,7 @@ TEST(CutOut, HidesASquareAndCutsItOffAtTheBorder) {
   int64_t smallest = 100;
   int64_t largest = 0;
   for (int64_t i = 0; i < 2'000; ++i) {
-    std::vector<float> pixels(2 * 8 * 8, 1.0F);
+    std::vector<float> pixels(size_t{2} * 8 * 8, 1.0F);
     CutOut({.cutout = 4}, Key(i), {2, 8, 8}, absl::MakeSpan(pixels));
     const auto hidden = std::count(pixels.begin(), pixels.begin() + 64, 0.0F);
     ASSERT_EQ(std::count(pixels.begin() + 64, pixels.end(), 0.0F), hidden);
@@ -260,7 +261,7 @@ TEST(Resample, PassesNoPixelOverWhereItShrinks) {
 TEST(Resample, InterleavedColoursBecomePlanes) {
   const std::vector<uint8_t> pixels = {255, 0, 51, 0, 255, 51};  // two pixels of three
   const ImageView<uint8_t> image{pixels.data(), 2, 1, 3, 6};
-  std::vector<float> out(3 * 4);
+  std::vector<float> out(size_t{3} * 4);
   Resample(image, {.width = 2, .height = 1}, 4, 1, absl::MakeSpan(out));
   EXPECT_NEAR(out[0], 1, 1e-6);
   EXPECT_NEAR(out[3], 0, 1e-6);

@@ -93,6 +93,7 @@ TEST_F(CifarTest, HasOneDigestWhereverItLies) {
   EXPECT_EQ((*beside)->digest(), (*nested)->digest());
   ASSERT_TRUE(RemoveTree(folder_.File("cifar-10-batches-bin")).ok());
   std::vector<TarFile> files;
+  files.reserve(5);
   for (int i = 0; i < 5; ++i) {
     files.push_back({absl::StrCat("cifar-10-batches-bin/", BatchName(i + 1)), Batch(i)});
   }

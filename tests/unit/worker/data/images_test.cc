@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
@@ -20,6 +21,9 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+
+// A sample has three planes of 8 x 8.
+constexpr size_t kPixels = size_t{3} * 8 * 8;
 
 class ImagesTest : public ::testing::Test {
  protected:
@@ -57,11 +61,11 @@ class ImagesTest : public ::testing::Test {
   // Returns "level/label" of every sample.
   static std::vector<std::string> Contents(const Dataset& dataset) {
     std::vector<std::string> contents;
-    std::vector<float> pixels(3 * 8 * 8);
+    std::vector<float> pixels(kPixels);
     for (int64_t i = 0; i < dataset.size(); ++i) {
       int32_t label = -1;
       TY_CHECK_OK(dataset.Read(i, absl::MakeSpan(pixels), absl::MakeSpan(&label, 1)));
-      contents.push_back(absl::StrCat(static_cast<int>(pixels[70] * 25.5F + 0.5F), "/", label));
+      contents.push_back(absl::StrCat(std::lround(pixels[70] * 25.5F), "/", label));
     }
     return contents;
   }
@@ -108,7 +112,7 @@ TEST_F(ImagesTest, EvaluationSeesTheMiddle) {
   options.resize = 16;
   const auto dataset = OpenDataset("images", Split::kTrain, options);
   ASSERT_TRUE(dataset.ok()) << dataset.status();
-  std::vector<float> pixels(3 * 8 * 8);
+  std::vector<float> pixels(kPixels);
   int32_t label = -1;
   ASSERT_TRUE((*dataset)->Read(0, absl::MakeSpan(pixels), absl::MakeSpan(&label, 1)).ok());
   for (const float pixel : pixels) EXPECT_NEAR(pixel, 1, 0.05);
@@ -119,7 +123,7 @@ TEST_F(ImagesTest, TrainingSeesPartsThatDependOnTheKeyAlone) {
   const auto dataset = Open();
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   const Augmentation augmentation{.min_area = 0.1, .max_area = 1, .flip = true};
-  std::vector<float> first(3 * 8 * 8);
+  std::vector<float> first(kPixels);
   std::vector<float> again(first.size());
   int32_t label = -1;
   std::vector<float> before;
@@ -143,7 +147,7 @@ TEST_F(ImagesTest, ACorruptImageIsNamedWithPositionAndValue) {
   const std::string path = Write("pets/train/cat/2.jpg", bytes.substr(0, bytes.size() - 10));
   const auto dataset = Open();
   ASSERT_TRUE(dataset.ok()) << dataset.status();
-  std::vector<float> pixels(3 * 8 * 8);
+  std::vector<float> pixels(kPixels);
   int32_t label = -1;
   EXPECT_TRUE((*dataset)->Read(0, absl::MakeSpan(pixels), absl::MakeSpan(&label, 1)).ok());
   const absl::Status status =
@@ -162,7 +166,7 @@ TEST_F(ImagesTest, ACorruptMemberIsNamedWithItsShard) {
   Write("pets/train/0.tar", TarBytes({{"cat/1.jpg", "no image"}}));
   const auto dataset = Open();
   ASSERT_TRUE(dataset.ok()) << dataset.status();
-  std::vector<float> pixels(3 * 8 * 8);
+  std::vector<float> pixels(kPixels);
   int32_t label = -1;
   EXPECT_THAT(
       std::string((*dataset)->Read(0, absl::MakeSpan(pixels), absl::MakeSpan(&label, 1)).message()),

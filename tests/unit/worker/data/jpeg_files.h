@@ -45,9 +45,10 @@ inline std::string JpegBytes(int width, int height,
   jpeg_start_compress(&info, TRUE);
   std::vector<uint8_t> row(static_cast<size_t>(width * options.components));
   for (int y = 0; y < height; ++y) {
+    size_t i = 0;
     for (int x = 0; x < width; ++x) {
       for (int c = 0; c < options.components; ++c) {
-        row[static_cast<size_t>(x * options.components + c)] = static_cast<uint8_t>(level(x, y, c));
+        row[i++] = static_cast<uint8_t>(level(x, y, c));
       }
     }
     JSAMPROW rows[] = {row.data()};

@@ -47,9 +47,9 @@ TEST(Jpeg, DecodesColoursIntoPlanes) {
   for (const bool is_progressive : {false, true}) {
     const std::string bytes = SlopeJpeg(100, 80, {.is_progressive = is_progressive});
     const std::vector<float> out = Decoded(bytes, Whole(100, 80), 100, 80);
+    size_t p = 0;
     for (int y = 0; y < 80; ++y) {
-      for (int x = 0; x < 100; ++x) {
-        const auto p = static_cast<size_t>(100 * y + x);
+      for (int x = 0; x < 100; ++x, ++p) {
         ASSERT_NEAR(out[p], x / 100.0, 0.03) << x << " " << y;
         ASSERT_NEAR(out[8000 + p], y / 80.0, 0.03) << x << " " << y;
         ASSERT_NEAR(out[16000 + p], 0.5, 0.03) << x << " " << y;

@@ -65,7 +65,7 @@ TEST(Sampler, EveryPositionReachesEveryIndexAboutEquallyOften) {
     }
   }
   for (const auto& row : counts) {
-    for (const int count : row) EXPECT_NEAR(count, kEpochs / kSize, 180);
+    for (const int count : row) EXPECT_NEAR(count, double{kEpochs} / kSize, 180);
   }
 }
 

@@ -97,7 +97,8 @@ void MakeDecisionsClear(const Graph& model, Executable& executable) {
     Values values = ReadState(executable, tensor.name);
     if (tensor.kind == StateTensor::Kind::kParameter && tensor.shape.size() > 1) {
       // Returns -step, 0 or step, with step a power of two near the standard deviation.
-      const double fan_in = static_cast<double>(ElementCount(tensor.shape) / tensor.shape[0]);
+      const int64_t inputs = ElementCount(tensor.shape) / tensor.shape[0];
+      const auto fan_in = static_cast<double>(inputs);
       const double step = std::exp2(std::round(-0.5 * std::log2(fan_in)));
       for (float& value : values) {
         value = static_cast<float>(std::round(1.5 * value / std::sqrt(3 / fan_in)) * step);

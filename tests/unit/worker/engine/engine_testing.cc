@@ -105,7 +105,8 @@ void RandomizeState(uint64_t seed, Executable& executable) {
     }
     if (state[i].shape.size() > 1) {
       // Keeps activations of unit size through the layers.
-      const double fan_in = static_cast<double>(ElementCount(state[i].shape) / state[i].shape[0]);
+      const int64_t inputs = ElementCount(state[i].shape) / state[i].shape[0];
+      const auto fan_in = static_cast<double>(inputs);
       for (float& value : values) {
         value *= static_cast<float>(std::sqrt(3 / fan_in));
       }

@@ -118,6 +118,7 @@ TEST_P(CommunicatorTest, AllToAllBringsPartsOfAllSizesToTheirRanks) {
       received.emplace_back(PartSize(peer, me));
     }
     send.assign(sent.begin(), sent.end());
+    receive.reserve(received.size());
     for (std::vector<float>& part : received) receive.push_back(absl::MakeSpan(part));
     for (int round = 0; round < 3; ++round) {
       for (std::vector<float>& part : received) std::fill(part.begin(), part.end(), -1.0F);
@@ -269,7 +270,7 @@ TEST_P(CommunicatorFaultTest, AMessageThatNobodySendsTimesOut) {
           gave_up.WaitForNotification();
           return absl::OkStatus();
         }
-        const absl::Status status = communicator.Receive(absl::MakeSpan(values), 1);
+        absl::Status status = communicator.Receive(absl::MakeSpan(values), 1);
         gave_up.Notify();
         return status;
       },

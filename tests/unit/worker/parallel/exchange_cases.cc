@@ -264,7 +264,7 @@ TEST_P(ExchangeFaultTest, ARankThatDoesNotGoOnTimesOutTheOthers) {
       gave_up.WaitForNotification();
       return absl::OkStatus();
     }
-    const absl::Status status = rank.Step(2);
+    absl::Status status = rank.Step(2);
     gave_up.Notify();
     return status;
   });
@@ -276,7 +276,7 @@ TEST_P(ExchangeFaultTest, AnExchangeThatFailedStaysSoAndEndsSoon) {
   const Gang gang = {.kind = GetParam(), .ranks = 2};
   const auto statuses = RunRanks(gang, OneTermEach(2), [](Rank& rank) -> absl::Status {
     if (rank.rank() == 1) return absl::OkStatus();
-    const absl::Status status = rank.Step(1);
+    absl::Status status = rank.Step(1);
     EXPECT_FALSE(rank.exchange().Land(0).ok());
     EXPECT_FALSE(rank.Step(2).ok());
     return status;

@@ -70,7 +70,8 @@ inline constexpr int kSlots = 6;
 // Returns the value of a term. It uses all digits of a float, and sizes differ so much that every
 // other order of summation rounds differently.
 inline float TermValue(int64_t step, int term, int64_t element) {
-  auto mixed = static_cast<uint64_t>(element * 1000003 + term * 7919 + step) * 0x9E3779B97F4A7C15U;
+  auto mixed =
+      static_cast<uint64_t>(element * 1000003 + int64_t{term} * 7919 + step) * 0x9E3779B97F4A7C15U;
   mixed = (mixed ^ mixed >> 29) * 0xBF58476D1CE4E5B9U;
   const auto digits = static_cast<float>(static_cast<int32_t>(mixed >> 40) - (1 << 23));
   return std::ldexp(digits, -static_cast<int>((mixed >> 33) % 13));
@@ -227,6 +228,7 @@ inline std::vector<absl::Status> RunRanks(const Gang& gang, const Terms& terms,
     return work(one);
   };
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<size_t>(gang.ranks));
   for (int rank = 0; rank < gang.ranks; ++rank) {
     threads.emplace_back([&, rank] { statuses[static_cast<size_t>(rank)] = run_rank(rank); });
   }

@@ -24,6 +24,7 @@ std::vector<absl::Status> RunPlaces(int world_size,
   const auto group = MakeLocalGroup(world_size);
   std::vector<absl::Status> statuses(static_cast<size_t>(world_size));
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<size_t>(world_size));
   for (int rank = 0; rank < world_size; ++rank) {
     threads.emplace_back([&, rank] {
       statuses[static_cast<size_t>(rank)] =

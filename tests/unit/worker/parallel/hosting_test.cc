@@ -85,8 +85,8 @@ TEST(Hosting, EqualsTheBestOfAllHostingsForRandomSpeeds) {
   for (int trial = 0; trial < 300; ++trial) {
     const int ranks = 1 + static_cast<int>(random() % 4);
     const int replicas = ranks + static_cast<int>(random() % 9);
-    std::vector<double> seconds;
-    for (int rank = 0; rank < ranks; ++rank) seconds.push_back(speed(random));
+    std::vector<double> seconds(static_cast<size_t>(ranks));
+    for (double& each : seconds) each = speed(random);
     EXPECT_EQ(Counts(SolveHosting(replicas, seconds)), BruteForce(replicas, seconds))
         << replicas << " replicas, trial " << trial;
   }
@@ -97,9 +97,8 @@ TEST(Hosting, EqualsTheBestOfAllHostingsWhereManyAreEquallyGood) {
   for (int trial = 0; trial < 300; ++trial) {
     const int ranks = 1 + static_cast<int>(random() % 4);
     const int replicas = ranks + static_cast<int>(random() % 12);
-    std::vector<double> seconds;
-    for (int rank = 0; rank < ranks; ++rank)
-      seconds.push_back(1.0 + static_cast<double>(random() % 3));
+    std::vector<double> seconds(static_cast<size_t>(ranks));
+    for (double& each : seconds) each = 1.0 + static_cast<double>(random() % 3);
     EXPECT_EQ(Counts(SolveHosting(replicas, seconds)), BruteForce(replicas, seconds))
         << replicas << " replicas, trial " << trial;
   }

@@ -28,7 +28,7 @@ TEST(NcclCommunicator, ARankThatDoesNotCallTimesOutTheOthersByName) {
         const DeviceFloats values(100);
         TY_RETURN_IF_ERROR(AllReduce(communicator, values.span()));
         if (communicator.rank() == 1) return absl::OkStatus();
-        const absl::Status status = AllReduce(communicator, values.span());
+        absl::Status status = AllReduce(communicator, values.span());
         EXPECT_EQ(communicator.handle(), nullptr) << "was not aborted";
         EXPECT_EQ(AllReduce(communicator, values.span()), status) << "is not broken";
         return status;
@@ -71,7 +71,7 @@ TEST(NcclCommunicator, WorkThatDoesNotEndTimesOut) {
           }));
         }
         CheckCuda(cudaEventRecord(event, stream));
-        const absl::Status status = communicator.Await(event);
+        absl::Status status = communicator.Await(event);
         CheckCuda(cudaStreamSynchronize(stream));
         CheckCuda(cudaEventDestroy(event));
         CheckCuda(cudaStreamDestroy(stream));
@@ -94,7 +94,7 @@ TEST(NcclCommunicator, AnAsynchronousErrorIsALostPeer) {
     CheckCuda(cudaEventRecord(event, stream));
     cuda_on_cpu::nccl::BreakAsynchronously(communicator.handle(), ncclRemoteError);
     // The kernel ends without its sum, and its event happens, but that is not success.
-    const absl::Status status = communicator.Await(event);
+    absl::Status status = communicator.Await(event);
     CheckCuda(cudaStreamSynchronize(stream));
     CheckCuda(cudaEventDestroy(event));
     CheckCuda(cudaStreamDestroy(stream));

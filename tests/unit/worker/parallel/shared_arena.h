@@ -61,7 +61,7 @@ inline SharedExchangeOptions OptionsOf(const ExchangeSetup& setup) {
 }
 
 // All members but the exchange.
-inline RankExchange MadeOf(std::shared_ptr<Arena> arena) {
+inline RankExchange MadeOf(const std::shared_ptr<Arena>& arena) {
   return {.memory = arena,
           .reduction = arena->reduction,
           .slots = arena->slots,

@@ -44,6 +44,7 @@ Floats Expected(const SumPlan& plan, const std::vector<Floats>& terms) {
 
 std::vector<const float*> Pointers(const std::vector<Floats>& terms) {
   std::vector<const float*> pointers;
+  pointers.reserve(terms.size());
   for (const Floats& term : terms) pointers.push_back(term.data());
   return pointers;
 }

@@ -128,10 +128,10 @@ TEST(SumTree, EveryHostingGivesTheSameBits) {
   std::mt19937 random(7);
   std::normal_distribution<float> normal;
   for (int replicas = 2; replicas <= kReplicasMax; ++replicas) {
-    std::vector<float> gradients;
-    for (int i = 0; i < replicas; ++i) {
+    std::vector<float> gradients(static_cast<size_t>(replicas));
+    for (float& gradient : gradients) {
       // Sizes differ so much that every other order would round differently.
-      gradients.push_back(std::ldexp(normal(random), static_cast<int>(random() % 12)));
+      gradient = std::ldexp(normal(random), static_cast<int>(random() % 12));
     }
     const auto leaf = [&](int replica) { return gradients[static_cast<size_t>(replica)]; };
     const auto add = [](float left, float right) { return left + right; };
@@ -147,7 +147,7 @@ TEST(SumTree, EveryHostingGivesTheSameBits) {
 
 TEST(SumTree, SlotsAndTermsStayFewForEveryRange) {
   for (int replicas = 1; replicas <= 130; ++replicas) {
-    const int levels = std::bit_width(static_cast<unsigned>(replicas - 1));
+    const auto levels = static_cast<int>(std::bit_width(static_cast<unsigned>(replicas - 1)));
     for (int begin = 0; begin <= replicas; ++begin) {
       for (int end = begin; end <= replicas; ++end) {
         const LocalSums plan = PlanLocalSums(replicas, {begin, end});

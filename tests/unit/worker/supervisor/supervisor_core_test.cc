@@ -2,6 +2,7 @@
 #include "worker/supervisor/supervisor_core.h"
 
 #include <csignal>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
@@ -454,8 +455,8 @@ TEST(SupervisorCore, WhereTheTransportKnowsNoNameTheRankThatNoticedNothingIsIt) 
 }
 
 TEST(SupervisorCore, OfALargeGangAFewSuspectsAreLookedAt) {
-  std::vector<int> ranks;
-  for (int rank = 0; rank < 16; ++rank) ranks.push_back(rank);
+  std::vector<int> ranks(16);
+  std::iota(ranks.begin(), ranks.end(), 0);
   SupervisorCore core(ranks);
   for (const int rank : ranks) core.ProgressSeen(kStart, rank, Promises(kStart));
   EXPECT_EQ(core.Tick(kStart + kPromiseMargin), SignalToSend::kTerm);

@@ -91,6 +91,7 @@ class SupervisorTest : public ::testing::Test {
     const std::string program = testing::BinaryPath("trainyard-supervisor");
     std::vector<std::string> words = {program, "--run_dir", dir_->root(), "--trainer", trainer_};
     std::vector<char*> argv;
+    argv.reserve(words.size() + 1);
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
     posix_spawn_file_actions_t actions;

@@ -93,6 +93,7 @@ std::vector<run_dir::RankResult> GangTrainer::Run() {
       MakeLines(world_size, spec.ok() ? std::max(1, spec->stages().count()) : 1);
   std::vector<run_dir::RankResult> results(static_cast<size_t>(world_size));
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<size_t>(world_size));
   for (int rank = 0; rank < world_size; ++rank) {
     threads.emplace_back([&, rank] {
       Clock& clock = clocks_.contains(rank) ? *clocks_.at(rank) : *Clock::Real();

@@ -95,6 +95,7 @@ TEST_P(TrainerProcessTest, AGridOfPipelinesEndsWithTheBytesOfOneRank) {
   for (const int world_size : {1, 4}) {
     Prepare(world_size, kBitwise, world_size == 4 ? kGrid : "");
     std::vector<std::unique_ptr<Process>> ranks;
+    ranks.reserve(static_cast<size_t>(world_size));
     for (int rank = 0; rank < world_size; ++rank) ranks.push_back(Start(rank));
     for (int rank = 0; rank < world_size; ++rank) {
       const auto result = ranks[static_cast<size_t>(rank)]->Wait(kPatience);
@@ -115,6 +116,7 @@ TEST_P(TrainerProcessTest, AGridOfPipelinesEndsWithTheBytesOfOneRank) {
 TEST_P(TrainerProcessTest, AKilledStageEndsTheGridWithinSeconds) {
   Prepare(4, R"({"steps": 100000000, "global_batch": 30})", kGrid);
   std::vector<std::unique_ptr<Process>> ranks;
+  ranks.reserve(4);
   for (int rank = 0; rank < 4; ++rank) ranks.push_back(Start(rank));
   ASSERT_TRUE(WaitUntilRunning(0));
   ranks[3]->Signal(SIGKILL);

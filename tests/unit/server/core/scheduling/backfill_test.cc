@@ -108,7 +108,7 @@ int64_t MinutesUntilTheGangStarts(int64_t expected_us, int64_t takes_us) {
   int64_t next = 100;
   const JobId gang{50};
   std::map<JobId, int64_t> ends;
-  for (int64_t minute = 0; minute < 24 * 60; ++minute) {
+  for (int64_t minute = 0; minute < int64_t{24} * 60; ++minute) {
     if (minute == 10) world.Submit(Job(50, 8));
     for (int i = 0; i < 8; ++i) {
       QueuedJob small = Job(next++, 1);

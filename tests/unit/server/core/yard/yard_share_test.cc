@@ -116,7 +116,7 @@ TEST_F(YardShare, UseIsChargedByDeviceAndTimeAndHalvesInAHalfLife) {
   Advance(config_.usage_half_life_us);
   const int64_t left = yard_->Usage(now_).at({"", "anna"}).device_us;
   EXPECT_NEAR(static_cast<double>(left), 50e6, 1e6);
-  now_.wall_us += 1000 * 24 * kHour;
+  now_.wall_us += 1000 * (24 * kHour);
   Advance(kMinute);
   EXPECT_EQ(yard_->Usage(now_).at({"", "anna"}).device_us, left)
       << "no jump of the wall clock changes a share";

@@ -149,29 +149,33 @@ TEST(Linear, AgreesWithTheReference) {
 }
 
 TEST(Elementwise, AgreesWithTheReference) {
-  using Layer = ValueId (*)(GraphBuilder&, ValueId);
-  const std::pair<const char*, Layer> layers[] = {
+  struct Case {
+    const char* name;
+    ValueId (*layer)(GraphBuilder&, ValueId);
+  };
+  const Case cases[] = {
       {"relu", [](GraphBuilder& b, ValueId x) { return b.Relu(x); }},
       {"tanh", [](GraphBuilder& b, ValueId x) { return b.Tanh(x); }},
       {"sigmoid", [](GraphBuilder& b, ValueId x) { return b.Sigmoid(x); }},
       {"gelu", [](GraphBuilder& b, ValueId x) { return b.Gelu(x); }},
       {"gelu by tanh", [](GraphBuilder& b, ValueId x) { return b.Gelu(x, {.tanh = true}); }},
   };
-  for (const auto& [name, layer] : layers) {
+  for (const Case& item : cases) {
     for (const int64_t channels : {3, 8, 20}) {
       // The layer is between convolutions, so that blocks filled up with zeros come in and go out.
       const layers::Conv2d conv = {.channels = channels, .kernel = 3, .padding = 1};
-      Compare(absl::StrCat(name, " of ", channels),
+      Compare(absl::StrCat(item.name, " of ", channels),
               Close({2, 5, 7},
                     [&](GraphBuilder& b) {
-                      return b.Conv2d("after", layer(b, b.Conv2d("conv", b.input(), conv)), conv);
+                      const ValueId x = b.Conv2d("conv", b.input(), conv);
+                      return b.Conv2d("after", item.layer(b, x), conv);
                     }),
               3);
     }
-    Compare(
-        absl::StrCat(name, " of features"),
-        Close({13}, [&](GraphBuilder& b) { return layer(b, b.Linear("first", b.input(), 33)); }),
-        1);
+    Compare(absl::StrCat(item.name, " of features"),
+            Close({13},
+                  [&](GraphBuilder& b) { return item.layer(b, b.Linear("first", b.input(), 33)); }),
+            1);
   }
 }
 

@@ -152,7 +152,7 @@ TEST_P(BatchNormGroups, AreNotTheWholeBatch) {
   const TestBatch batch = testing::RandomBatch(1, model, 6);
   const auto sums = [&](const Groups& groups) {
     EXPECT_TRUE(executable->Accumulate(Grouped(batch, groups), 1, nullptr).ok());
-    const Values values = testing::ReadReduction(*executable);
+    Values values = testing::ReadReduction(*executable);
     testing::WriteReduction(*executable, Values(values.size(), 0));
     return values;
   };

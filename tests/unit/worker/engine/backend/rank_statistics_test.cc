@@ -67,6 +67,7 @@ class ThreadSum {
 
 void RunRanks(int ranks, const std::function<void(int)>& body) {
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) threads.emplace_back(body, rank);
   for (std::thread& thread : threads) thread.join();
 }

@@ -24,7 +24,7 @@ class TopFive : public ::testing::TestWithParam<std::string> {
     GraphBuilder builder({kClasses});
     builder.SoftmaxCrossEntropy(builder.Linear("fc", builder.input(), kClasses));
     auto executable = Compile(GetParam(), *std::move(builder).Build(), {}, {.max_rows = kClasses});
-    Values identity(kClasses * kClasses, 0.0F);
+    Values identity(size_t{kClasses} * kClasses, 0.0F);
     for (size_t i = 0; i < kClasses; ++i) identity[i * (kClasses + 1)] = 1;
     testing::WriteState(*executable, "fc.weight", identity);
     testing::WriteState(*executable, "fc.bias", Values(kClasses, 0.0F));

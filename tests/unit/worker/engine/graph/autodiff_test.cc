@@ -48,7 +48,8 @@ void CheckGradients(const std::string& what, const Graph& model, int64_t rows) {
   // The tolerance covers third-order terms of the difference, and the rounding of gradients to
   // floats.
   constexpr double kTolerance = 3e-6;
-  for (const auto& [name, gradient] : gradients) {
+  for (const auto& [key, gradient] : gradients) {
+    const std::string& name = key;  // clang 14 does not let a lambda capture `key`
     Values values = testing::ReadState(*executable, name);
     for (size_t i = 0; i < values.size(); ++i) {
       const double difference = Difference(values[i], [&] {

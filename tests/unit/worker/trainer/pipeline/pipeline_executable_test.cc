@@ -158,7 +158,7 @@ void ExpectSameState(Pipeline& pipeline, const engine::Executable& whole) {
 }
 
 absl::Status Step(Rank& rank, const TestBatch& batch, engine::StepMetrics& metrics) {
-  const absl::Status status = rank.executable->Accumulate(batch.batch(), 1, nullptr);
+  absl::Status status = rank.executable->Accumulate(batch.batch(), 1, nullptr);
   if (!status.ok()) return status;
   const auto updated = rank.executable->Update(0.01);
   if (!updated.ok()) return updated.status();
@@ -229,12 +229,13 @@ TEST(PipelineExecutables, SumReplicasInTheTreeOfABitwiseRun) {
     return batch.Rows(range.begin, range.end);
   };
   std::vector<TestBatch> parts;
+  parts.reserve(kReplicas);
   for (int r = 0; r < kReplicas; ++r) parts.push_back(rows_of(r));
   const auto sum = [&](engine::Executable& executable, size_t replica) {
     const parallel::ReplicaSum& plan = sums.replicas[replica];
     const auto size = static_cast<int64_t>(executable.reduction().size());
     for (const int slot : plan.add) {
-      const absl::Status status = executable.sum_slots()->AddSums(slot, 0, size);
+      absl::Status status = executable.sum_slots()->AddSums(slot, 0, size);
       if (!status.ok()) return status;
     }
     return plan.store >= 0 ? executable.sum_slots()->StoreSums(plan.store) : absl::OkStatus();
@@ -249,6 +250,7 @@ TEST(PipelineExecutables, SumReplicasInTheTreeOfABitwiseRun) {
   ASSERT_TRUE(whole->Update(0.1).ok());
   pipeline.Run([&](Rank& rank) {
     std::vector<PipelineExecutable::Part> all;
+    all.reserve(parts.size());
     for (const TestBatch& part : parts) all.push_back({part.batch(), 1.0 / kReplicas});
     const absl::Status status = rank.executable->AccumulateAll(
         all, nullptr, [&](size_t part) { return sum(*rank.executable, part); });
@@ -271,7 +273,7 @@ TEST(PipelineExecutables, StandInAGrid) {
     grid.back()->Load(*whole);
     same_stage.push_back(parallel::MakeLocalGroup(2));
   }
-  const auto half = [&](int pipeline) { return batch.Rows(pipeline * 6, pipeline * 6 + 6); };
+  const auto half = [&](int64_t pipeline) { return batch.Rows(pipeline * 6, pipeline * 6 + 6); };
   const auto run = [&](int number) {
     const TestBatch mine = half(number);
     grid[static_cast<size_t>(number)]->Run([&](Rank& rank) -> absl::Status {
@@ -446,8 +448,9 @@ TEST(PipelineExecutables, TalkOverSharedMemory) {
                          return absl::OkStatus();
                        });
   };
-  std::vector<std::thread> threads;
   std::vector<absl::Status> statuses(3);
+  std::vector<std::thread> threads;
+  threads.reserve(3);
   for (int s = 0; s < 3; ++s) {
     threads.emplace_back([&, s] { statuses[static_cast<size_t>(s)] = run(s); });
   }

@@ -37,7 +37,7 @@ TEST_F(DataReportTest, AnEmptyFolderHasNoSplits) {
 }
 
 TEST_F(DataReportTest, TellsWhatThereIs) {
-  Write("cifar100/test.bin", std::string(3 * 3074, '\x05'));
+  Write("cifar100/test.bin", std::string(size_t{3} * 3074, '\x05'));
   Write("pets/train/cat/1.jpg", data::SlopeJpeg(30, 20));
   Write("pets/train/dog/1.jpg", data::SlopeJpeg(30, 20));
   const nlohmann::json splits = Splits(false);

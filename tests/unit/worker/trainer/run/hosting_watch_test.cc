@@ -27,7 +27,7 @@ class HostingWatchTest : public ::testing::Test {
   static std::vector<Ballot> BallotsAt(const Hosting& hosting, double first, double second) {
     std::vector<Ballot> ballots;
     for (size_t rank = 0; rank < hosting.size(); ++rank) {
-      const int64_t rows = 4 * (hosting[rank].end - hosting[rank].begin);
+      const int64_t rows = int64_t{4} * (hosting[rank].end - hosting[rank].begin);
       const double speed = rank == 0 ? first : second;
       ballots.push_back(
           {.computed_rows = rows, .compute_seconds = static_cast<double>(rows) / speed});

@@ -260,7 +260,7 @@ class InitFileTest : public ::testing::Test {
 checkpoint::TensorFile* InitFileTest::trained_ = nullptr;
 
 TEST_F(InitFileTest, AnotherClassifierIsNamedAndMayBeSkipped) {
-  const std::vector<float> zeros(5 * 294);
+  const std::vector<float> zeros(size_t{5} * 294);
   file_.tensors["fc.weight"] = checkpoint::FloatTensor({5, 294}, zeros.data());
   file_.tensors["fc.bias"] = checkpoint::FloatTensor({5}, zeros.data());
   EXPECT_THAT(

@@ -15,7 +15,7 @@ namespace {
 using data::RowForm;
 using ::testing::ElementsAre;
 
-constexpr int64_t kImageBytes = 30 * 28 * 28;
+constexpr int64_t kImageBytes = int64_t{30} * 28 * 28;
 
 std::unique_ptr<engine::Executable> Compile(const std::string& backend) {
   return engine::testing::Compile(backend, *engine::BuildMlp({.input = {1, 28, 28}}), {},
@@ -107,8 +107,8 @@ TEST(TrainWithStoredRows, EndsAsATrainingOfTheReferenceDoes) {
     "augment": {"color": {"brightness": 0.4}}})";
   GangTrainer floats(job, 1, engine::testing::TestedBackend());
   ExpectSuccess(floats.Run());
-  EXPECT_GE(PlannedBytes(trainer), PlannedBytes(floats) + 50 * 28 * 28);
-  EXPECT_LT(PlannedBytes(trainer), PlannedBytes(floats) + 50 * 28 * 28 + 256);
+  EXPECT_GE(PlannedBytes(trainer), PlannedBytes(floats) + int64_t{50} * 28 * 28);
+  EXPECT_LT(PlannedBytes(trainer), PlannedBytes(floats) + int64_t{50} * 28 * 28 + 256);
 }
 
 }  // namespace

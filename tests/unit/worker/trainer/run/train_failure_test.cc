@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 
 run_dir::RankResult Fail(const JobText& job, const std::string& backend = "reference") {
   GangTrainer trainer(job, 1, backend);
-  const run_dir::RankResult result = trainer.Run()[0];
+  run_dir::RankResult result = trainer.Run()[0];
   EXPECT_EQ(result.outcome, Outcome::kUserError) << result.message;
   // Metrics are compared as text, because a metric may be NaN, which is not equal to itself.
   EXPECT_EQ(run_dir::EncodeRankResult(run_dir::ReadRankResult(trainer.dir(), 0).value()),

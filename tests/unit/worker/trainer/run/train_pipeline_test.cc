@@ -57,7 +57,7 @@ TEST(TrainPipelines, GoOnFromACheckpointOfOneRank) {
   GangTrainer alone(job, 1, "cpu");
   ExpectPipelineSuccess(alone.Run());
   JobText half = job;
-  half.train.replace(half.train.find("2"), 1, "1");
+  half.train.replace(half.train.find('2'), 1, "1");
   GangTrainer first(half, 1, "cpu");
   ExpectPipelineSuccess(first.Run());
   job.more = kStages;
@@ -74,7 +74,7 @@ TEST(TrainPipelines, InAGridEndWithTheBytesOfOneRank) {
   for (const bool batch_norm : {false, true}) {
     for (const int replicas : {2, 5}) {
       JobText job = Bitwise(batch_norm);
-      job.train.replace(job.train.find("3"), 1, absl::StrCat(replicas));
+      job.train.replace(job.train.find('3'), 1, absl::StrCat(replicas));
       GangTrainer alone(job, 1, "cpu");
       ExpectPipelineSuccess(alone.Run());
       job.more = kGrid;

@@ -114,18 +114,18 @@ TEST(Attention, IsThatOfDoubleLoopsWithItsGradient) {
 
 TEST(Attention, SeesNothingBeyondAPosition) {
   const AttentionShape shape = {1, 50, 1, 16};
-  Floats x = RandomFloats(3, 50 * 48);
+  Floats x = RandomFloats(3, int64_t{50} * 48);
   const auto run = [&] {
     const DeviceMatrix of_x(Type::kF32, 50, 48, 48, x);
     const DeviceMatrix y(Type::kF32, 50, 16, 16);
     const DeviceArray<float> logsum(50);
     AttentionForward(shape, of_x.view(), y.view(), logsum.data(), nullptr);
     Floats all = y.Read();
-    all.resize(20 * 16);
+    all.resize(size_t{20} * 16);
     return all;
   };
   const Floats before = run();
-  std::fill(x.begin() + 20 * 48, x.end(), 1000.0F);
+  std::fill(x.begin() + int64_t{20} * 48, x.end(), 1000.0F);
   EXPECT_EQ(run(), before);
 }
 

@@ -126,7 +126,7 @@ TEST(EmbeddingGradient, TakesTokensThatAreMostOfTheBatchInAnyOrderOfThreads) {
 
 TEST(EmbeddingGradient, SpansAVocabularyOfManyRunsOfTheScan) {
   const Tokens tokens = RandomNumbers(8, 500, 5000);
-  const Floats dy = RandomFloats(9, 500 * 4);
+  const Floats dy = RandomFloats(9, int64_t{500} * 4);
   EXPECT_EQ(RunGradient(tokens, Type::kF32, dy, 5000, 4, {}),
             ExpectedGradient(tokens, dy, 5000, 4, {}));
 }
@@ -134,7 +134,7 @@ TEST(EmbeddingGradient, SpansAVocabularyOfManyRunsOfTheScan) {
 TEST(PositionEmbedding, AddsARowToEachPosition) {
   for (const Type type : kTypes) {
     for (const int64_t channels : {24, 13}) {
-      const Floats x = Rounded(RandomFloats(10, 3 * 7 * channels), type);
+      const Floats x = Rounded(RandomFloats(10, 21 * channels), type);
       const Floats weight = RandomFloats(11, 9 * channels);
       const DeviceMatrix of_x(type, 21, channels, channels + 3, x);
       const DeviceMatrix y(type, 21, channels, channels);
@@ -153,7 +153,7 @@ TEST(PositionEmbeddingGradient, SumsOverRows) {
   for (const Type type : kTypes) {
     for (const int64_t channels : {24, 13}) {
       for (const bool adds : {false, true}) {
-        const Floats dy = Rounded(RandomFloats(12, 6 * 7 * channels), type);
+        const Floats dy = Rounded(RandomFloats(12, 42 * channels), type);
         const Floats before = RandomFloats(13, 9 * channels);
         const DeviceMatrix of_dy(type, 42, channels, channels + 3, dy);
         const DeviceArray<float> dweight(before);

@@ -260,7 +260,7 @@ TEST(Loss, JudgesEqualAndMissingLogitsAsTheReference) {
 
 TEST(Loss, HasTheSameBitsInAnyOrderOfThreads) {
   const LossParameters loss = {0.1F, 3000, 30, true};
-  const DeviceMatrix x(Type::kF32, 3000, 30, 30, RandomFloats(8, 3000 * 30));
+  const DeviceMatrix x(Type::kF32, 3000, 30, 30, RandomFloats(8, int64_t{3000} * 30));
   const auto labels = RandomNumbers(9, 3000, 30);
   double losses[2];
   for (uint64_t order = 0; order < 2; ++order) {

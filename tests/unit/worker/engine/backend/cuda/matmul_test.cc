@@ -130,7 +130,7 @@ class Trial {
 
   absl::Status Run(const Matmul& matmul, cudaStream_t stream = nullptr) {
     CheckCuda(cudaMalloc(&workspace_, static_cast<size_t>(matmul.workspace_bytes()) + 1));
-    const absl::Status status = matmul.Run(
+    absl::Status status = matmul.Run(
         a_.data(), b_.data(), problem_.bias ? static_cast<const float*>(bias_.data()) : nullptr,
         d_.data(), workspace_, stream);
     CheckCuda(cudaDeviceSynchronize());

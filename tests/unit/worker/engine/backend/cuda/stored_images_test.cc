@@ -260,10 +260,10 @@ TEST_F(StoredBatches, HaveOneRowALabelAndNoFloats) {
   ASSERT_TRUE(Store().ok());
   const std::vector<StoredRow> rows(2);
   EXPECT_TRUE(absl::IsInvalidArgument(Accumulate(std::vector<StoredRow>(1))));
-  EXPECT_TRUE(absl::IsInvalidArgument(Accumulate(rows, {}, Values(2 * 192))));
+  EXPECT_TRUE(absl::IsInvalidArgument(Accumulate(rows, {}, Values(size_t{2} * 192))));
   EXPECT_TRUE(absl::IsInvalidArgument(Accumulate(rows, std::vector<uint8_t>(191))));
-  EXPECT_TRUE(absl::IsInvalidArgument(Accumulate({}, std::vector<uint8_t>(2 * 192))));
-  EXPECT_TRUE(Accumulate(rows, std::vector<uint8_t>(2 * 192)).ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(Accumulate({}, std::vector<uint8_t>(size_t{2} * 192))));
+  EXPECT_TRUE(Accumulate(rows, std::vector<uint8_t>(size_t{2} * 192)).ok());
 }
 
 TEST_F(StoredBatches, WantAStore) {
