@@ -45,8 +45,8 @@ bool DrawArea(const Augmentation& augmentation, RandomStream random, int64_t wid
   for (int i = 0; i < kAreaTries; ++i) {
     const double target = area * random.Between(augmentation.min_area, augmentation.max_area);
     const double ratio = SmallExp(random.Between(-kLogFourThirds, kLogFourThirds));
-    const auto w = static_cast<int64_t>(std::sqrt(target * ratio) + 0.5);
-    const auto h = static_cast<int64_t>(std::sqrt(target / ratio) + 0.5);
+    const int64_t w = std::lround(std::sqrt(target * ratio));
+    const int64_t h = std::lround(std::sqrt(target / ratio));
     if (w < 1 || h < 1 || w > width || h > height) continue;
     framing.x = static_cast<double>(random.Below(static_cast<uint64_t>(width - w + 1)));
     framing.y = static_cast<double>(random.Below(static_cast<uint64_t>(height - h + 1)));

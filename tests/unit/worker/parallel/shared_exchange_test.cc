@@ -76,7 +76,7 @@ struct ProcessRank {
 
   // Returns the term of element i: a small integer, so that sums are exact.
   static float Term(int rank, int64_t step, int64_t i) {
-    return static_cast<float>((i * 7 + step * 13 + rank * 101) % 1000);
+    return static_cast<float>((i * 7 + step * 13 + int64_t{rank} * 101) % 1000);
   }
 
   // Runs backward, which computes for `slow` seconds when the first bucket is ready, and reads the

@@ -20,7 +20,8 @@ double Products(const Graph& graph, const Node& node, int64_t rows, int products
   const Shape& x = graph.value(node.inputs[is_gradient ? 1 : 0]).shape;
   const auto positions = static_cast<double>(x[0]);
   const double pairs = positions * (positions + 1) / 2;
-  return products * 2.0 * pairs * static_cast<double>(rows * x[1] / 3);
+  const int64_t queries = rows * x[1] / 3;
+  return products * 2.0 * pairs * static_cast<double>(queries);
 }
 
 double ForwardFlops(const Graph& graph, const Node& node, int64_t rows) {
