@@ -133,6 +133,7 @@ void Walk::CheckOneof(const Message& message, const OneofDescriptor& oneof,
                       const std::string& path) {
   if (message.GetReflection()->HasOneof(message, &oneof)) return;
   std::vector<std::string> members;
+  members.reserve(static_cast<size_t>(oneof.field_count()));
   for (int i = 0; i < oneof.field_count(); ++i) members.push_back(oneof.field(i)->name());
   if (message.GetDescriptor() == v1::Interval::descriptor()) {
     Add(path, "is an interval without a span; write one such as '1 epoch' or '500 steps'");

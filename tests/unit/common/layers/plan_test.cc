@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 
 namespace trainyard::layers {
@@ -20,10 +22,10 @@ constexpr Kind kConcat = Plain::kConcat;
 constexpr Kind kFlatten = Plain::kFlatten;
 
 Layer Of(Kind kind, std::vector<std::string> from = {}) {
-  return {"", std::move(from), kind};
+  return {"", std::move(from), std::move(kind)};
 }
 Layer Named(std::string name, Kind kind, std::vector<std::string> from = {}) {
-  return {std::move(name), std::move(from), kind};
+  return {std::move(name), std::move(from), std::move(kind)};
 }
 
 // A stack over images that ends in ten classes, whatever layers come before.
@@ -55,7 +57,7 @@ Shape OutputOf(const Stack& stack, size_t layer = 0) {
 }
 
 TEST(Plan, ShapesFollowTheLayers) {
-  const auto image = [](Kind kind) { return OutputOf(Images({Of(kind)})); };
+  const auto image = [](Kind kind) { return OutputOf(Images({Of(std::move(kind))})); };
   EXPECT_THAT(image(Conv2d{.channels = 8}), ElementsAre(8, 30, 30));
   EXPECT_THAT(image(Conv2d{.channels = 8, .kernel = 5, .stride = 2, .padding = 2}),
               ElementsAre(8, 16, 16));

@@ -186,6 +186,7 @@ TEST(Concat, AgreesWithTheReference) {
             Close({2, 5, 6},
                   [&](GraphBuilder& b) {
                     std::vector<ValueId> parts;
+                    parts.reserve(channels.size() + 1);
                     for (const int64_t count : channels) {
                       parts.push_back(b.Relu(b.Conv2d(absl::StrCat("conv", parts.size()), b.input(),
                                                       {.channels = count, .padding = 1})));

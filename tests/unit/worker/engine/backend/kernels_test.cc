@@ -283,10 +283,9 @@ TEST(Kernels, OfActivationsAreWithinTheirErrorEverywhere) {
                (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x)));
       }};
   const Kernels<float>& k = BestKernels<float>();
-  Floats x;
-  for (float v = -120; v <= 120; v += 0.01171875f) {
-    x.push_back(v);
-  }
+  // The values go from -120 to 120.
+  Floats x(20481);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = -120 + 0.01171875F * static_cast<float>(i);
   Floats y(x.size());
   int which = 0;
   for (const auto& kernel : {k.tanh, k.sigmoid, k.gelu, k.gelu_tanh}) {
