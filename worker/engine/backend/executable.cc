@@ -20,7 +20,10 @@ absl::Status Executable::WriteReduction(absl::Span<const float> sums) {
   return absl::OkStatus();
 }
 
-absl::Status Executable::CompileRows(absl::Span<const int64_t>, absl::Span<const int64_t>) {
+absl::Status Executable::CompileRows(absl::Span<const int64_t> training,
+                                     absl::Span<const int64_t> evaluation) {
+  for (const int64_t rows : training) TY_RETURN_IF_ERROR(CompileTraining(rows));
+  for (const int64_t rows : evaluation) TY_RETURN_IF_ERROR(CompileEvaluation(rows));
   return absl::OkStatus();
 }
 

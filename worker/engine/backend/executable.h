@@ -51,8 +51,8 @@ class Executable : public ModelState {
 
   // Compiles the programs for these numbers of rows, each of 1 to max_rows, so that no Accumulate
   // or Evaluate has to do it. Backends that compile nothing by rows do nothing.
-  virtual absl::Status CompileRows(absl::Span<const int64_t> training,
-                                   absl::Span<const int64_t> evaluation);
+  absl::Status CompileRows(absl::Span<const int64_t> training,
+                           absl::Span<const int64_t> evaluation);
 
   // Runs forward and backward in training mode. Adds `weight` times the gradient of the batch's
   // mean loss to the reduction arena, and likewise the batch statistics, the loss and the accuracy.
@@ -131,6 +131,11 @@ class Executable : public ModelState {
   // Returns the bytes by category, which are known before the first step. They include what smaller
   // batches need.
   virtual const MemoryPlan& memory_plan() const = 0;
+
+ private:
+  // Compile the program for one number of rows, unless that was done before.
+  virtual absl::Status CompileTraining(int64_t) { return absl::OkStatus(); }
+  virtual absl::Status CompileEvaluation(int64_t) { return absl::OkStatus(); }
 };
 
 }  // namespace trainyard::engine

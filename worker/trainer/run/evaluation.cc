@@ -107,13 +107,16 @@ absl::StatusOr<EvaluationResult> JoinParts(absl::Span<const EvaluationSums> part
                           .skipped = static_cast<int64_t>(sum.skipped)};
 }
 
+void AddBatchSizes(int64_t rows, int64_t max_rows, std::set<int64_t>& sizes) {
+  if (rows >= max_rows) sizes.insert(max_rows);
+  if (rows % max_rows > 0) sizes.insert(rows % max_rows);
+}
+
 std::vector<int64_t> RowsOfEvaluation(int64_t dataset_size, const EvaluationShares& shares,
                                       int64_t max_rows) {
   std::set<int64_t> sizes;
   for (int part = shares.mine.begin; part < shares.mine.end; ++part) {
-    const int64_t rows = parallel::ReplicaRows(dataset_size, part, shares.parts).size();
-    if (rows >= max_rows) sizes.insert(max_rows);
-    if (rows % max_rows > 0) sizes.insert(rows % max_rows);
+    AddBatchSizes(parallel::ReplicaRows(dataset_size, part, shares.parts).size(), max_rows, sizes);
   }
   return {sizes.begin(), sizes.end()};
 }

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -62,6 +63,9 @@ struct EvaluationShares {
   // False if several ranks evaluate the same parts together and another one counts the sums.
   bool counts = true;
 };
+
+// Adds to `sizes` the numbers of rows of the batches into which `rows` are cut.
+void AddBatchSizes(int64_t rows, int64_t max_rows, std::set<int64_t>& sizes);
 
 // Returns the numbers of rows of all batches that a rank with these shares evaluates, ascending and
 // each once, if no sample is corrupt.

@@ -8,6 +8,7 @@
 
 #include "common/base/status_macros.h"
 #include "worker/trainer/plan/memory.h"
+#include "worker/trainer/run/evaluation.h"
 #include "worker/trainer/run/row_form.h"
 
 namespace trainyard::trainer {
@@ -63,9 +64,7 @@ std::vector<int64_t> RowsOfParts(const StepSequence& plan, const CompiledModel& 
   const int64_t last = std::min(plan.steps_per_epoch(), plan.total_steps()) - 1;
   for (const int64_t step : {int64_t{0}, last}) {
     for (const Slice& slice : Cut(plan, model, step).slices) {
-      const int64_t rows = slice.rows.size();
-      if (rows >= model.max_rows) sizes.insert(model.max_rows);
-      if (rows % model.max_rows > 0) sizes.insert(rows % model.max_rows);
+      AddBatchSizes(slice.rows.size(), model.max_rows, sizes);
     }
   }
   return {sizes.begin(), sizes.end()};

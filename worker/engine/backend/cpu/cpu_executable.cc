@@ -101,17 +101,6 @@ absl::Status CpuExecutable::CompileLargest() {
   return absl::OkStatus();
 }
 
-absl::Status CpuExecutable::CompileRows(absl::Span<const int64_t> training,
-                                        absl::Span<const int64_t> evaluation) {
-  for (const int64_t rows : training) {
-    TY_RETURN_IF_ERROR(Prepare(training_, training_programs_, rows).status());
-  }
-  for (const int64_t rows : evaluation) {
-    TY_RETURN_IF_ERROR(Prepare(evaluation_, evaluation_programs_, rows).status());
-  }
-  return absl::OkStatus();
-}
-
 void CpuExecutable::UpdatePlan() {
   plan_.parameters = exchanged_.parameter_bytes() + statistics_.bytes();
   plan_.optimizer = updater_.state().bytes();

@@ -46,8 +46,6 @@ class CpuExecutable final : public Executable,
   const std::vector<StateTensor>& state() const override { return table_.tensors; }
   absl::Status ReadState(size_t index, absl::Span<float> values) const override;
   absl::Status WriteState(size_t index, absl::Span<const float> values) override;
-  absl::Status CompileRows(absl::Span<const int64_t> training,
-                           absl::Span<const int64_t> evaluation) override;
   absl::Status Accumulate(const Batch& batch, double weight,
                           const ReadyCallback& on_ready) override;
   absl::Status TakePartInStatistics() override;
@@ -92,6 +90,13 @@ class CpuExecutable final : public Executable,
 
  private:
   using Programs = std::map<int64_t, std::unique_ptr<Program>>;
+
+  absl::Status CompileTraining(int64_t rows) override {
+    return Prepare(training_, training_programs_, rows).status();
+  }
+  absl::Status CompileEvaluation(int64_t rows) override {
+    return Prepare(evaluation_, evaluation_programs_, rows).status();
+  }
 
   // Returns the program for this number of rows, which is compiled when it is first needed.
   absl::StatusOr<Program*> Prepare(const StepGraph& step, Programs& programs, int64_t rows);

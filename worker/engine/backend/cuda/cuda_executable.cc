@@ -144,17 +144,6 @@ absl::StatusOr<Program*> CudaExecutable::Prepare(const StepGraph& step, Programs
   return made;
 }
 
-absl::Status CudaExecutable::CompileRows(absl::Span<const int64_t> training,
-                                         absl::Span<const int64_t> evaluation) {
-  for (const int64_t rows : training) {
-    TY_RETURN_IF_ERROR(Prepare(training_, training_programs_, rows).status());
-  }
-  for (const int64_t rows : evaluation) {
-    TY_RETURN_IF_ERROR(Prepare(evaluation_, evaluation_programs_, rows).status());
-  }
-  return absl::OkStatus();
-}
-
 // All programs share one arena, which is as large as the largest of them needs.
 absl::Status CudaExecutable::BindArena(Program& program) {
   const bool grows = program.arena_bytes() > arena_bytes_;

@@ -53,8 +53,6 @@ class CudaExecutable final : public Executable,
   const std::vector<StateTensor>& state() const override { return table_.tensors; }
   absl::Status ReadState(size_t index, absl::Span<float> values) const override;
   absl::Status WriteState(size_t index, absl::Span<const float> values) override;
-  absl::Status CompileRows(absl::Span<const int64_t> training,
-                           absl::Span<const int64_t> evaluation) override;
   absl::Status Accumulate(const Batch& batch, double weight,
                           const ReadyCallback& on_ready) override;
   absl::Status TakePartInStatistics() override {
@@ -101,6 +99,13 @@ class CudaExecutable final : public Executable,
 
  private:
   using Programs = std::map<int64_t, std::unique_ptr<Program>>;
+
+  absl::Status CompileTraining(int64_t rows) override {
+    return Prepare(training_, training_programs_, rows).status();
+  }
+  absl::Status CompileEvaluation(int64_t rows) override {
+    return Prepare(evaluation_, evaluation_programs_, rows).status();
+  }
   // Identifies what a graph does, for a number of rows and, in training, for a division of them
   // into groups, given by its number.
   enum class Work { kAccumulate, kAdd, kStep, kUpdate, kEvaluate };

@@ -280,7 +280,7 @@ TEST(Planner, WithOtherRowsTheMeasuredChoiceIsTakenOver) {
                      large.microseconds * static_cast<double>(rows) / 8);
   }
   EXPECT_EQ(cuda_on_cpu::PlansRun(), runs) << "something was measured";
-  // The same holds for a problem that was measured itself.
+  // A problem that was measured itself keeps what was chosen for it.
   EXPECT_EQ((*planner->Find(SmallOf(8), Effort::kInherit))->facts().candidates, 3);
 }
 
