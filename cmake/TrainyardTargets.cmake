@@ -58,6 +58,12 @@ function(ty_test NAME)
   if(NOT ARG_PROCESSORS)
     set(ARG_PROCESSORS 1)
   endif()
+  # Where no earlier run has told how long a test takes, ctest begins with those of the highest cost. Tests of whole
+  # programs take the longest, most of it in waiting, so others can run beside them.
+  set(cost 1)
+  if(integration IN_LIST ARG_LABELS)
+    set(cost 100)
+  endif()
   add_executable(${NAME} ${ARG_SRCS})
   target_include_directories(${NAME} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${NAME} PRIVATE
@@ -69,7 +75,7 @@ function(ty_test NAME)
   string(REPLACE ";" "\\\\\\\\\\\\\;" labels "${ARG_LABELS}")
   gtest_discover_tests(${NAME} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${NAME}."
     PROPERTIES LABELS "${labels}" TIMEOUT ${ARG_TIMEOUT} PROCESSORS ${ARG_PROCESSORS}
-               ENVIRONMENT "${TY_TEST_ENVIRONMENT}"
+               COST ${cost} ENVIRONMENT "${TY_TEST_ENVIRONMENT}"
                SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\]")
 endfunction()
 

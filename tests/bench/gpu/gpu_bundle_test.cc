@@ -28,6 +28,7 @@ TEST(GpuBundle, LeavesASummaryWithoutAGpu) {
                  "cuda_repeated_steps_on_gpu",
                  "bench_gpu",
                  "trainyard-probe"};
+  bundle.environment = {{"XZ_PRESET", "0"}};
   const absl::StatusOr<ProcessResult> made = RunProcess(bundle, folder.path(), absl::Seconds(200));
   ASSERT_TRUE(made.ok()) << made.status();
   ASSERT_EQ(made->exit_code, 0) << made->out << made->err;
