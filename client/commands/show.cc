@@ -116,6 +116,18 @@ void PrintFailure(const v1::Job& job, Sheet& sheet) {
                                      failure.message()));
 }
 
+// Warns of layers that take longer than they should.
+std::string FallbackText(const v1::Progress& progress) {
+  if (progress.fallbacks() == 0) return "";
+  if (progress.fallbacks() == 1) {
+    return absl::StrCat("1 layer is computed by slower kernels, because cuDNN refused it\n",
+                        progress.first_fallback());
+  }
+  return absl::StrCat(FormatCount(progress.fallbacks()),
+                      " layers are computed by slower kernels, because cuDNN refused them\nfirst: ",
+                      progress.first_fallback(), "\nthe log of rank 0 names all");
+}
+
 // Prints where the job runs, how far it is and what it has produced.
 void PrintTraining(const v1::Job& job, Sheet& sheet) {
   const v1::JobSpec& spec = job.resolved_spec();
@@ -134,6 +146,7 @@ void PrintTraining(const v1::Job& job, Sheet& sheet) {
     sheet.Line("progress", output::ProgressTextLine(view));
   }
   sheet.Line("hosting", HostingText(job));
+  sheet.Line("fallbacks", FallbackText(job.progress()));
   sheet.Line("metrics", FinalMetrics(job));
   if (job.progress().checkpoint_step() > 0) {
     sheet.Line("checkpoint", absl::StrCat("step ", job.progress().checkpoint_step()));

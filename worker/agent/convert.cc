@@ -135,7 +135,7 @@ v1::AttemptOutcome OutcomeToProto(const run_dir::AttemptExit& exit, int64_t step
 }
 
 // Keeps only what the server accepts, because a user's script may write anything into its progress.
-constexpr size_t kHostingReasonBytesMax = 500;
+constexpr size_t kReasonBytesMax = 500;
 
 // Returns the beginning of a text, cut between characters.
 absl::string_view Cut(absl::string_view text, size_t bytes_max) {
@@ -156,7 +156,7 @@ void HostingToProto(const run_dir::Progress& progress, v1::Progress& proto) {
     const bool is_speed = std::isfinite(host.samples_per_s) && host.samples_per_s > 0;
     added->set_samples_per_s(is_speed ? host.samples_per_s : 0);
   }
-  proto.set_hosting_reason(std::string(Cut(progress.hosting_reason, kHostingReasonBytesMax)));
+  proto.set_hosting_reason(std::string(Cut(progress.hosting_reason, kReasonBytesMax)));
 }
 
 void ProgressToProto(const ReportedAttempt& attempt, v1::Progress& proto) {
@@ -170,6 +170,8 @@ void ProgressToProto(const ReportedAttempt& attempt, v1::Progress& proto) {
   proto.set_checkpoint_step(attempt.checkpoint_step);
   if (attempt.eta.has_value()) *proto.mutable_eta() = ToProto(*attempt.eta);
   HostingToProto(progress, proto);
+  proto.set_fallbacks(static_cast<int32_t>(progress.fallbacks));
+  proto.set_first_fallback(std::string(Cut(progress.first_fallback, kReasonBytesMax)));
 }
 
 v1::ObservedState StateToProto(ReportedAttempt::State state) {

@@ -13,6 +13,7 @@ namespace trainyard::run_dir {
 namespace {
 
 constexpr int kMaxRank = 4095;
+constexpr int64_t kMaxFallbacks = 1'000'000;
 constexpr int kMaxReplica = 4095;
 constexpr int kMaxStage = 63;
 
@@ -191,6 +192,8 @@ std::string EncodeProgress(const Progress& progress) {
   json["last_checkpoint_step"] = progress.last_checkpoint_step;
   json["hosting"] = HostingJson(progress.hosting);
   json["hosting_reason"] = progress.hosting_reason;
+  json["fallbacks"] = progress.fallbacks;
+  json["first_fallback"] = progress.first_fallback;
   json["data_digest"] = progress.data_digest;
   json["model_digest"] = progress.model_digest;
   json["update_time_us"] = progress.update_time_us;
@@ -227,6 +230,8 @@ absl::StatusOr<Progress> DecodeProgress(absl::string_view text, absl::string_vie
     reader.Integer("last_checkpoint_step", progress.last_checkpoint_step, 0, kMaxNumber);
     progress.hosting = GetHosting(reader);
     reader.String("hosting_reason", progress.hosting_reason);
+    reader.Integer("fallbacks", progress.fallbacks, 0, kMaxFallbacks);
+    reader.String("first_fallback", progress.first_fallback);
     reader.String("data_digest", progress.data_digest);
     reader.String("model_digest", progress.model_digest);
     reader.Integer("update_time_us", progress.update_time_us, 0, kMaxNumber);

@@ -64,6 +64,10 @@ struct Progress {
   int64_t update_time_us = 0;             // since 1970
   std::vector<RankHosting> hosting = {};  // of all ranks; only rank 0 writes it
   std::string hosting_reason = {};        // for people
+  // The layers that a GPU computes with slower kernels of ours, and the first of them with the
+  // reason, for people. The log names all.
+  int64_t fallbacks = 0;
+  std::string first_fallback = {};
   // The rank writes this file again by this time, or it is stuck. 0 means that it promises nothing.
   int64_t silent_until_boottime_us = 0;
 

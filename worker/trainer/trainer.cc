@@ -47,6 +47,7 @@ absl::Status ChooseDevice(const RankOptions& options, run_dir::Assignment& assig
 
 run_dir::Progress FirstProgress(const PreparedRun& run) {
   const StepSequence& plan = run.share.steps;
+  const std::vector<engine::Fallback> fallbacks = run.strategy->executable().fallbacks();
   return {.step = run.first_step,
           .total_steps = plan.total_steps(),
           .epoch = plan.EpochOf(run.first_step),
@@ -55,7 +56,9 @@ run_dir::Progress FirstProgress(const PreparedRun& run) {
           .planned_bytes = run.planned_bytes,
           .last_checkpoint_step = run.first_step,
           .data_digest = run.identity.data_digest,
-          .model_digest = run.identity.model_digest};
+          .model_digest = run.identity.model_digest,
+          .fallbacks = static_cast<int64_t>(fallbacks.size()),
+          .first_fallback = fallbacks.empty() ? "" : FallbackText(fallbacks.front())};
 }
 
 // Fills in `result` as far as it gets.

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "common/base/files.h"
 #include "common/base/run_main.h"
 #include "common/base/status_macros.h"
@@ -30,6 +31,7 @@ struct Arguments {
   bool is_resident = false;
   bool no_graph = false;
   bool no_autotuning = false;
+  bool allow_fallbacks = false;
   bool profile = false;
   int profile_runs = 5;
   bool serve = false;
@@ -130,6 +132,28 @@ void PrintStep(const Arguments& arguments, const StepTimer& timer, double second
               RenderMemoryPlan(timer.memory_plan()).c_str());
 }
 
+nlohmann::json FallbacksJson(const StepTimer& timer) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const Fallback& fallback : timer.fallbacks()) {
+    list.push_back({{"layer", fallback.layer}, {"op", fallback.op}, {"reason", fallback.reason}});
+  }
+  return list;
+}
+
+// A time that is mostly that of a fallback says nothing about the backend, so it is an error unless
+// the caller expects it.
+absl::Status CheckFallbacks(const Arguments& arguments, const StepTimer& timer) {
+  const std::vector<Fallback> fallbacks = timer.fallbacks();
+  if (fallbacks.empty() || arguments.allow_fallbacks) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("cuDNN refused ", fallbacks.size(), " layers, so slower kernels compute them: ",
+                   absl::StrJoin(fallbacks, "; ",
+                                 [](std::string* out, const Fallback& fallback) {
+                                   absl::StrAppend(out, FallbackText(fallback));
+                                 }),
+                   "; --allow-fallbacks accepts that"));
+}
+
 nlohmann::json StepJson(const Arguments& arguments, const StepTimer& timer,
                         const std::vector<double>& runs, int64_t steps, const StepReport& report) {
   const double seconds = Middle(runs);
@@ -151,6 +175,7 @@ nlohmann::json StepJson(const Arguments& arguments, const StepTimer& timer,
           {"loss", timer.last_loss()},
           {"compile_seconds", timer.compile_seconds()},
           {"calls", timer.calls()},
+          {"fallbacks", FallbacksJson(timer)},
           {"graph_nodes", timer.graph_nodes()},
           {"device_bytes", timer.device_bytes()},
           {"planned_bytes", memory},
@@ -158,7 +183,8 @@ nlohmann::json StepJson(const Arguments& arguments, const StepTimer& timer,
           {"work", ToJson(report)}};
 }
 
-absl::StatusOr<nlohmann::json> RunNet(const Arguments& arguments, const Rates* rates) {
+// Fills in `step` with all that was measured, even if the way in which it was is an error.
+absl::Status RunNet(const Arguments& arguments, const Rates* rates, nlohmann::json& step) {
   TY_ASSIGN_OR_RETURN(const auto timer, StepTimer::Create(arguments.timer));
   TY_ASSIGN_OR_RETURN(const int64_t counted, timer->WarmUp(arguments.seconds));
   const int64_t steps = arguments.steps > 0 ? arguments.steps : counted;
@@ -174,7 +200,8 @@ absl::StatusOr<nlohmann::json> RunNet(const Arguments& arguments, const Rates* r
   PrintStep(arguments, *timer, Middle(runs), report);
   constexpr size_t kSlowestCalls = 15;
   if (arguments.profile) std::printf("\n%s", RenderReport(report, kSlowestCalls).c_str());
-  return StepJson(arguments, *timer, runs, steps, report);
+  step = StepJson(arguments, *timer, runs, steps, report);
+  return CheckFallbacks(arguments, *timer);
 }
 
 absl::Status Run(Arguments arguments) {
@@ -198,11 +225,17 @@ absl::Status Run(Arguments arguments) {
     TY_ASSIGN_OR_RETURN(rates, ReadRates(arguments.rates_path));
   }
   if (rates.has_value()) result["rates"] = ToJson(*rates);
+  absl::Status status;
   if (!arguments.timer.net.empty()) {
-    TY_ASSIGN_OR_RETURN(result["step"], RunNet(arguments, rates.has_value() ? &*rates : nullptr));
+    nlohmann::json step;
+    status = RunNet(arguments, rates.has_value() ? &*rates : nullptr, step);
+    if (!step.is_null()) result["step"] = std::move(step);
   }
-  if (arguments.json_path.empty()) return absl::OkStatus();
-  return WriteFileAtomically(arguments.json_path, result.dump(1));
+  const bool has_result = result.contains("step") || result.contains("rates");
+  if (!arguments.json_path.empty() && has_result) {
+    status.Update(WriteFileAtomically(arguments.json_path, result.dump(1)));
+  }
+  return status;
 }
 
 int Main(int argc, char** argv) {
@@ -223,6 +256,8 @@ int Main(int argc, char** argv) {
   app.add_flag("--deterministic", timer.deterministic, "the same bits each time");
   app.add_flag("--no-autotuning", arguments.no_autotuning, "take each library's first guess");
   app.add_option("--plans", timer.plan_cache_folder, "folder that keeps the chosen plans");
+  app.add_flag("--allow-fallbacks", arguments.allow_fallbacks,
+               "succeed though cuDNN refused layers");
   app.add_flag("--profile", arguments.profile, "tell what each call takes");
   app.add_option("--profile-runs", arguments.profile_runs)->check(CLI::Range(1, 100));
   app.add_flag("--serve", arguments.serve, "one run for each line on the input");

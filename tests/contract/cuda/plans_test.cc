@@ -95,19 +95,26 @@ TEST_P(PlansOf, EveryNodeHasOneWithinItsWorkspace) {
   ASSERT_NE(planner, nullptr);
   // Many problems are alike, and a planner remembers them.
   std::map<std::string, absl::StatusOr<const Plan*>> plans;
+  std::map<std::string, absl::StatusOr<const Plan*>> estimates;
+  const auto find = [&](const auto& problem) {
+    estimates.emplace(problem.Key(), planner->Find(problem, Effort::kEstimate));
+    plans.emplace(problem.Key(), planner->Find(problem, Effort::kMeasure));
+  };
   for (const Node& node : step.graph.nodes) {
     if (IsConv(node.op)) {
-      const ConvProblem problem = ProblemOf(step, node, c.rows, c.type, c.tf32);
-      plans.emplace(problem.Key(), planner->Find(problem, Effort::kMeasure));
+      find(ProblemOf(step, node, c.rows, c.type, c.tf32));
     } else if (node.op == OpKind::kAttention || node.op == OpKind::kAttentionGradient) {
-      const AttentionProblem problem = AttentionProblemOf(step, node, c.rows, c.type);
-      plans.emplace(problem.Key(), planner->Find(problem, Effort::kMeasure));
+      find(AttentionProblemOf(step, node, c.rows, c.type));
     }
   }
   EXPECT_GE(plans.size(), 2u) << "nothing was planned";
   for (const auto& [key, plan] : plans) {
     ASSERT_TRUE(plan.ok()) << plan.status();
     EXPECT_LE((*plan)->facts().workspace_bytes, PlannerOptions().workspace_bytes_max) << key;
+    const absl::StatusOr<const Plan*>& estimate = estimates.at(key);
+    ASSERT_TRUE(estimate.ok()) << estimate.status();
+    EXPECT_EQ((*estimate)->facts().engine, (*plan)->facts().engine) << key;
+    EXPECT_EQ((*estimate)->facts().workspace_bytes, (*plan)->facts().workspace_bytes) << key;
   }
 }
 

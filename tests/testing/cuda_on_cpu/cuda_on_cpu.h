@@ -43,6 +43,10 @@ void SetDeviceCount(int count);
 inline constexpr int kMaxDevices = 16;
 inline constexpr int kNoDriver = -1;
 
+// Makes every call return `error` from here on, as after an illegal access. With cudaSuccess the
+// devices work again.
+void BreakDevices(cudaError_t error);
+
 // Sets the memory of each device from here on. At first it is 8 GiB.
 void SetDeviceBytes(int64_t bytes);
 

@@ -58,6 +58,7 @@ uint64_t Machine::NextSeed() {
 cudaError_t Machine::DriverError() const {
   return device_count == kNoDriver ? cudaErrorInsufficientDriver
          : device_count == 0       ? cudaErrorNoDevice
+         : broken != cudaSuccess   ? broken
                                    : cudaSuccess;
 }
 
@@ -226,6 +227,12 @@ void SetDeviceCount(int count) {
   Machine& machine = Machine::Get();
   const Lock lock(machine.mutex);
   machine.device_count = count;
+}
+
+void BreakDevices(cudaError_t error) {
+  Machine& machine = Machine::Get();
+  const Lock lock(machine.mutex);
+  machine.broken = error;
 }
 
 void SetDeviceBytes(int64_t bytes) {

@@ -74,6 +74,7 @@ class Machine {
   std::mutex mutex;
   std::condition_variable changed;
   int device_count = 1;
+  cudaError_t broken = cudaSuccess;  // what every call returns since BreakDevices
   int64_t device_bytes = int64_t{8} << 30;
   std::array<Device, kMaxDevices> devices;
   // The living handles, by which stale ones are recognised.

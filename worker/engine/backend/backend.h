@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -91,7 +92,8 @@ struct CompilePlan {
   MemoryPlan memory;
   // The number of kernels of a training step by the name of their op. "reorder" stands for changes
   // of layout.
-  std::map<std::string, int64_t> calls;
+  std::map<std::string, int64_t> calls = {};
+  std::vector<Fallback> fallbacks = {};
   StageBlocks stage_output = {};  // see CompileOptions::stage_input
 
   int64_t total_calls() const;

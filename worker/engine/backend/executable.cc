@@ -3,10 +3,15 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 
 namespace trainyard::engine {
+
+std::string FallbackText(const Fallback& fallback) {
+  return absl::StrCat(fallback.layer, " ", fallback.op, ": ", fallback.reason);
+}
 
 absl::Status Executable::ReadReduction(absl::Span<float> sums) {
   TY_CHECK(memory_kind() == MemoryKind::kHost && sums.size() == reduction().size());

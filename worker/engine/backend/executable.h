@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -36,6 +37,17 @@ struct Inspection {
   // The gradient of weight times the mean loss, [rows, elements]; empty for tokens.
   std::vector<double> input_gradient;
 };
+
+// A node that kernels of our own compute, since the library that should do it has no plan for it.
+// They are correct, but may take many times as long.
+struct Fallback {
+  std::string layer = {};   // "block1.conv2"
+  std::string op = {};      // "conv2d_input_gradient"
+  std::string reason = {};  // what the library lacks, for people
+};
+
+// Returns "block1.conv2 conv2d_input_gradient: " and the reason.
+std::string FallbackText(const Fallback& fallback);
 
 // An executable. It is not thread-safe; callbacks run on the caller's thread.
 class Executable : public ModelState {
@@ -131,6 +143,8 @@ class Executable : public ModelState {
   // Returns the bytes by category, which are known before the first step. They include what smaller
   // batches need.
   virtual const MemoryPlan& memory_plan() const = 0;
+  // Returns the fallbacks of everything that was compiled so far, each layer and op once.
+  virtual std::vector<Fallback> fallbacks() const { return {}; }
 
  private:
   // Compile the program for one number of rows, unless that was done before.

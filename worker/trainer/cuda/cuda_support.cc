@@ -1,6 +1,7 @@
 // Chooses a rank's GPU, shares one backend among all executables, and connects the GPUs of a gang.
 #include "worker/trainer/cuda/cuda_support.h"
 
+#include <dlfcn.h>
 #include <unistd.h>
 
 #include <array>
@@ -153,6 +154,18 @@ absl::StatusOr<std::unique_ptr<parallel::NcclCommunicator>> ConnectWhereAllCan(
   return nullptr;
 }
 
+// cuDNN proposes engines that it would have to compile only if it can open a driver.
+void WarnWithoutDriver() {
+  void* const driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+  if (driver != nullptr) {
+    (void)dlclose(driver);
+    return;
+  }
+  LogWarning(
+      "no NVIDIA driver is installed here, so cuDNN proposes fewer plans than on the device: the "
+      "plan may name layers that cuDNN does not refuse there");
+}
+
 }  // namespace
 
 absl::Status CudaSupport::Register(const DeviceFlags& flags) {
@@ -162,6 +175,7 @@ absl::Status CudaSupport::Register(const DeviceFlags& flags) {
   if (!flags.description.empty()) {
     TY_ASSIGN_OR_RETURN(description_, ReadFile(flags.description));
     options.device_description = description_;
+    WarnWithoutDriver();
   }
   const auto factory = std::make_shared<SharedFactory>(std::move(options));
   engine::RegisterBackend("cuda", [factory] { return factory->Make(); });

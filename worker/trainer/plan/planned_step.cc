@@ -174,6 +174,7 @@ absl::StatusOr<PlannedStep> PlanStep(const v1::JobSpec& spec, const PlanOptions&
                      .memory = plan.memory,
                      .memory_limit = limit,
                      .misfit = {},
+                     .fallbacks = plan.fallbacks,
                      .machine = {},
                      .ops = {},
                      .passes = {},

@@ -75,6 +75,7 @@ struct PlannedStep {
   engine::MemoryPlan memory;
   int64_t memory_limit = 0;
   std::string misfit;  // why it does not fit; empty if it does
+  std::vector<engine::Fallback> fallbacks;
   MachineSpeed machine;
   std::vector<PlannedOp> ops;  // the slowest first; of all rows of the device
   std::vector<PlannedPass> passes;

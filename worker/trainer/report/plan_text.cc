@@ -55,6 +55,19 @@ std::string MemoryTable(const PlannedStep& report) {
   return text;
 }
 
+// Lists what the library that should compute it refused, or is empty.
+std::string FallbackList(const PlannedStep& report) {
+  if (report.fallbacks.empty()) return "";
+  const auto count = static_cast<int64_t>(report.fallbacks.size());
+  std::string text =
+      absl::StrCat("cuDNN refused ", Counted(count, "layer"), ", so slower kernels compute ",
+                   count == 1 ? "it" : "them", ":\n");
+  for (const engine::Fallback& fallback : report.fallbacks) {
+    absl::StrAppend(&text, "  ", engine::FallbackText(fallback), "\n");
+  }
+  return text;
+}
+
 std::string OrDash(int64_t count) {
   return count == 0 ? "-" : FormatCount(count);
 }
@@ -116,7 +129,7 @@ Rows Speed(const PlannedStep& report, double seconds) {
 }  // namespace
 
 std::string MemoryText(const PlannedStep& report) {
-  return absl::StrCat(Headline(report), MemoryTable(report));
+  return absl::StrCat(Headline(report), MemoryTable(report), FallbackList(report));
 }
 
 std::string PlanTable(const PlannedStep& report) {
@@ -127,7 +140,7 @@ std::string PlanTable(const PlannedStep& report) {
   for (const PlannedOp& op : report.ops) rows.push_back(OpRow(op));
   rows.push_back(OpRow(total));
   absl::StrAppend(&text, AlignColumns(rows, "lrrrrr"), "\nmemory of a device\n",
-                  MemoryTable(report), "\n", PassTable(report));
+                  MemoryTable(report), FallbackList(report), "\n", PassTable(report));
   return text;
 }
 
@@ -176,6 +189,11 @@ std::string PlanJson(const PlannedStep& report) {
                            {"flops", op.cost.flops},
                            {"bytes_moved", op.cost.bytes},
                            {"seconds", op.seconds}});
+  }
+  json["fallbacks"] = ordered_json::array();
+  for (const engine::Fallback& fallback : report.fallbacks) {
+    json["fallbacks"].push_back(
+        {{"layer", fallback.layer}, {"op", fallback.op}, {"reason", fallback.reason}});
   }
   json["passes"] = ordered_json::array();
   for (const PlannedPass& pass : report.passes) {

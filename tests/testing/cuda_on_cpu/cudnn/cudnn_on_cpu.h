@@ -12,6 +12,9 @@
 //     3   |    none   | nondeterministic: results change in the last bit from run to run
 //     4   |    none   | is offered by the heuristics, but no plan can be made of it
 //
+// The gradient of attention takes more with every engine if it is in the form that is
+// deterministic, as cuDNN's does: the gradients of all scores, in 16 bits.
+//
 // Heuristic modes A and INSTANT offer 4 2 3 1 0 in this order, B offers 3 1, FALLBACK offers only
 // 0. As in cuDNN, a graph that finalizes statistics is offered only by FALLBACK.
 //
@@ -45,6 +48,10 @@ void RefuseConvolutions(std::function<bool(const ConvolutionShape&)> refuses);
 
 // Does the same for graphs with attention, either as one operation or as two matrix products.
 void RefuseAttention(bool refuses);
+
+// Makes executions of plans fail, from here on, if `fails` is true for the engine's index. It is
+// asked before the work is queued. With an empty function all succeed again.
+void FailRuns(std::function<bool(int64_t engine)> fails);
 
 // The backend descriptors and handles that were created and not destroyed.
 int64_t LiveCudnnObjects();

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,21 @@ namespace cudnn {
 namespace {
 
 std::atomic<int64_t> plans_run{0};
+std::mutex failure_mutex;
+
+std::function<bool(int64_t)>& Failure() {
+  static auto& failure = *new std::function<bool(int64_t)>();
+  return failure;
+}
+
+bool Fails(const Engine& engine) {
+  std::function<bool(int64_t)> fails;
+  {
+    const std::lock_guard lock(failure_mutex);
+    fails = Failure();
+  }
+  return fails != nullptr && fails(engine.index);
+}
 
 // The operands of one execution. Scalars that are passed by value are copied at the call, as in
 // cuDNN.
@@ -56,7 +72,8 @@ cudnnStatus_t BindTensor(const TensorSpec& spec, const std::map<int64_t, void*>&
 // shows.
 void Scribble(const Execution& execution) {
   if (execution.workspace != nullptr) {
-    std::memset(execution.workspace, 0xff, static_cast<size_t>(execution.engine->workspace_bytes));
+    std::memset(execution.workspace, 0xff,
+                static_cast<size_t>(WorkspaceBytes(*execution.program, *execution.engine)));
   }
 }
 
@@ -88,12 +105,12 @@ cudnnStatus_t Prepare(const Descriptor& plan, const Descriptor& pack, Execution*
   for (const TensorSpec& spec : plan.program->tensors) {
     TY_CUDNN_TRY(BindTensor(spec, given, execution));
   }
-  if (plan.engine->workspace_bytes > 0) {
+  const int64_t workspace_bytes = WorkspaceBytes(*plan.program, *plan.engine);
+  if (workspace_bytes > 0) {
     const auto workspace = pack.Pointers(CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
     if (workspace.empty() || workspace.front() == nullptr) {
-      return Fail(
-          CUDNN_STATUS_BAD_PARAM_NULL_POINTER,
-          absl::StrCat("the plan needs a workspace of ", plan.engine->workspace_bytes, " bytes"));
+      return Fail(CUDNN_STATUS_BAD_PARAM_NULL_POINTER,
+                  absl::StrCat("the plan needs a workspace of ", workspace_bytes, " bytes"));
     }
     execution->workspace = workspace.front();
   }
@@ -117,6 +134,11 @@ cudnnStatus_t CheckFinalized(const Descriptor* descriptor, cudnnBackendDescripto
 }  // namespace
 }  // namespace cudnn
 
+void FailRuns(std::function<bool(int64_t engine)> fails) {
+  const std::lock_guard lock(cudnn::failure_mutex);
+  cudnn::Failure() = std::move(fails);
+}
+
 int64_t PlansRun() {
   return cudnn::plans_run;
 }
@@ -136,6 +158,9 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
       cudnn::CheckFinalized(pack_body, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, "the variant pack"));
   auto execution = std::make_shared<cudnn::Execution>();
   TY_CUDNN_TRY(cudnn::Prepare(*plan_body, *pack_body, execution.get()));
+  if (cudnn::Fails(*plan_body->engine)) {
+    return cudnn::Fail(CUDNN_STATUS_EXECUTION_FAILED, "a test made this run fail");
+  }
   const cudaError_t error = trainyard::cuda_on_cpu::Enqueue(
       cudnn::StreamOf(handle), [execution = std::move(execution)] { cudnn::Run(*execution); });
   return error == cudaSuccess

@@ -72,6 +72,10 @@ int64_t EngineCount() {
   return static_cast<int64_t>(kEngines.size());
 }
 
+int64_t WorkspaceBytes(const Program& program, const Engine& engine) {
+  return engine.workspace_bytes + program.workspace_bytes;
+}
+
 bool IsRefused(const Program& program) {
   if (refuses_attention && HasAttention(program)) {
     return true;
@@ -163,7 +167,7 @@ cudnnStatus_t FinalizeEngineConfig(Descriptor* config) {
   config->engine = engine.engine;
   config->program = engine.program;
   config->SetInts(CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE, CUDNN_TYPE_INT64,
-                  {config->engine->workspace_bytes});
+                  {WorkspaceBytes(*config->program, *config->engine)});
   config->SetInts(CUDNN_ATTR_ENGINECFG_SHARED_MEMORY_USED, CUDNN_TYPE_INT64, {0});
   return CUDNN_STATUS_SUCCESS;
 }

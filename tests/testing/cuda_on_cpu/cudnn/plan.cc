@@ -87,7 +87,7 @@ cudnnStatus_t FinalizePlan(Descriptor* plan) {
       *config->Child(CUDNN_ATTR_ENGINECFG_ENGINE)->Child(CUDNN_ATTR_ENGINE_OPERATION_GRAPH);
   plan->SetText(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, PlanText(graph, engine.index));
   plan->SetInts(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64,
-                {engine.workspace_bytes});
+                {WorkspaceBytes(*plan->program, engine)});
   plan->SetChildren(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, {std::move(config)});
   return CUDNN_STATUS_SUCCESS;
 }

@@ -1,6 +1,7 @@
 // Checks the tensors of a graph, and orders its operations.
 #include "tests/testing/cuda_on_cpu/cudnn/program.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -43,6 +44,23 @@ class Checker {
   std::map<int64_t, TensorSpec> tensors_;
   std::set<int64_t> made_;
 };
+
+// The gradient of attention makes those of queries, keys and values by products that each end in
+// a tensor of 16 bits, if it is deterministic. Otherwise it adds up that of queries in f32 first.
+int64_t ScoreGradientBytes(const Program& program) {
+  int64_t ends = 0;
+  int64_t scores = 0;
+  for (const std::shared_ptr<const Operation>& operation : program.operations) {
+    if (operation->type != CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR) continue;
+    const TensorSpec& product = operation->outputs.front();
+    if (product.is_virtual) {
+      scores = std::max(scores, product.elements());
+    } else if (TypeBytes(product.type) == 2) {
+      ++ends;
+    }
+  }
+  return ends == 3 ? 2 * scores : 0;
+}
 
 }  // namespace
 
@@ -88,6 +106,7 @@ cudnnStatus_t CompileProgram(const Descriptor& graph, std::shared_ptr<const Prog
       return Fail(CUDNN_STATUS_BAD_PARAM, "the operation graph has a circle");
     }
   }
+  made->workspace_bytes = ScoreGradientBytes(*made);
   *program = std::move(made);
   return CUDNN_STATUS_SUCCESS;
 }

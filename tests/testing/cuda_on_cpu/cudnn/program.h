@@ -18,6 +18,8 @@ struct Program {
   std::vector<std::shared_ptr<const Operation>> operations;
   // Each tensor stands once; virtual ones are left out.
   std::vector<TensorSpec> tensors;
+  // A plan takes these bytes besides the workspace of its engine.
+  int64_t workspace_bytes = 0;
 };
 
 // BAD_PARAM for ids with two meanings, for tensors with two origins, for virtual tensors with none,
@@ -31,6 +33,8 @@ struct Engine {
   bool can_be_built;
 };
 
+// The workspace of a plan.
+int64_t WorkspaceBytes(const Program& program, const Engine& engine);
 // Returns null for an index that no engine has.
 const Engine* FindEngine(int64_t index);
 int64_t EngineCount();

@@ -70,6 +70,25 @@ TEST_F(Jobs, ShowTellsWhoHostsWhatAndWhy) {
   EXPECT_EQ(json["progress"]["hosting"][0]["replicas"], 6);
 }
 
+TEST_F(Jobs, ShowWarnsOfLayersThatCudnnRefused) {
+  server_.AddJob("first", v1::JOB_STATE_RUNNING);
+  EXPECT_THAT(runner_.Run({"show", "1"}).out, Not(HasSubstr("fallbacks")));
+  server_.ChangeJob("jobs/1", [](v1::Job& job) {
+    job.mutable_progress()->set_fallbacks(1);
+    job.mutable_progress()->set_first_fallback("conv1 conv2d: cuDNN has no plan");
+  });
+  EXPECT_THAT(
+      runner_.Run({"show", "1"}).out,
+      HasSubstr("fallbacks     1 layer is computed by slower kernels, because cuDNN refused it\n"
+                "              conv1 conv2d: cuDNN has no plan\n"));
+  server_.ChangeJob("jobs/1", [](v1::Job& job) { job.mutable_progress()->set_fallbacks(12); });
+  EXPECT_THAT(runner_.Run({"show", "1"}).out,
+              HasSubstr("fallbacks     12 layers are computed by slower kernels, because cuDNN "
+                        "refused them\n"
+                        "              first: conv1 conv2d: cuDNN has no plan\n"
+                        "              the log of rank 0 names all\n"));
+}
+
 TEST_F(Jobs, ShowTellsTheStagesOfAPipeline) {
   server_.AddJob("first", v1::JOB_STATE_RUNNING);
   server_.ChangeJob("jobs/1", [](v1::Job& job) {

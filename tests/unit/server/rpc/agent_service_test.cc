@@ -180,11 +180,15 @@ TEST_F(AgentServiceTest, WhoHostsWhatIsShownAsTheWorkerSaysIt) {
   host.set_replicas(2);
   host.set_samples_per_s(1350.5);
   progress.set_hosting_reason("speeds of steps 3 to 10");
+  progress.set_fallbacks(2);
+  progress.set_first_fallback("conv1 conv2d: cuDNN has no plan");
   Sync({observed});
   const v1::Progress shown = GetJob("jobs/1").progress();
   ASSERT_EQ(shown.hosting_size(), 1);
   EXPECT_EQ(shown.hosting(0).ShortDebugString(), host.ShortDebugString());
   EXPECT_EQ(shown.hosting_reason(), "speeds of steps 3 to 10");
+  EXPECT_EQ(shown.fallbacks(), 2);
+  EXPECT_EQ(shown.first_fallback(), "conv1 conv2d: cuDNN has no plan");
 }
 
 TEST_F(AgentServiceTest, AHostingOutOfRangeIsRefusedWithAllThatIsWrong) {
@@ -202,13 +206,15 @@ TEST_F(AgentServiceTest, AHostingOutOfRangeIsRefusedWithAllThatIsWrong) {
   host.set_stage(64);
   host.set_samples_per_s(std::nan(""));
   progress.set_hosting_reason(std::string(1001, 'x'));
+  progress.set_first_fallback(std::string(1001, 'x'));
   v1::SyncWorkerResponse response;
   auto status = FromGrpcStatus(agents_->SyncWorker(Context().get(), request, &response));
   std::vector<std::string> fields;
   for (const auto& violation : GetFieldViolations(status)) fields.push_back(violation.field);
   const std::string path = "attempts[0].progress.hosting";
-  EXPECT_THAT(fields, ElementsAre(path + "_reason", path + "[0].rank", path + "[0].first_replica",
-                                  path + "[0].stage", path + "[0].samples_per_s"));
+  EXPECT_THAT(fields, ElementsAre(path + "_reason", "attempts[0].progress.first_fallback",
+                                  path + "[0].rank", path + "[0].first_replica", path + "[0].stage",
+                                  path + "[0].samples_per_s"));
   progress.Clear();
   for (int i = 0; i < 4097; ++i) progress.add_hosting();
   status = FromGrpcStatus(agents_->SyncWorker(Context().get(), request, &response));

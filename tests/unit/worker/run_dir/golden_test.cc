@@ -43,6 +43,8 @@ TEST(RunDirGolden, ProgressIsWrittenByteForByte) {
   progress.hosting = {{.rank = 0, .first_replica = 0, .replicas = 6, .samples_per_s = 4050},
                       {.rank = 1, .first_replica = 6, .replicas = 2, .samples_per_s = 1350}};
   progress.hosting_reason = "speeds of steps 3 to 10";
+  progress.fallbacks = 2;
+  progress.first_fallback = "conv1 conv2d: cuDNN has no plan";
   progress.data_digest = "glyphs-v1:train=20000";
   progress.model_digest = "xxh3-128:0123456789abcdef0123456789abcdef";
   progress.update_time_us = 1790000000000000;

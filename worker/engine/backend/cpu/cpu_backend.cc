@@ -34,7 +34,9 @@ class CpuBackend final : public Backend {
     TY_RETURN_IF_ERROR(cpu::CheckPrecision(options.precision));
     cpu::CpuExecutable executable(model, optimizer, options, Backing::kAddresses);
     TY_RETURN_IF_ERROR(executable.CompileLargest());
-    return CompilePlan{executable.memory_plan(), executable.CallsByOp(), executable.stage_output()};
+    return CompilePlan{.memory = executable.memory_plan(),
+                       .calls = executable.CallsByOp(),
+                       .stage_output = executable.stage_output()};
   }
 };
 

@@ -31,7 +31,9 @@ class CudaBackend final : public Backend {
                                    const CompileOptions& options) override {
     TY_ASSIGN_OR_RETURN(const auto executable,
                         Make(model, optimizer, options, Backing::kAddresses));
-    return CompilePlan{.memory = executable->memory_plan(), .calls = executable->CallsByOp()};
+    return CompilePlan{.memory = executable->memory_plan(),
+                       .calls = executable->CallsByOp(),
+                       .fallbacks = executable->fallbacks()};
   }
 
  private:

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "worker/engine/backend/cuda/compiler.h"
 #include "worker/engine/backend/cuda/kernels/norm.h"
@@ -124,7 +125,9 @@ absl::StatusOr<Program*> CudaExecutable::Prepare(const StepGraph& step, Programs
   auto program = std::make_unique<Program>();
   // Only the largest programs of a training are worth a measurement. They are compiled before it
   // begins; the others may be met inside a step, where the other ranks wait.
-  const bool is_worth_measuring = rows == options_.max_rows && backing_ == Backing::kMemory;
+  const Effort effort = backing_ == Backing::kAddresses ? Effort::kEstimate
+                        : rows == options_.max_rows     ? Effort::kMeasure
+                                                        : Effort::kInherit;
   const CompileTarget target = {.rows = rows,
                                 .is_training = &step == &training_,
                                 .type = type_,
@@ -133,10 +136,11 @@ absl::StatusOr<Program*> CudaExecutable::Prepare(const StepGraph& step, Programs
                                 .merges_ranks = ranks_.is_wanted(),
                                 .fusions = planners_->fusions,
                                 .bytes_per_microsecond = planners_->bytes_per_microsecond,
-                                .effort = is_worth_measuring ? Effort::kMeasure : Effort::kInherit,
+                                .effort = effort,
                                 .planner = planners_->convolutions.get(),
                                 .products = planners_->products.get()};
   TY_RETURN_IF_ERROR(Compile(step, layout_, Memory(), weights_, target, larger, *program));
+  NoteFallbacks(*program);
   Program* const made = program.get();
   programs[rows] = std::move(program);
   last_rows_ = 0;
@@ -170,6 +174,16 @@ absl::Status CudaExecutable::BindArena(Program& program) {
   }
   UpdatePlan();
   return absl::OkStatus();
+}
+
+void CudaExecutable::NoteFallbacks(const Program& program) {
+  for (const Fallback& fallback : program.fallbacks) {
+    const bool is_new = fallbacks_.insert(fallback).second;
+    // A plan is no run: whoever asked for it shows its fallbacks.
+    if (!is_new || backing_ == Backing::kAddresses) continue;
+    LogWarning("kernels of our own compute a layer, which may take long",
+               {{"layer", fallback.layer}, {"op", fallback.op}, {"reason", fallback.reason}});
+  }
 }
 
 void CudaExecutable::UpdatePlan() {

@@ -11,7 +11,9 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -84,6 +86,9 @@ class CudaExecutable final : public Executable,
   absl::StatusOr<std::vector<float>> Predict(absl::Span<const float> inputs) override;
   absl::StatusOr<Inspection> Inspect() const override;
   const MemoryPlan& memory_plan() const override { return plan_; }
+  std::vector<Fallback> fallbacks() const override {
+    return {fallbacks_.begin(), fallbacks_.end()};
+  }
 
   // Returns the number of calls of the training program for max_rows, by op.
   std::map<std::string, int64_t> CallsByOp() const;
@@ -115,6 +120,12 @@ class CudaExecutable final : public Executable,
     size_t groups = 0;
     friend auto operator<=>(const Recording&, const Recording&) = default;
   };
+  // Orders fallbacks by what fell back. The reasons differ with the number of rows.
+  struct ByLayer {
+    bool operator()(const Fallback& a, const Fallback& b) const {
+      return std::tie(a.layer, a.op) < std::tie(b.layer, b.op);
+    }
+  };
   struct Launch {
     bool has_run = false;
     CapturedGraph graph;
@@ -127,6 +138,8 @@ class CudaExecutable final : public Executable,
   // If there is no memory for a larger arena, `program` and all other programs are deleted.
   absl::Status BindArena(Program& program);
   void UpdatePlan();
+  // Adds the fallbacks of a program, and warns of those that are new.
+  void NoteFallbacks(const Program& program);
   StepMemory Memory() const;
 
   absl::Status Check(const Batch& batch) const;
@@ -192,6 +205,7 @@ class CudaExecutable final : public Executable,
   RankStatistics ranks_;
   int64_t arena_bytes_ = 0;
   MemoryPlan plan_;
+  std::set<Fallback, ByLayer> fallbacks_;  // of all programs
   // True if the parameters were changed by something other than an update.
   bool are_weights_stale_ = true;
   // If false, the reduction is clear, and the next Accumulate may overwrite it.

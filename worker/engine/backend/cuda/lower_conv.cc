@@ -16,12 +16,6 @@ namespace {
 // The time between two kernels of a graph.
 constexpr double kLaunchMicroseconds = 2;
 
-// The plan that computes the gradient of a weight.
-struct WeightGradientPlan {
-  const dnn::Plan* plan = nullptr;  // null if only our own kernels can do it
-  Type type = Type::kF32;           // of the gradient that it writes
-};
-
 // Copies a gradient in the form of a packed weight to its places in the reduction arena.
 struct Unpacking {
   int64_t inner = 1, stride = 1;
@@ -50,18 +44,33 @@ ConvShape ConvShapeOf(Lowering& lowering, const ConvAttributes& conv, ValueId x,
           .weight_stride = weight_stride};
 }
 
-absl::StatusOr<const dnn::Plan*> FindConvPlan(Lowering& lowering, dnn::ConvProblem problem) {
+// The answer of cuDNN to a problem.
+struct FoundPlan {
+  const dnn::Plan* plan = nullptr;  // null if only our own kernels can do it
+  absl::Status refusal = {};        // then this says why
+};
+
+absl::StatusOr<FoundPlan> FindConvPlan(Lowering& lowering, const dnn::ConvProblem& problem) {
   const int64_t vector = kVectorBytes / SizeOf(lowering.target().type);
   // Padding would separate the groups.
   const bool has_odd_groups =
       problem.groups > 1 && (problem.channels % problem.groups != 0 ||
                              problem.channels % vector != 0 || problem.out_channels % vector != 0);
-  if (has_odd_groups) return nullptr;
+  if (has_odd_groups) {
+    return FoundPlan{.refusal = absl::NotFoundError(absl::StrCat(
+                         "cuDNN takes groups only of channels that are multiples of ", vector))};
+  }
   absl::StatusOr<const dnn::Plan*> plan =
       lowering.target().planner->Find(problem, lowering.target().effort);
-  if (absl::IsNotFound(plan.status())) return nullptr;
-  return plan;
+  if (plan.ok()) return FoundPlan{.plan = *plan};
+  if (absl::IsNotFound(plan.status())) return FoundPlan{.refusal = plan.status()};
+  return plan.status();
 }
+
+// The plan that computes the gradient of a weight, and the type of the gradient that it writes.
+struct WeightGradientPlan : FoundPlan {
+  Type type = Type::kF32;
+};
 
 bool TakesStatistics(Lowering& lowering, const Node& conv) {
   if (lowering.target().fusions == Fusions::kNever || conv.relu || !ConvBiasesOf(conv).empty())
@@ -91,20 +100,35 @@ bool SavesTime(Lowering& lowering, const dnn::Plan& fused, const dnn::Plan& plai
          of_plain + kLaunchMicroseconds + bytes / lowering.target().bytes_per_microsecond;
 }
 
+// Returns null if the convolution should leave the statistics to batch norm.
+absl::StatusOr<const dnn::Plan*> FindPlanWithStatistics(Lowering& lowering,
+                                                        dnn::ConvProblem problem, ValueId output) {
+  TY_ASSIGN_OR_RETURN(const FoundPlan plain, FindConvPlan(lowering, problem));
+  // cuDNN compiles these plans, which is in vain where no times are known to compare.
+  const bool has_no_times = plain.plan != nullptr && plain.plan->facts().microseconds <= 0;
+  if (has_no_times && lowering.target().fusions != Fusions::kAlways) return nullptr;
+  problem.statistics = true;
+  TY_ASSIGN_OR_RETURN(const FoundPlan fused, FindConvPlan(lowering, problem));
+  if (fused.plan == nullptr || plain.plan == nullptr) return fused.plan;
+  return SavesTime(lowering, *fused.plan, *plain.plan, output) ? fused.plan : nullptr;
+}
+
 // Takes f32 if cuDNN is as fast with it, since that saves a conversion and a rounding.
 absl::StatusOr<WeightGradientPlan> FindWeightGradientPlan(Lowering& lowering,
                                                           dnn::ConvProblem problem) {
-  WeightGradientPlan chosen;
-  TY_ASSIGN_OR_RETURN(chosen.plan, FindConvPlan(lowering, problem));
-  if (lowering.target().type == Type::kF32 || chosen.plan == nullptr) return chosen;
-  chosen.type = lowering.target().type;
+  TY_ASSIGN_OR_RETURN(FoundPlan plain, FindConvPlan(lowering, problem));
+  if (lowering.target().type == Type::kF32 || plain.plan == nullptr) {
+    return WeightGradientPlan{std::move(plain), Type::kF32};
+  }
+  const double of_plain = plain.plan->facts().microseconds;
+  if (of_plain <= 0) return WeightGradientPlan{std::move(plain), lowering.target().type};
   problem.f32_gradient = true;
-  TY_ASSIGN_OR_RETURN(const dnn::Plan* const exact, FindConvPlan(lowering, problem));
-  if (exact == nullptr) return chosen;
-  const double of_exact = exact->facts().microseconds;
-  const double of_plain = chosen.plan->facts().microseconds;
-  if (of_exact > 0 && of_exact <= of_plain + kLaunchMicroseconds) chosen = {exact, Type::kF32};
-  return chosen;
+  TY_ASSIGN_OR_RETURN(FoundPlan exact, FindConvPlan(lowering, problem));
+  const double of_exact = exact.plan == nullptr ? 0 : exact.plan->facts().microseconds;
+  if (of_exact > 0 && of_exact <= of_plain + kLaunchMicroseconds) {
+    return WeightGradientPlan{std::move(exact), Type::kF32};
+  }
+  return WeightGradientPlan{std::move(plain), lowering.target().type};
 }
 
 Unpacking UnpackingOf(Lowering& lowering, const std::vector<ValueId>& gradients,
@@ -140,19 +164,16 @@ absl::Status LowerConv2d(Lowering& lowering, const Node& node) {
   const dnn::Plan* plan = nullptr;
   BufferId sums = kNoBuffer;
   if (TakesStatistics(lowering, node)) {
-    dnn::ConvProblem fused = problem;
-    fused.statistics = true;
-    TY_ASSIGN_OR_RETURN(plan, FindConvPlan(lowering, fused));
-    TY_ASSIGN_OR_RETURN(const dnn::Plan* const plain, FindConvPlan(lowering, problem));
-    if (plan != nullptr && plain != nullptr && !SavesTime(lowering, *plan, *plain, output))
-      plan = nullptr;
+    TY_ASSIGN_OR_RETURN(plan, FindPlanWithStatistics(lowering, problem, output));
     if (plan != nullptr) {
       sums = lowering.AddScratch(2 * problem.out_channels * SizeOf(Type::kF32));
       lowering.convolution_sums[output] = sums;
     }
   }
   if (plan == nullptr) {
-    TY_ASSIGN_OR_RETURN(plan, FindConvPlan(lowering, problem));
+    TY_ASSIGN_OR_RETURN(const FoundPlan found, FindConvPlan(lowering, problem));
+    plan = found.plan;
+    if (plan == nullptr) lowering.FallBack(node, found.refusal);
   }
   const int64_t square_sums = problem.out_channels;
   void* const weight = copy.data;
@@ -188,10 +209,12 @@ absl::Status LowerConv2dInputGradient(Lowering& lowering, const Node& node) {
   const Place dy = lowering.PlaceOf(node.inputs[0]);
   const WeightCopy& copy = lowering.weights().copy(ConvWeightsOf(node));
   const Place dx = lowering.MakeOutput(node);
-  TY_ASSIGN_OR_RETURN(const dnn::Plan* const plan,
+  TY_ASSIGN_OR_RETURN(const FoundPlan found,
                       FindConvPlan(lowering, ConvProblemOf(lowering, node, dx, dy)));
+  const dnn::Plan* const plan = found.plan;
   void* const weight = copy.data;
   if (plan == nullptr) {
+    lowering.FallBack(node, found.refusal);
     const ConvShape shape = ConvShapeOf(lowering, node.conv(), output, node.inputs[0], copy.stride);
     const bool clears = lowering.ClearsPadding(dx, output);
     lowering.EmitKernel(node,
@@ -229,6 +252,7 @@ absl::Status LowerConv2dParameterGradient(Lowering& lowering, const Node& node) 
                       FindWeightGradientPlan(lowering, ConvProblemOf(lowering, node, x, dy)));
   const dnn::Plan* const plan = chosen.plan;
   const Type type = chosen.type;
+  if (plan == nullptr) lowering.FallBack(node, chosen.refusal);
 
   // The computed gradient has rows like those of the packed weight.
   const int64_t filter = node.conv().kernel * node.conv().kernel;

@@ -1,6 +1,7 @@
 // Lowers embeddings and attention. Attention goes to cuDNN if its gradients are known to be right
 // and it has plans for both directions, and otherwise to our own kernels.
 #include "common/base/status_macros.h"
+#include "worker/engine/backend/cuda/dnn/attention_parts.h"
 #include "worker/engine/backend/cuda/dnn/node_problem.h"
 #include "worker/engine/backend/cuda/kernels/sequence.h"
 #include "worker/engine/backend/cuda/lower_ops.h"
@@ -8,17 +9,12 @@
 namespace trainyard::engine::cuda {
 namespace {
 
-// Returns null if only our own kernels can do it.
-absl::StatusOr<const dnn::Plan*> FindAttentionPlan(Lowering& lowering, const Node& node,
-                                                   bool is_gradient) {
+absl::StatusOr<dnn::AttentionParts> FindParts(Lowering& lowering, const Node& node,
+                                              bool is_gradient) {
   dnn::AttentionProblem problem =
       dnn::AttentionProblemOf(lowering.step(), node, lowering.rows(), lowering.target().type);
   problem.is_gradient = is_gradient;
-  if (!problem.is_safe()) return nullptr;
-  absl::StatusOr<const dnn::Plan*> plan =
-      lowering.target().planner->Find(problem, lowering.target().effort);
-  if (absl::IsNotFound(plan.status())) return nullptr;
-  return plan;
+  return dnn::AttentionParts::Find(*lowering.target().planner, problem, lowering.target().effort);
 }
 
 // Returns true if a node writes its result over the value.
@@ -29,6 +25,16 @@ bool IsOverwritten(Lowering& lowering, ValueId id) {
     }
   }
   return false;
+}
+
+// Finds the forward half for cuDNN. Returns NOT_FOUND, with the reason, if only our own kernels can
+// compute the layer. Both halves must use the same implementation, since the two round differently.
+absl::StatusOr<dnn::AttentionParts> FindForwardParts(Lowering& lowering, const Node& node) {
+  if (IsOverwritten(lowering, node.outputs[0])) {
+    return absl::NotFoundError("another node overwrites the output, which cuDNN's gradient reads");
+  }
+  TY_RETURN_IF_ERROR(FindParts(lowering, node, /*is_gradient=*/true).status());
+  return FindParts(lowering, node, /*is_gradient=*/false);
 }
 
 }  // namespace
@@ -113,10 +119,9 @@ absl::Status LowerAttention(Lowering& lowering, const Node& node) {
                                 lowering.Channels(output) / heads};
   const BufferId logsum = lowering.PlainBuffer(
       node.outputs[1], lowering.rows() * heads * shape.positions * SizeOf(Type::kF32));
-  TY_ASSIGN_OR_RETURN(const dnn::Plan* const plan, FindAttentionPlan(lowering, node, false));
-  // Both directions must use the same implementation, since the two round differently.
-  TY_ASSIGN_OR_RETURN(const dnn::Plan* const gradient, FindAttentionPlan(lowering, node, true));
-  if (plan == nullptr || gradient == nullptr || IsOverwritten(lowering, output)) {
+  const absl::StatusOr<dnn::AttentionParts> parts = FindForwardParts(lowering, node);
+  if (absl::IsNotFound(parts.status())) {
+    lowering.FallBack(node, parts.status());
     lowering.EmitKernel(node,
                         [=, program = &lowering.program()](const Enqueue& how) {
                           AttentionForward(shape, program->At(x), program->At(y),
@@ -125,13 +130,14 @@ absl::Status LowerAttention(Lowering& lowering, const Node& node) {
                         {x.buffer, y.buffer, logsum});
     return absl::OkStatus();
   }
+  TY_RETURN_IF_ERROR(parts.status());
   lowering.attention_outputs[node.outputs[1]] = output;
-  const BufferId workspace = lowering.AddScratch(plan->facts().workspace_bytes);
+  const BufferId workspace = lowering.AddScratch(parts->workspace_bytes());
   lowering.Emit(node,
-                [=, program = &lowering.program()](const Enqueue& how) {
-                  return plan->Run(dnn::AttentionMemory{.x = program->At(x).data,
-                                                        .y = program->At(y).data,
-                                                        .logsum = program->ptr<float>(logsum)},
+                [=, parts = *parts, program = &lowering.program()](const Enqueue& how) {
+                  return parts.Run({.x = program->At(x).data,
+                                    .y = program->At(y).data,
+                                    .logsum = program->ptr<float>(logsum)},
                                    program->ptr<void>(workspace), how.stream);
                 },
                 {x.buffer, y.buffer, logsum, workspace});
@@ -160,16 +166,17 @@ absl::Status LowerAttentionGradient(Lowering& lowering, const Node& node) {
     return absl::OkStatus();
   }
   // cuDNN's gradient reads the output, which the graph does not keep for it.
-  TY_ASSIGN_OR_RETURN(const dnn::Plan* const plan, FindAttentionPlan(lowering, node, true));
+  TY_ASSIGN_OR_RETURN(const dnn::AttentionParts parts,
+                      FindParts(lowering, node, /*is_gradient=*/true));
   const Place y = lowering.PlaceOf(output->second);
-  const BufferId workspace = lowering.AddScratch(plan->facts().workspace_bytes);
+  const BufferId workspace = lowering.AddScratch(parts.workspace_bytes());
   lowering.Emit(node,
                 [=, program = &lowering.program()](const Enqueue& how) {
-                  return plan->Run(dnn::AttentionMemory{.x = program->At(x).data,
-                                                        .y = program->At(y).data,
-                                                        .logsum = program->ptr<float>(logsum),
-                                                        .dy = program->At(dy).data,
-                                                        .dx = program->At(dx).data},
+                  return parts.Run({.x = program->At(x).data,
+                                    .y = program->At(y).data,
+                                    .logsum = program->ptr<float>(logsum),
+                                    .dy = program->At(dy).data,
+                                    .dx = program->At(dx).data},
                                    program->ptr<void>(workspace), how.stream);
                 },
                 {dy.buffer, x.buffer, y.buffer, logsum, dx.buffer, workspace});

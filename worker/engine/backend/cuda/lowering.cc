@@ -127,6 +127,12 @@ void Lowering::Emit(const Node& node, std::function<absl::Status(const Enqueue&)
   program_.Emit(std::move(call), buffers);
 }
 
+void Lowering::FallBack(const Node& node, const absl::Status& refusal) {
+  program_.fallbacks.push_back({.layer = node.name,
+                                .op = std::string(OpName(node.op)),
+                                .reason = std::string(refusal.message())});
+}
+
 void Lowering::EmitKernel(const Node& node, std::function<void(const Enqueue&)> enqueue,
                           const Buffers& buffers) {
   Emit(

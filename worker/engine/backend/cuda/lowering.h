@@ -114,6 +114,8 @@ class Lowering {
   // an earlier one wrote, every run of the call adds.
   void Emit(const Node& node, std::function<absl::Status(const Enqueue&)> enqueue,
             const Buffers& buffers);
+  // Notes that kernels of our own compute the node, because the library refused it with `refusal`.
+  void FallBack(const Node& node, const absl::Status& refusal);
   // Does so for kernels of our own, which report errors when they are launched.
   void EmitKernel(const Node& node, std::function<void(const Enqueue&)> enqueue,
                   const Buffers& buffers);

@@ -78,6 +78,7 @@ class Program : public CallList<Call> {
   Type logits_type = Type::kF32;
   int64_t logits_stride = 0;
   BufferId input_gradient = kNoBuffer;  // floats, NCHW; kNoBuffer if it is not computed
+  std::vector<Fallback> fallbacks;
 
  private:
   absl::Status FillGuards(int call, cudaStream_t stream) const;

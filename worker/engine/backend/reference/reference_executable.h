@@ -101,7 +101,7 @@ class ReferenceExecutable final : public Executable,
   absl::StatusOr<Inspection> Inspect() const override;
   const MemoryPlan& memory_plan() const override { return plan_; }
   CompilePlan Planned() const {
-    CompilePlan plan{.memory = plan_, .calls = {}};
+    CompilePlan plan{.memory = plan_};
     for (const Node& node : training_.graph.nodes) {
       ++plan.calls[std::string(OpName(node.op))];
     }

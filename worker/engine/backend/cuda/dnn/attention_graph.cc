@@ -191,8 +191,9 @@ absl::StatusOr<Graph> AttentionGraph::Gradient(bool deterministic, cudnnHandle_t
 absl::StatusOr<Graph> BuildAttentionGraph(const AttentionProblem& problem, bool deterministic,
                                           cudnnHandle_t handle) {
   if (!problem.is_safe()) {
-    return absl::UnimplementedError(absl::StrCat(
-        "cuDNN's attention is not used outside of where it is right: ", problem.Key()));
+    return absl::UnimplementedError(
+        "cuDNN's attention is right for types of 16 bits, positions that are multiples of 128, and "
+        "heads whose width is a multiple of 8 and at most 128");
   }
   // Before this version, the caller had to clear what is summed in memory.
   constexpr size_t kVersionMin = 90600;

@@ -36,14 +36,13 @@ bool IsAllowed(const EngineConfig& engine, Precision precision, bool determinist
 
 namespace {
 
-// Builds the proposals that may be used, until there are enough.
-class CandidateBuilder {
+// Chooses the proposals that may be used, until there are enough.
+class CandidateChooser {
  public:
-  CandidateBuilder(const Target& target, const Graph& graph, Precision precision,
-                   const PlannerOptions& options, int max)
-      : target_(target), graph_(graph), precision_(precision), options_(options), max_(max) {}
+  CandidateChooser(const Target& target, const Graph& graph, const CandidateOptions& options)
+      : target_(target), graph_(graph), options_(options) {}
 
-  bool is_full() const { return static_cast<int>(candidates_.size()) >= max_; }
+  bool is_full() const { return static_cast<int>(candidates_.size()) >= options_.max; }
   void Refuse(std::string reason) { refusal_ = std::move(reason); }
 
   void TryAll(const std::vector<EngineConfig>& engines) {
@@ -62,24 +61,27 @@ class CandidateBuilder {
 
  private:
   void Try(const EngineConfig& engine) {
-    if (!IsAllowed(engine, precision_, options_.deterministic)) {
+    if (!IsAllowed(engine, options_.precision, options_.planner.deterministic)) {
       return Refuse(absl::StrCat(engine.name, " does not keep precision or determinism"));
     }
-    absl::StatusOr<BuiltPlan> plan = BuildPlan(target_, engine);
-    if (!plan.ok()) return Refuse(std::string(plan.status().message()));
-    const int64_t bytes = graph_.WorkspaceBytes(plan->workspace_bytes);
-    if (bytes > options_.workspace_bytes_max) {
+    const int64_t bytes = graph_.WorkspaceBytes(engine.workspace_bytes);
+    if (bytes > options_.planner.workspace_bytes_max) {
       return Refuse(absl::StrCat(engine.name, " needs ", bytes, " bytes of workspace, of ",
-                                 options_.workspace_bytes_max));
+                                 options_.planner.workspace_bytes_max));
     }
-    candidates_.push_back({*std::move(plan), engine.name});
+    Candidate candidate = {.plan = {.plan = {}, .workspace_bytes = engine.workspace_bytes},
+                           .name = engine.name};
+    if (options_.builds) {
+      absl::StatusOr<BuiltPlan> plan = BuildPlan(target_, engine);
+      if (!plan.ok()) return Refuse(std::string(plan.status().message()));
+      candidate.plan = *std::move(plan);
+    }
+    candidates_.push_back(std::move(candidate));
   }
 
   const Target& target_;
   const Graph& graph_;
-  const Precision precision_;
-  const PlannerOptions& options_;
-  const int max_;
+  const CandidateOptions& options_;
   std::vector<Candidate> candidates_;
   std::set<std::string> seen_;
   std::string refusal_ = "its heuristics propose none";
@@ -97,21 +99,20 @@ int Distance(absl::string_view name, absl::string_view preferred) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<Candidate>> BuildCandidates(const Target& target, const Graph& graph,
-                                                       Precision precision,
-                                                       const PlannerOptions& options, int max,
-                                                       absl::string_view preferred) {
-  CandidateBuilder builder(target, graph, precision, options, max);
+absl::StatusOr<std::vector<Candidate>> FindCandidates(const Target& target, const Graph& graph,
+                                                      const CandidateOptions& options) {
+  const absl::string_view preferred = options.preferred;
+  CandidateChooser chooser(target, graph, options);
   std::vector<EngineConfig> all;
   for (const cudnnBackendHeurMode_t mode :
        {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_FALLBACK}) {
     absl::StatusOr<std::vector<EngineConfig>> engines = AskHeuristics(target, graph, mode);
     if (!engines.ok()) {
       // Another mode may know the graph even if this one does not.
-      builder.Refuse(std::string(engines.status().message()));
+      chooser.Refuse(std::string(engines.status().message()));
     } else if (preferred.empty()) {
-      builder.TryAll(*engines);
-      if (builder.is_full()) break;
+      chooser.TryAll(*engines);
+      if (chooser.is_full()) break;
     } else {
       std::move(engines->begin(), engines->end(), std::back_inserter(all));
     }
@@ -119,8 +120,8 @@ absl::StatusOr<std::vector<Candidate>> BuildCandidates(const Target& target, con
   std::stable_sort(all.begin(), all.end(), [&](const EngineConfig& a, const EngineConfig& b) {
     return Distance(a.name, preferred) < Distance(b.name, preferred);
   });
-  builder.TryAll(all);
-  return std::move(builder).Finish();
+  chooser.TryAll(all);
+  return std::move(chooser).Finish();
 }
 
 absl::Status SortBySpeed(const Target& target, const Graph& graph,
@@ -138,18 +139,20 @@ absl::Status SortBySpeed(const Target& target, const Graph& graph,
         std::max(workspace_bytes, graph.WorkspaceBytes(candidate.plan.workspace_bytes));
   }
   TY_ASSIGN_OR_RETURN(void* workspace, bench.Allocate(std::max<int64_t>(workspace_bytes, 1)));
+  std::string failure;
   for (Candidate& candidate : candidates) {
     const absl::StatusOr<double> time = bench.Microseconds([&] {
       return Execute(target, candidate.plan, graph, bindings, workspace, bench.stream());
     });
     if (time.ok()) {
       candidate.microseconds = *time;
-    } else {
-      candidate.microseconds = std::numeric_limits<double>::infinity();
-      cudaGetLastError();
-      LogInfo("a plan of cuDNN's does not run",
-              {{"engine", candidate.name}, {"reason", std::string(time.status().message())}});
+      continue;
     }
+    TY_RETURN_IF_ERROR(bench.CheckDevice(time.status()));
+    candidate.microseconds = std::numeric_limits<double>::infinity();
+    failure = absl::StrCat(candidate.name, ": ", time.status().message());
+    LogInfo("a plan of cuDNN's does not run",
+            {{"engine", candidate.name}, {"reason", std::string(time.status().message())}});
   }
   // The stream of the measurement ends with it, so the handle must release the stream.
   TY_RETURN_IF_ERROR(StatusOf(cudnnSetStream(target.handle, nullptr), "set the stream"));
@@ -157,7 +160,8 @@ absl::Status SortBySpeed(const Target& target, const Graph& graph,
       candidates.begin(), candidates.end(),
       [](const Candidate& a, const Candidate& b) { return a.microseconds < b.microseconds; });
   if (candidates.front().microseconds == std::numeric_limits<double>::infinity()) {
-    return absl::NotFoundError("no plan of cuDNN's runs on this device");
+    return absl::NotFoundError(
+        absl::StrCat("no plan of cuDNN's runs on this device; the last is ", failure));
   }
   return absl::OkStatus();
 }

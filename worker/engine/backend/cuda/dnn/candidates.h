@@ -30,17 +30,26 @@ struct Candidate {
   double microseconds = 0;
 };
 
-// Builds up to `max` plans that are allowed, can be built and fit into the workspace, each once, in
-// cuDNN's order. If `preferred` names an engine with its settings, that one comes first, and then
-// the same engine with other settings. Returns NOT_FOUND, with the last refusal, if there is none.
-absl::StatusOr<std::vector<Candidate>> BuildCandidates(const Target& target, const Graph& graph,
-                                                       Precision precision,
-                                                       const PlannerOptions& options, int max,
-                                                       absl::string_view preferred = "");
+struct CandidateOptions {
+  const PlannerOptions& planner;
+  Precision precision = {};
+  int max = 1;  // the most that are found
+  // If it names an engine with its settings, that one comes first, and then the same engine with
+  // other settings.
+  absl::string_view preferred = "";
+  // False if plans are not to be run. Whether they could be built is then not known.
+  bool builds = true;
+};
+
+// Finds plans that are allowed, can be built and fit into the workspace, each once, in cuDNN's
+// order. Returns NOT_FOUND, with the last refusal, if there is none.
+absl::StatusOr<std::vector<Candidate>> FindCandidates(const Target& target, const Graph& graph,
+                                                      const CandidateOptions& options);
 
 // Runs each candidate on memory that holds noise, once to warm up and three times by the clock, and
-// sorts the fastest to the front. A candidate that fails goes to the end. Returns
-// RESOURCE_EXHAUSTED if the device has no room for it.
+// sorts the fastest to the front. A candidate that fails goes to the end. Returns NOT_FOUND if all
+// fail, RESOURCE_EXHAUSTED if the device has no room for it, and the error of a candidate after
+// which the device does nothing more.
 absl::Status SortBySpeed(const Target& target, const Graph& graph,
                          std::vector<Candidate>& candidates);
 

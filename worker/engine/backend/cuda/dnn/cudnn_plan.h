@@ -23,6 +23,25 @@ using Bindings = std::vector<std::pair<int64_t, void*>>;
 absl::Status Execute(const Target& target, const BuiltPlan& plan, const Graph& graph,
                      const Bindings& bindings, void* workspace, cudaStream_t stream);
 
+// The facts of a plan that was not built. Run returns FAILED_PRECONDITION.
+class EstimatedPlan : public Plan {
+ public:
+  explicit EstimatedPlan(PlanFacts facts) : facts_(std::move(facts)) {}
+
+  const PlanFacts& facts() const override { return facts_; }
+  absl::Status Run(const ConvMemory&, void*, cudaStream_t) const override { return NotBuilt(); }
+  absl::Status Run(const AttentionMemory&, void*, cudaStream_t) const override {
+    return NotBuilt();
+  }
+
+ private:
+  static absl::Status NotBuilt() {
+    return absl::FailedPreconditionError("this plan was estimated, and not built");
+  }
+
+  PlanFacts facts_;
+};
+
 class CudnnPlan : public Plan {
  public:
   // `target` is borrowed. `graph` names what to bind.

@@ -39,6 +39,8 @@ absl::Status Describe(EngineConfig& made) {
                         choice.Get<int64_t>(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE));
     absl::StrAppend(&settings, settings.empty() ? "" : " ", static_cast<int>(type), "=", value);
   }
+  TY_ASSIGN_OR_RETURN(made.workspace_bytes,
+                      made.config.Get<int64_t>(CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE));
   made.name = absl::StrCat("engine ", index, " {", settings, "}");
   return absl::OkStatus();
 }

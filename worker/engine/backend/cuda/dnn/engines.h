@@ -30,6 +30,7 @@ struct EngineConfig {
   std::string name;  // "engine 40 {24=3 2=17}": cuDNN's numbers of engine, settings and values
   std::vector<cudnnBackendNumericalNote_t> numerical_notes;
   std::vector<cudnnBackendBehaviorNote_t> behavior_notes;
+  int64_t workspace_bytes = 0;  // of a plan of it
 
   bool has(cudnnBackendNumericalNote_t note) const;
   bool has(cudnnBackendBehaviorNote_t note) const;

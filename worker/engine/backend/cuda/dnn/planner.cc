@@ -37,6 +37,8 @@ class CudnnPlanner : public Planner {
                       });
   }
 
+  int64_t workspace_bytes_max() const override { return options_.workspace_bytes_max; }
+
   void ReleaseStream() override {
     if (target_->get().has_device()) (void)cudnnSetStream(target_->get().handle, nullptr);
   }
@@ -48,7 +50,7 @@ class CudnnPlanner : public Planner {
   }
 
  private:
-  using Found = absl::StatusOr<std::unique_ptr<CudnnPlan>>;
+  using Found = absl::StatusOr<std::unique_ptr<Plan>>;
 
   struct Question {
     std::string key;
@@ -68,16 +70,20 @@ class CudnnPlanner : public Planner {
   struct Way {
     std::string name;
     bool measures = false;
+    bool estimates = false;
     Leader leader = {};  // its engine is empty if there is none
   };
+
+  std::string Measured() const { return absl::StrCat("measured ", options_.candidates_max); }
 
   // A measured choice stays the answer. A rank that resumes must find the same plan again, so a
   // problem follows the leader of its own run, whatever other runs have measured for it.
   Way WayOf(const Question& question, Effort effort) {
     const bool can_measure = options_.autotunes && target_->get().has_device();
-    const std::string measured = absl::StrCat("measured ", options_.candidates_max);
+    const std::string measured = Measured();
     if (effort == Effort::kMeasure && can_measure) return {.name = measured, .measures = true};
     if (plans_.contains(CacheKey(question.key, measured))) return {.name = measured};
+    if (effort == Effort::kEstimate) return {.name = "estimated", .estimates = true};
     const auto leader = leaders_.find(question.family);
     if (leader == leaders_.end()) {
       // A measurement of an earlier run serves as well.
@@ -117,6 +123,7 @@ class CudnnPlanner : public Planner {
     if (!graph.ok()) {
       return graph.status();
     }
+    if (way.estimates) return Estimate(*graph, question);
     if (auto cached = FromCache(*graph, cache_key)) {
       return cached;
     }
@@ -143,9 +150,11 @@ class CudnnPlanner : public Planner {
 
   Found Measure(Graph graph, const Question& question, const std::string& cache_key) {
     const Target& target = target_->get();
-    TY_ASSIGN_OR_RETURN(
-        std::vector<Candidate> candidates,
-        BuildCandidates(target, graph, question.precision, options_, options_.candidates_max));
+    TY_ASSIGN_OR_RETURN(std::vector<Candidate> candidates,
+                        FindCandidates(target, graph,
+                                       {.planner = options_,
+                                        .precision = question.precision,
+                                        .max = options_.candidates_max}));
     const absl::Status sorted = SortBySpeed(target, graph, candidates);
     // If there is no room to measure in, cuDNN's first proposal is good enough. The next run may
     // find room, so the choice is not kept.
@@ -159,12 +168,27 @@ class CudnnPlanner : public Planner {
     return PlanOf(std::move(graph), candidates);
   }
 
+  // Tells what a run would take: what was measured for it, by whichever run, or else the first
+  // proposal.
+  Found Estimate(const Graph& graph, const Question& question) {
+    const auto measured =
+        options_.autotunes ? cache_.Find(CacheKey(question.key, Measured())) : std::nullopt;
+    if (measured.has_value()) return std::make_unique<EstimatedPlan>(measured->facts);
+    TY_ASSIGN_OR_RETURN(
+        const std::vector<Candidate> candidates,
+        FindCandidates(target_->get(), graph,
+                       {.planner = options_, .precision = question.precision, .builds = false}));
+    return std::make_unique<EstimatedPlan>(FactsOf(graph, candidates));
+  }
+
   // Takes the engine of the leader if it can, else the first proposal.
   Found First(Graph graph, const Question& question, const std::string& cache_key,
               const Leader& leader) {
-    TY_ASSIGN_OR_RETURN(std::vector<Candidate> candidates,
-                        BuildCandidates(target_->get(), graph, question.precision, options_,
-                                        /*max=*/1, leader.engine));
+    TY_ASSIGN_OR_RETURN(
+        std::vector<Candidate> candidates,
+        FindCandidates(
+            target_->get(), graph,
+            {.planner = options_, .precision = question.precision, .preferred = leader.engine}));
     if (leader.rows > 0 && candidates.front().name == leader.engine) {
       candidates.front().microseconds = leader.microseconds * static_cast<double>(question.rows) /
                                         static_cast<double>(leader.rows);

@@ -11,6 +11,7 @@
 // planned.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -36,9 +37,12 @@ class Planner {
                                                                  const PlannerOptions& options);
 
   // Returns the plan for a problem, or NOT_FOUND if cuDNN has none. The same problem gets the same
-  // plan each time, except that the first kMeasure may find a faster one than kInherit did.
+  // plan each time, except that the first kMeasure may find a faster one than kInherit did, and
+  // that one of kEstimate cannot be run.
   virtual absl::StatusOr<const Plan*> Find(const ConvProblem& problem, Effort effort) = 0;
   virtual absl::StatusOr<const Plan*> Find(const AttentionProblem& problem, Effort effort) = 0;
+  // Returns the largest workspace that a plan may have.
+  virtual int64_t workspace_bytes_max() const = 0;
   // Must be called before a stream ends on which plans ran, since cuDNN's handle would keep it.
   virtual void ReleaseStream() = 0;
   // Describes the current device in cuDNN's JSON; with ForDescription, returns that text.

@@ -16,7 +16,7 @@ struct PlannerOptions {
   // If true, engines are left out whose sums are taken in another order each time.
   bool deterministic = false;
   // The folder in which choices are kept, or empty if they are not.
-  std::string cache_folder;
+  std::string cache_folder = {};
 };
 
 }  // namespace trainyard::engine::cuda::dnn

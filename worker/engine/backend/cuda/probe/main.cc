@@ -52,8 +52,11 @@ std::string Row(const dnn::Target& target, const Pattern& pattern, const Precisi
   }
   dnn::PlannerOptions planner;
   planner.workspace_bytes_max = options.workspace_mib << 20;
-  absl::StatusOr<std::vector<dnn::Candidate>> candidates = dnn::BuildCandidates(
-      target, *graph, {precision.type == Type::kF32, precision.tf32}, planner, options.candidates);
+  absl::StatusOr<std::vector<dnn::Candidate>> candidates =
+      dnn::FindCandidates(target, *graph,
+                          {.planner = planner,
+                           .precision = {precision.type == Type::kF32, precision.tf32},
+                           .max = options.candidates});
   if (!candidates.ok()) {
     return refused(candidates.status());
   }

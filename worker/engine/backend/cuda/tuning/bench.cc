@@ -46,6 +46,14 @@ absl::StatusOr<void*> Bench::Allocate(int64_t bytes) {
   return block;
 }
 
+absl::Status Bench::CheckDevice(const absl::Status& failure) {
+  (void)cudaGetLastError();
+  // Nothing is wrong with this call, so what it returns is the error that stays.
+  const absl::Status now = StatusOf(cudaStreamSynchronize(stream_), "the device");
+  if (now.ok()) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat(failure.message(), "; after it, ", now.message()));
+}
+
 absl::StatusOr<double> Bench::Microseconds(const std::function<absl::Status()>& run) {
   TY_RETURN_IF_ERROR(run());
   TY_RETURN_IF_ERROR(StatusOf(cudaEventRecord(begin_, stream_), "measuring"));

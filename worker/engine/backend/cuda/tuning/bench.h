@@ -27,6 +27,9 @@ class Bench {
   // Returns the time of one run of what `run` enqueues on stream(). It is taken from several runs,
   // after a first one that loads what it needs. Returns the error of `run`, or of the device.
   absl::StatusOr<double> Microseconds(const std::function<absl::Status()>& run);
+  // Returns OK if the device still works after `failure`, and otherwise `failure`: some errors,
+  // such as an illegal access, end all work of the process on the device.
+  absl::Status CheckDevice(const absl::Status& failure);
   cudaStream_t stream() const { return stream_; }
 
  private:

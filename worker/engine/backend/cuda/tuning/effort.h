@@ -10,6 +10,9 @@ enum class Effort {
   // Nothing is measured. A planner may take over the choice that was measured for the same problem
   // with more rows. Otherwise the library's first proposal is taken.
   kInherit,
+  // Nothing is built either, so a plan cannot be run: it only tells the memory that it would take.
+  // cuDNN compiles some engines when they are built, which takes up to two seconds for each.
+  kEstimate,
 };
 
 }  // namespace trainyard::engine::cuda

@@ -1,4 +1,5 @@
 // Compares attention that the emulated cuDNN computes with the formula.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -6,6 +7,7 @@
 #include <vector>
 
 #include "tests/unit/worker/engine/backend/cuda/dnn_testing.h"
+#include "worker/engine/backend/cuda/dnn/attention_parts.h"
 #include "worker/engine/backend/cuda/dnn/planner.h"
 
 namespace trainyard::engine::cuda::dnn {
@@ -144,6 +146,60 @@ TEST_P(AttentionPlans, AreRightForwardAndBackward) {
       }
     }
   }
+}
+
+// Runs both halves of an attention of `rows` rows, and returns y and dx.
+std::vector<uint16_t> RunBoth(const std::unique_ptr<Planner>& planner, int64_t rows,
+                              size_t gradient_parts) {
+  const auto elements = static_cast<size_t>(rows * kPositions * kHeads * kWidth);
+  const Memory x(ToBf16(Values(3 * elements, 1)));
+  const Memory dy(ToBf16(Values(elements, 4)));
+  const Memory y(elements * sizeof(uint16_t));
+  const Memory dx(3 * elements * sizeof(uint16_t));
+  const Memory logsum(static_cast<size_t>(rows * kHeads * kPositions) * sizeof(float));
+  for (const bool is_gradient : {false, true}) {
+    AttentionProblem problem = SmallAttention(is_gradient);
+    problem.rows = rows;
+    const auto parts = AttentionParts::Find(*planner, problem, Effort::kMeasure);
+    EXPECT_TRUE(parts.ok()) << parts.status();
+    if (!parts.ok()) return {};
+    EXPECT_EQ(parts->count(), is_gradient ? gradient_parts : 1U);
+    EXPECT_LE(parts->workspace_bytes(), planner->workspace_bytes_max());
+    const Memory workspace(static_cast<size_t>(parts->workspace_bytes()) + 256);
+    const absl::Status status = parts->Run(
+        {.x = x.get(), .y = y.get(), .logsum = logsum.floats(), .dy = dy.get(), .dx = dx.get()},
+        workspace.get(), nullptr);
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  }
+  std::vector<uint16_t> results = y.Read<uint16_t>(elements);
+  const std::vector<uint16_t> gradients = dx.Read<uint16_t>(3 * elements);
+  results.insert(results.end(), gradients.begin(), gradients.end());
+  return results;
+}
+
+// The deterministic gradient keeps those of the scores, which are 64 KiB for each row here.
+TEST(AttentionParts, FitIntoTheWorkspaceAndGiveTheSameBits) {
+  PlannerOptions options;
+  options.deterministic = true;
+  const std::vector<uint16_t> whole = RunBoth(PlannerWith(options), 5, 1);
+  ASSERT_FALSE(whole.empty());
+  options.workspace_bytes_max = 220 << 10;  // three rows
+  EXPECT_EQ(RunBoth(PlannerWith(options), 5, 2), whole);
+  options.workspace_bytes_max = 80 << 10;  // a single row
+  EXPECT_EQ(RunBoth(PlannerWith(options), 5, 5), whole);
+}
+
+TEST(AttentionParts, AreNoneWhereNotEvenOneRowFits) {
+  PlannerOptions options;
+  options.deterministic = true;
+  options.workspace_bytes_max = 60 << 10;
+  const std::unique_ptr<Planner> planner = PlannerWith(options);
+  const absl::Status refused =
+      AttentionParts::Find(*planner, SmallAttention(true), Effort::kMeasure).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kNotFound) << refused;
+  EXPECT_THAT(refused.message(), ::testing::HasSubstr("workspace"));
+  EXPECT_TRUE(AttentionParts::Find(*planner, SmallAttention(false), Effort::kMeasure).ok());
 }
 
 INSTANTIATE_TEST_SUITE_P(Planner, AttentionPlans, ::testing::Bool());

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "tests/testing/cuda_on_cpu/cuda_on_cpu.h"
 #include "tests/testing/cuda_on_cpu/cudnn/cudnn_on_cpu.h"
 #include "tests/testing/temp_dir.h"
 #include "tests/unit/worker/engine/backend/cuda/dnn_testing.h"
@@ -234,6 +235,35 @@ TEST(Planner, SaysThatThereIsNoPlan) {
   cuda_on_cpu::RefuseConvolutions({});
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << status;
   EXPECT_TRUE(absl::StrContains(status.message(), Small().Key())) << status;
+}
+
+TEST(Planner, TakesAnotherEngineIfOneDoesNotRun) {
+  cuda_on_cpu::FailRuns([](int64_t engine) { return engine != 1; });
+  const absl::StatusOr<const Plan*> plan = PlannerWith({})->Find(Small(), Effort::kMeasure);
+  cuda_on_cpu::FailRuns({});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+}
+
+TEST(Planner, IsRefusedIfNoEngineRuns) {
+  cuda_on_cpu::FailRuns([](int64_t) { return true; });
+  const absl::Status status = PlannerWith({})->Find(Small(), Effort::kMeasure).status();
+  cuda_on_cpu::FailRuns({});
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << status;
+  EXPECT_TRUE(absl::StrContains(status.message(), "a test made this run fail")) << status;
+}
+
+// After an illegal access every call fails, which must not look like a refusal of cuDNN's.
+TEST(Planner, AnErrorThatEndsAllWorkOnTheDeviceIsNoRefusal) {
+  const std::unique_ptr<Planner> planner = PlannerWith({});
+  cuda_on_cpu::FailRuns([](int64_t) {
+    cuda_on_cpu::BreakDevices(cudaErrorIllegalAddress);
+    return true;
+  });
+  const absl::Status status = planner->Find(Small(), Effort::kMeasure).status();
+  cuda_on_cpu::FailRuns({});
+  cuda_on_cpu::BreakDevices(cudaSuccess);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
+  EXPECT_TRUE(absl::StrContains(status.message(), "illegal memory access")) << status;
 }
 
 TEST(Planner, RunsWhatItsFileKept) {
