@@ -69,14 +69,13 @@ TEST_P(BenchFallbacks, AreNone) {
 }
 
 // These are the networks of bench_gpu.py.
-INSTANTIATE_TEST_SUITE_P(Cuda, BenchFallbacks,
-                         Combine(Values(BenchNet{"resnet50", 256}, BenchNet{"gpt2", 16},
-                                        BenchNet{"wrn-28-10", 128}, BenchNet{"googlenet", 128},
-                                        BenchNet{"convnet", 64}, BenchNet{"googlenet", 43},
-                                        BenchNet{"resnet18", 128},
-                                        BenchNet{"resnet50", 256, Precision::kF16},
-                                        BenchNet{"resnet50", 256, Precision::kTf32}),
-                                 ::testing::Bool()));
+INSTANTIATE_TEST_SUITE_P(
+    Cuda, BenchFallbacks,
+    Combine(Values(BenchNet{"resnet50", 256}, BenchNet{"gpt2", 16}, BenchNet{"wrn-28-10", 128},
+                   BenchNet{"googlenet", 128}, BenchNet{"convnet", 64}, BenchNet{"googlenet", 43},
+                   BenchNet{"resnet18", 128}, BenchNet{"resnet50", 256, Precision::kF16},
+                   BenchNet{"resnet50", 256, Precision::kTf32}),
+            ::testing::Bool()));
 
 class AttentionFallbacks : public TestWithParam<std::tuple<const char*, bool>> {};
 

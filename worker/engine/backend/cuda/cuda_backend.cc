@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "worker/engine/backend/cuda/cuda_executable.h"
+#include "worker/engine/backend/cuda/dnn/plan_builder.h"
 
 namespace trainyard::engine {
 namespace {
@@ -56,9 +57,11 @@ class CudaBackend final : public Backend {
   absl::StatusOr<std::shared_ptr<cuda::Planners>> PlannersFor(bool deterministic) {
     std::shared_ptr<cuda::Planners>& planners = planners_[deterministic ? 1 : 0];
     if (planners != nullptr) return planners;
-    const cuda::dnn::PlannerOptions planning = {.autotunes = options_.autotunes,
-                                                .deterministic = deterministic,
-                                                .cache_folder = options_.plan_cache_folder};
+    const cuda::dnn::PlannerOptions planning = {
+        .autotunes = options_.autotunes,
+        .build_threads = cuda::dnn::PlanBuilder::UsualThreads(),
+        .deterministic = deterministic,
+        .cache_folder = options_.plan_cache_folder};
     auto made = std::make_shared<cuda::Planners>();
     made->fusions = options_.fusions;
     if (options_.device_description.empty()) {

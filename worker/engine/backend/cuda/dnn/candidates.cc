@@ -39,16 +39,23 @@ namespace {
 // Chooses the proposals that may be used, until there are enough.
 class CandidateChooser {
  public:
-  CandidateChooser(const Target& target, const Graph& graph, const CandidateOptions& options)
-      : target_(target), graph_(graph), options_(options) {}
+  CandidateChooser(PlanBuilder& builder, const Graph& graph, const CandidateOptions& options)
+      : builder_(builder), graph_(graph), options_(options) {}
 
   bool is_full() const { return static_cast<int>(candidates_.size()) >= options_.max; }
   void Refuse(std::string reason) { refusal_ = std::move(reason); }
 
   void TryAll(const std::vector<EngineConfig>& engines) {
+    std::vector<const EngineConfig*> allowed;
     for (const EngineConfig& engine : engines) {
-      if (is_full()) return;
-      if (seen_.insert(engine.name).second) Try(engine);
+      if (seen_.insert(engine.name).second && IsUsable(engine)) allowed.push_back(&engine);
+    }
+    // Those of which no plan can be built are replaced by the next.
+    for (size_t begin = 0; begin < allowed.size() && !is_full();) {
+      const size_t count =
+          std::min(allowed.size() - begin, static_cast<size_t>(options_.max) - candidates_.size());
+      Take(absl::MakeConstSpan(allowed).subspan(begin, count));
+      begin += count;
     }
   }
 
@@ -60,26 +67,39 @@ class CandidateChooser {
   }
 
  private:
-  void Try(const EngineConfig& engine) {
+  bool IsUsable(const EngineConfig& engine) {
     if (!IsAllowed(engine, options_.precision, options_.planner.deterministic)) {
-      return Refuse(absl::StrCat(engine.name, " does not keep precision or determinism"));
+      Refuse(absl::StrCat(engine.name, " does not keep precision or determinism"));
+      return false;
     }
     const int64_t bytes = graph_.WorkspaceBytes(engine.workspace_bytes);
     if (bytes > options_.planner.workspace_bytes_max) {
-      return Refuse(absl::StrCat(engine.name, " needs ", bytes, " bytes of workspace, of ",
-                                 options_.planner.workspace_bytes_max));
+      Refuse(absl::StrCat(engine.name, " needs ", bytes, " bytes of workspace, of ",
+                          options_.planner.workspace_bytes_max));
+      return false;
     }
-    Candidate candidate = {.plan = {.plan = {}, .workspace_bytes = engine.workspace_bytes},
-                           .name = engine.name};
-    if (options_.builds) {
-      absl::StatusOr<BuiltPlan> plan = BuildPlan(target_, engine);
-      if (!plan.ok()) return Refuse(std::string(plan.status().message()));
-      candidate.plan = *std::move(plan);
-    }
-    candidates_.push_back(std::move(candidate));
+    return true;
   }
 
-  const Target& target_;
+  void Take(absl::Span<const EngineConfig* const> engines) {
+    if (!options_.builds) {
+      for (const EngineConfig* engine : engines) {
+        candidates_.push_back({.plan = {.plan = {}, .workspace_bytes = engine->workspace_bytes},
+                               .name = engine->name});
+      }
+      return;
+    }
+    std::vector<absl::StatusOr<BuiltPlan>> plans = builder_.Build(engines);
+    for (size_t i = 0; i < plans.size(); ++i) {
+      if (plans[i].ok()) {
+        candidates_.push_back({.plan = *std::move(plans[i]), .name = engines[i]->name});
+      } else {
+        Refuse(std::string(plans[i].status().message()));
+      }
+    }
+  }
+
+  PlanBuilder& builder_;
   const Graph& graph_;
   const CandidateOptions& options_;
   std::vector<Candidate> candidates_;
@@ -99,14 +119,15 @@ int Distance(absl::string_view name, absl::string_view preferred) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<Candidate>> FindCandidates(const Target& target, const Graph& graph,
+absl::StatusOr<std::vector<Candidate>> FindCandidates(PlanBuilder& builder, const Graph& graph,
                                                       const CandidateOptions& options) {
   const absl::string_view preferred = options.preferred;
-  CandidateChooser chooser(target, graph, options);
+  CandidateChooser chooser(builder, graph, options);
   std::vector<EngineConfig> all;
   for (const cudnnBackendHeurMode_t mode :
        {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_FALLBACK}) {
-    absl::StatusOr<std::vector<EngineConfig>> engines = AskHeuristics(target, graph, mode);
+    absl::StatusOr<std::vector<EngineConfig>> engines =
+        AskHeuristics(builder.target(), graph, mode);
     if (!engines.ok()) {
       // Another mode may know the graph even if this one does not.
       chooser.Refuse(std::string(engines.status().message()));
@@ -124,7 +145,7 @@ absl::StatusOr<std::vector<Candidate>> FindCandidates(const Target& target, cons
   return std::move(chooser).Finish();
 }
 
-absl::Status SortBySpeed(const Target& target, const Graph& graph,
+absl::Status SortBySpeed(PlanBuilder& builder, const Graph& graph,
                          std::vector<Candidate>& candidates) {
   Bench bench;
   TY_RETURN_IF_ERROR(bench.Open());
@@ -141,9 +162,8 @@ absl::Status SortBySpeed(const Target& target, const Graph& graph,
   TY_ASSIGN_OR_RETURN(void* workspace, bench.Allocate(std::max<int64_t>(workspace_bytes, 1)));
   std::string failure;
   for (Candidate& candidate : candidates) {
-    const absl::StatusOr<double> time = bench.Microseconds([&] {
-      return Execute(target, candidate.plan, graph, bindings, workspace, bench.stream());
-    });
+    const absl::StatusOr<double> time = bench.Microseconds(
+        [&] { return Execute(candidate.plan, graph, bindings, workspace, bench.stream()); });
     if (time.ok()) {
       candidate.microseconds = *time;
       continue;
@@ -154,8 +174,8 @@ absl::Status SortBySpeed(const Target& target, const Graph& graph,
     LogInfo("a plan of cuDNN's does not run",
             {{"engine", candidate.name}, {"reason", std::string(time.status().message())}});
   }
-  // The stream of the measurement ends with it, so the handle must release the stream.
-  TY_RETURN_IF_ERROR(StatusOf(cudnnSetStream(target.handle, nullptr), "set the stream"));
+  // The stream of the measurement ends with it, so the handles must release it.
+  builder.ReleaseStreams();
   std::stable_sort(
       candidates.begin(), candidates.end(),
       [](const Candidate& a, const Candidate& b) { return a.microseconds < b.microseconds; });

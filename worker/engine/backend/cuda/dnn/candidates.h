@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "worker/engine/backend/cuda/dnn/engines.h"
+#include "worker/engine/backend/cuda/dnn/plan_builder.h"
 #include "worker/engine/backend/cuda/dnn/planner_options.h"
 
 namespace trainyard::engine::cuda::dnn {
@@ -43,14 +44,14 @@ struct CandidateOptions {
 
 // Finds plans that are allowed, can be built and fit into the workspace, each once, in cuDNN's
 // order. Returns NOT_FOUND, with the last refusal, if there is none.
-absl::StatusOr<std::vector<Candidate>> FindCandidates(const Target& target, const Graph& graph,
+absl::StatusOr<std::vector<Candidate>> FindCandidates(PlanBuilder& builder, const Graph& graph,
                                                       const CandidateOptions& options);
 
 // Runs each candidate on memory that holds noise, once to warm up and three times by the clock, and
 // sorts the fastest to the front. A candidate that fails goes to the end. Returns NOT_FOUND if all
 // fail, RESOURCE_EXHAUSTED if the device has no room for it, and the error of a candidate after
 // which the device does nothing more.
-absl::Status SortBySpeed(const Target& target, const Graph& graph,
+absl::Status SortBySpeed(PlanBuilder& builder, const Graph& graph,
                          std::vector<Candidate>& candidates);
 
 }  // namespace trainyard::engine::cuda::dnn

@@ -22,8 +22,9 @@ void* PartOf(void* whole, const Graph& graph, int64_t part) {
 
 }  // namespace
 
-absl::Status Execute(const Target& target, const BuiltPlan& plan, const Graph& graph,
-                     const Bindings& bindings, void* workspace, cudaStream_t stream) {
+absl::Status Execute(const BuiltPlan& plan, const Graph& graph, const Bindings& bindings,
+                     void* workspace, cudaStream_t stream) {
+  const Target& target = *plan.target;
   if (!target.has_device()) {
     return absl::FailedPreconditionError(absl::StrCat("this plan was made for a description of ",
                                                       target.name, ", without a device"));
@@ -70,7 +71,7 @@ absl::Status CudnnPlan::Run(const ConvMemory& memory, void* workspace, cudaStrea
   const Bindings bindings = {{kX, memory.x},     {kWeight, memory.weight},
                              {kY, memory.y},     {kBias, const_cast<float*>(memory.bias)},
                              {kSum, memory.sum}, {kSquareSum, memory.square_sum}};
-  return Execute(*target_, plan_, graph_, bindings, workspace, stream);
+  return Execute(plan_, graph_, bindings, workspace, stream);
 }
 
 absl::Status CudnnPlan::Run(const AttentionMemory& memory, void* workspace,
@@ -84,7 +85,7 @@ absl::Status CudnnPlan::Run(const AttentionMemory& memory, void* workspace,
                              {kQueryGradient, memory.dx},
                              {kKeyGradient, PartOf(memory.dx, graph_, 1)},
                              {kValueGradient, PartOf(memory.dx, graph_, 2)}};
-  return Execute(*target_, plan_, graph_, bindings, workspace, stream);
+  return Execute(plan_, graph_, bindings, workspace, stream);
 }
 
 }  // namespace trainyard::engine::cuda::dnn

@@ -20,8 +20,8 @@ using Bindings = std::vector<std::pair<int64_t, void*>>;
 
 // Enqueues a plan with everything bound that its graph names. Returns FAILED_PRECONDITION without a
 // device.
-absl::Status Execute(const Target& target, const BuiltPlan& plan, const Graph& graph,
-                     const Bindings& bindings, void* workspace, cudaStream_t stream);
+absl::Status Execute(const BuiltPlan& plan, const Graph& graph, const Bindings& bindings,
+                     void* workspace, cudaStream_t stream);
 
 // The facts of a plan that was not built. Run returns FAILED_PRECONDITION.
 class EstimatedPlan : public Plan {
@@ -44,12 +44,9 @@ class EstimatedPlan : public Plan {
 
 class CudnnPlan : public Plan {
  public:
-  // `target` is borrowed. `graph` names what to bind.
-  CudnnPlan(const Target* target, Graph graph, BuiltPlan plan, PlanFacts facts)
-      : target_(target),
-        graph_(std::move(graph)),
-        plan_(std::move(plan)),
-        facts_(std::move(facts)) {}
+  // `graph` names what to bind.
+  CudnnPlan(Graph graph, BuiltPlan plan, PlanFacts facts)
+      : graph_(std::move(graph)), plan_(std::move(plan)), facts_(std::move(facts)) {}
 
   const PlanFacts& facts() const override { return facts_; }
   absl::Status Run(const ConvMemory& memory, void* workspace, cudaStream_t stream) const override;
@@ -57,7 +54,6 @@ class CudnnPlan : public Plan {
                    cudaStream_t stream) const override;
 
  private:
-  const Target* target_;
   Graph graph_;
   BuiltPlan plan_;
   PlanFacts facts_;

@@ -45,8 +45,8 @@ absl::Status Describe(EngineConfig& made) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<BuiltPlan> WithWorkspace(Descriptor plan) {
-  BuiltPlan built;
+absl::StatusOr<BuiltPlan> WithWorkspace(const Target& target, Descriptor plan) {
+  BuiltPlan built = {.plan = {}, .workspace_bytes = 0, .target = &target};
   TY_ASSIGN_OR_RETURN(built.workspace_bytes,
                       plan.Get<int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE));
   built.plan = std::move(plan);
@@ -100,7 +100,7 @@ absl::StatusOr<BuiltPlan> BuildPlan(const Target& target, const EngineConfig& en
       Descriptor::Make(
           CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, absl::StrCat("plan of ", engine.name),
           {DeviceOf(target), {CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, engine.config}}));
-  return WithWorkspace(std::move(plan));
+  return WithWorkspace(target, std::move(plan));
 }
 
 absl::StatusOr<BuiltPlan> DeserializePlan(const Target& target, const std::string& json) {
@@ -108,7 +108,7 @@ absl::StatusOr<BuiltPlan> DeserializePlan(const Target& target, const std::strin
       Descriptor plan,
       Descriptor::Make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, "plan from the cache",
                        {DeviceOf(target), {CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, json}}));
-  return WithWorkspace(std::move(plan));
+  return WithWorkspace(target, std::move(plan));
 }
 
 absl::StatusOr<std::string> SerializePlan(const BuiltPlan& plan) {

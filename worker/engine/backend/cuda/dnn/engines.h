@@ -20,6 +20,7 @@ struct Target {
   Descriptor device;        // of a description; empty if there is a handle
   std::string description;  // JSON; with a handle it is read when it is needed
   std::string name;         // "NVIDIA H200 sm90", for the keys of the cache
+  int device_index = 0;     // CUDA's number of the device behind the handle
 
   bool has_device() const { return handle != nullptr; }
 };
@@ -41,11 +42,12 @@ struct EngineConfig {
 absl::StatusOr<std::vector<EngineConfig>> AskHeuristics(const Target& target, const Graph& graph,
                                                         cudnnBackendHeurMode_t mode);
 
-// An executable plan. Building it returns UNIMPLEMENTED if the engine turns out not to support the
-// graph.
+// An executable plan, which borrows its target. Building it returns UNIMPLEMENTED if the engine
+// turns out not to support the graph.
 struct BuiltPlan {
   Descriptor plan;
   int64_t workspace_bytes = 0;
+  const Target* target = nullptr;  // for which it was made, and whose handle runs it
 };
 absl::StatusOr<BuiltPlan> BuildPlan(const Target& target, const EngineConfig& engine);
 // Loads a plan. `json` must come from SerializePlan, with the same version of cuDNN and for the

@@ -13,6 +13,7 @@
 #include "worker/engine/backend/cuda/dnn/candidates.h"
 #include "worker/engine/backend/cuda/dnn/conv_graph.h"
 #include "worker/engine/backend/cuda/dnn/cudnn_plan.h"
+#include "worker/engine/backend/cuda/dnn/plan_builder.h"
 #include "worker/engine/backend/cuda/dnn/plan_cache.h"
 #include "worker/engine/backend/cuda/dnn/target.h"
 
@@ -22,7 +23,9 @@ namespace {
 class CudnnPlanner : public Planner {
  public:
   CudnnPlanner(std::unique_ptr<OpenTarget> target, const PlannerOptions& options)
-      : target_(std::move(target)), options_(options), cache_(options.cache_folder) {}
+      : builder_(std::move(target), options.build_threads),
+        options_(options),
+        cache_(options.cache_folder) {}
 
   absl::StatusOr<const Plan*> Find(const ConvProblem& problem, Effort effort) override {
     const Precision precision = {problem.type == Type::kF32, problem.tf32};
@@ -39,12 +42,10 @@ class CudnnPlanner : public Planner {
 
   int64_t workspace_bytes_max() const override { return options_.workspace_bytes_max; }
 
-  void ReleaseStream() override {
-    if (target_->get().has_device()) (void)cudnnSetStream(target_->get().handle, nullptr);
-  }
+  void ReleaseStream() override { builder_.ReleaseStreams(); }
 
   absl::StatusOr<std::string> DeviceDescription() override {
-    const Target& target = target_->get();
+    const Target& target = builder_.target();
     return target.has_device() ? DescribeDevice(target.handle)
                                : absl::StatusOr<std::string>(target.description);
   }
@@ -79,7 +80,7 @@ class CudnnPlanner : public Planner {
   // A measured choice stays the answer. A rank that resumes must find the same plan again, so a
   // problem follows the leader of its own run, whatever other runs have measured for it.
   Way WayOf(const Question& question, Effort effort) {
-    const bool can_measure = options_.autotunes && target_->get().has_device();
+    const bool can_measure = options_.autotunes && builder_.target().has_device();
     const std::string measured = Measured();
     if (effort == Effort::kMeasure && can_measure) return {.name = measured, .measures = true};
     if (plans_.contains(CacheKey(question.key, measured))) return {.name = measured};
@@ -100,7 +101,7 @@ class CudnnPlanner : public Planner {
     const std::string cache_key = CacheKey(question.key, way.name);
     auto known = plans_.find(cache_key);
     if (known == plans_.end()) {
-      Found made = Make(build(target_->get().handle), question, way, cache_key);
+      Found made = Make(build(builder_.target().handle), question, way, cache_key);
       if (!made.ok()) {
         made = Annotate(made.status(), question.key);
       }
@@ -137,25 +138,24 @@ class CudnnPlanner : public Planner {
   std::unique_ptr<CudnnPlan> FromCache(Graph& graph, const std::string& cache_key) {
     std::optional<CachedPlan> cached = cache_.Find(cache_key);
     if (!cached.has_value()) return nullptr;
-    absl::StatusOr<BuiltPlan> plan = DeserializePlan(target_->get(), cached->json);
+    absl::StatusOr<BuiltPlan> plan = DeserializePlan(builder_.target(), cached->json);
     if (!plan.ok() || graph.WorkspaceBytes(plan->workspace_bytes) > options_.workspace_bytes_max) {
       LogInfo("a plan of the cache is made anew",
               {{"key", cache_key}, {"reason", std::string(plan.status().message())}});
       return nullptr;
     }
     cached->facts.workspace_bytes = graph.WorkspaceBytes(plan->workspace_bytes);
-    return std::make_unique<CudnnPlan>(&target_->get(), std::move(graph), *std::move(plan),
+    return std::make_unique<CudnnPlan>(std::move(graph), *std::move(plan),
                                        std::move(cached->facts));
   }
 
   Found Measure(Graph graph, const Question& question, const std::string& cache_key) {
-    const Target& target = target_->get();
     TY_ASSIGN_OR_RETURN(std::vector<Candidate> candidates,
-                        FindCandidates(target, graph,
+                        FindCandidates(builder_, graph,
                                        {.planner = options_,
                                         .precision = question.precision,
                                         .max = options_.candidates_max}));
-    const absl::Status sorted = SortBySpeed(target, graph, candidates);
+    const absl::Status sorted = SortBySpeed(builder_, graph, candidates);
     // If there is no room to measure in, cuDNN's first proposal is good enough. The next run may
     // find room, so the choice is not kept.
     if (absl::IsResourceExhausted(sorted)) {
@@ -176,7 +176,7 @@ class CudnnPlanner : public Planner {
     if (measured.has_value()) return std::make_unique<EstimatedPlan>(measured->facts);
     TY_ASSIGN_OR_RETURN(
         const std::vector<Candidate> candidates,
-        FindCandidates(target_->get(), graph,
+        FindCandidates(builder_, graph,
                        {.planner = options_, .precision = question.precision, .builds = false}));
     return std::make_unique<EstimatedPlan>(FactsOf(graph, candidates));
   }
@@ -187,7 +187,7 @@ class CudnnPlanner : public Planner {
     TY_ASSIGN_OR_RETURN(
         std::vector<Candidate> candidates,
         FindCandidates(
-            target_->get(), graph,
+            builder_, graph,
             {.planner = options_, .precision = question.precision, .preferred = leader.engine}));
     if (leader.rows > 0 && candidates.front().name == leader.engine) {
       candidates.front().microseconds = leader.microseconds * static_cast<double>(question.rows) /
@@ -207,8 +207,8 @@ class CudnnPlanner : public Planner {
 
   std::unique_ptr<CudnnPlan> PlanOf(Graph graph, std::vector<Candidate>& candidates) {
     PlanFacts facts = FactsOf(graph, candidates);
-    return std::make_unique<CudnnPlan>(&target_->get(), std::move(graph),
-                                       std::move(candidates.front().plan), std::move(facts));
+    return std::make_unique<CudnnPlan>(std::move(graph), std::move(candidates.front().plan),
+                                       std::move(facts));
   }
 
   // A plan that cannot be serialized or written is still used.
@@ -231,12 +231,12 @@ class CudnnPlanner : public Planner {
 
   // Plans differ by device, by version of cuDNN, by option and by the way of choosing.
   std::string CacheKey(const std::string& key, const std::string& way) const {
-    return absl::StrCat(key, " | ", target_->get().name, " | cudnn ", cudnnGetVersion(),
+    return absl::StrCat(key, " | ", builder_.target().name, " | cudnn ", cudnnGetVersion(),
                         " | workspace ", options_.workspace_bytes_max, " ", way,
                         options_.deterministic ? " deterministic" : "");
   }
 
-  std::unique_ptr<OpenTarget> target_;
+  PlanBuilder builder_;
   PlannerOptions options_;
   PlanCache cache_;
   std::map<std::string, Found> plans_;     // by key of the cache

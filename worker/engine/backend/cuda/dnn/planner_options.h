@@ -13,6 +13,9 @@ struct PlannerOptions {
   // memory during that time.
   bool autotunes = true;
   int candidates_max = 8;  // the most that are measured
+  // The threads that build candidates; at least 1. Each has a handle of its own, which takes memory
+  // of the device.
+  int build_threads = 1;
   // If true, engines are left out whose sums are taken in another order each time.
   bool deterministic = false;
   // The folder in which choices are kept, or empty if they are not.

@@ -54,7 +54,12 @@ absl::StatusOr<std::unique_ptr<OpenTarget>> OpenTarget::ForDevice() {
   std::unique_ptr<OpenTarget> opened(new OpenTarget);
   TY_RETURN_IF_ERROR(StatusOf(cudnnCreate(&opened->target_.handle), "open cuDNN"));
   opened->target_.name = absl::StrCat(properties.name, " sm", major, minor);
+  opened->target_.device_index = device;
   return opened;
+}
+
+absl::StatusOr<std::unique_ptr<OpenTarget>> OpenTarget::OpenAgain() const {
+  return target_.has_device() ? ForDevice() : ForDescription(target_.description);
 }
 
 absl::StatusOr<std::unique_ptr<OpenTarget>> OpenTarget::ForDescription(const std::string& json) {

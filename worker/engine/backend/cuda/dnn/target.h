@@ -17,6 +17,8 @@ class OpenTarget {
   static absl::StatusOr<std::unique_ptr<OpenTarget>> ForDevice();
   // Opens a description. Returns INVALID_ARGUMENT if the text describes no device.
   static absl::StatusOr<std::unique_ptr<OpenTarget>> ForDescription(const std::string& json);
+  // Opens the same device or description once more, for another thread.
+  absl::StatusOr<std::unique_ptr<OpenTarget>> OpenAgain() const;
   ~OpenTarget();
   OpenTarget(const OpenTarget&) = delete;
   OpenTarget& operator=(const OpenTarget&) = delete;

@@ -39,13 +39,14 @@ constexpr Precision kPrecisions[] = {{"bf16", Type::kBf16, false},
                                      {"f32", Type::kF32, false}};
 
 // Writes one line of the table.
-std::string Row(const dnn::Target& target, const Pattern& pattern, const Precision& precision,
+std::string Row(dnn::PlanBuilder& builder, const Pattern& pattern, const Precision& precision,
                 const Options& options) {
   const std::string head = absl::StrCat("| ", pattern.name, " | ", precision.name, " | ");
   const auto refused = [&](const absl::Status& status) {
     return absl::StrCat(head, "no | | | | ",
                         absl::StrReplaceAll(status.message(), {{"|", "/"}, {"\n", " "}}), " |");
   };
+  const dnn::Target& target = builder.target();
   absl::StatusOr<dnn::Graph> graph = pattern.build(precision.type, precision.tf32, target.handle);
   if (!graph.ok()) {
     return refused(graph.status());
@@ -53,7 +54,7 @@ std::string Row(const dnn::Target& target, const Pattern& pattern, const Precisi
   dnn::PlannerOptions planner;
   planner.workspace_bytes_max = options.workspace_mib << 20;
   absl::StatusOr<std::vector<dnn::Candidate>> candidates =
-      dnn::FindCandidates(target, *graph,
+      dnn::FindCandidates(builder, *graph,
                           {.planner = planner,
                            .precision = {precision.type == Type::kF32, precision.tf32},
                            .max = options.candidates});
@@ -62,7 +63,7 @@ std::string Row(const dnn::Target& target, const Pattern& pattern, const Precisi
   }
   std::string time;
   if (target.has_device()) {
-    const absl::Status sorted = dnn::SortBySpeed(target, *graph, *candidates);
+    const absl::Status sorted = dnn::SortBySpeed(builder, *graph, *candidates);
     if (!sorted.ok()) {
       return refused(sorted);
     }
@@ -74,17 +75,18 @@ std::string Row(const dnn::Target& target, const Pattern& pattern, const Precisi
                       best.name, " |");
 }
 
-absl::Status PrintTable(const dnn::Target& target, const Options& options) {
+absl::Status PrintTable(std::unique_ptr<dnn::OpenTarget> target, const Options& options) {
+  dnn::PlanBuilder builder(std::move(target), dnn::PlanBuilder::UsualThreads());
   std::printf("cuDNN %zu, %s, at most %lld MiB of workspace, at most %d candidates\n\n",
-              cudnnGetVersion(), target.name.c_str(), static_cast<long long>(options.workspace_mib),
-              options.candidates);
+              cudnnGetVersion(), builder.target().name.c_str(),
+              static_cast<long long>(options.workspace_mib), options.candidates);
   std::printf("| graph | type | plan | candidates | workspace bytes | us | engine or reason |\n");
   std::printf("|---|---|---|---|---|---|---|\n");
   for (const auto& patterns : {ConvPatterns(), FusedConvPatterns(), NormPatterns(),
                                ResamplePatterns(), AttentionPatterns()}) {
     for (const Pattern& pattern : patterns) {
       for (const Precision& precision : kPrecisions) {
-        std::printf("%s\n", Row(target, pattern, precision, options).c_str());
+        std::printf("%s\n", Row(builder, pattern, precision, options).c_str());
         std::fflush(stdout);
       }
     }
@@ -101,7 +103,7 @@ absl::Status Run(const Options& options) {
     TY_ASSIGN_OR_RETURN(target, dnn::OpenTarget::ForDescription(json));
   }
   if (options.describe.empty()) {
-    return PrintTable(target->get(), options);
+    return PrintTable(std::move(target), options);
   }
   TY_ASSIGN_OR_RETURN(const std::string json, dnn::DescribeDevice(target->get().handle));
   return WriteFileAtomically(options.describe, json + "\n");

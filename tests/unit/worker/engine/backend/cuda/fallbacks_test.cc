@@ -86,10 +86,11 @@ TEST_F(Fallbacks, OfFewerRowsAreAdded) {
 
 TEST_F(Fallbacks, GroupsOfOddChannelsSayWhatCudnnTakes) {
   GraphBuilder builder({6, 4, 4});
-  builder.SoftmaxCrossEntropy(builder.Linear(
-      "fc", builder.Flatten(builder.Conv2d("grouped", builder.input(),
-                                           {.channels = 9, .kernel = 3, .groups = 3})),
-      4));
+  builder.SoftmaxCrossEntropy(
+      builder.Linear("fc",
+                     builder.Flatten(builder.Conv2d("grouped", builder.input(),
+                                                    {.channels = 9, .kernel = 3, .groups = 3})),
+                     4));
   const Graph model = *std::move(builder).Build();
   EXPECT_THAT(Compiled(model, options_)->fallbacks(),
               Each(AllOf(Field(&Fallback::layer, "grouped"),

@@ -244,6 +244,67 @@ TEST(Planner, TakesAnotherEngineIfOneDoesNotRun) {
   ASSERT_TRUE(plan.ok()) << plan.status();
 }
 
+TEST(Planner, ChoosesAmongTheSameWhateverTheThreads) {
+  const auto facts = [](int threads, int max) {
+    PlannerOptions options;
+    options.autotunes = false;
+    options.candidates_max = max;
+    options.build_threads = threads;
+    return (*PlannerWith(options)->Find(Small(), Effort::kMeasure))->facts();
+  };
+  for (const int threads : {2, 3, 8}) {
+    EXPECT_EQ(facts(threads, 8).engine, facts(1, 8).engine) << threads;
+  }
+  PlannerOptions options;
+  options.build_threads = 8;
+  const std::unique_ptr<Planner> planner = PlannerWith(options);
+  for (const int64_t rows : {1, 2, 3, 4}) {
+    ConvProblem problem = Small();
+    problem.rows = rows;
+    const absl::StatusOr<const Plan*> plan = planner->Find(problem, Effort::kMeasure);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    EXPECT_EQ((*plan)->facts().candidates, 3);
+    const Sizes sizes = SizesOf(problem);
+    const Memory x(Values(sizes.x, 1));
+    const Memory weight(Values(sizes.weight, 2));
+    const Memory y(sizes.y * sizeof(float));
+    const Memory workspace(static_cast<size_t>((*plan)->facts().workspace_bytes) + 256);
+    EXPECT_TRUE((*plan)
+                    ->Run(ConvMemory{.x = x.get(), .weight = weight.get(), .y = y.get()},
+                          workspace.get(), nullptr)
+                    .ok());
+  }
+}
+
+TEST(Planner, EstimatesWithoutBuilding) {
+  const std::unique_ptr<Planner> planner = PlannerWith({});
+  const int64_t before = cuda_on_cpu::LiveCudnnObjects();
+  const absl::StatusOr<const Plan*> estimate = planner->Find(Small(), Effort::kEstimate);
+  ASSERT_TRUE(estimate.ok()) << estimate.status();
+  EXPECT_EQ(cuda_on_cpu::LiveCudnnObjects(), before) << "something was built and kept";
+  // Engine 4 cannot be built, which is not known yet, and engine 2 takes too much.
+  EXPECT_TRUE(absl::StartsWith((*estimate)->facts().engine, "engine 4 "));
+  EXPECT_EQ((*estimate)->Run(ConvMemory(), nullptr, nullptr).code(),
+            absl::StatusCode::kFailedPrecondition);
+  // What was measured is known better.
+  const PlanFacts measured = (*planner->Find(Small(), Effort::kMeasure))->facts();
+  EXPECT_EQ((*planner->Find(Small(), Effort::kEstimate))->facts().engine, measured.engine);
+}
+
+TEST(Planner, EstimatesWhatAnEarlierRunMeasured) {
+  const trainyard::testing::TempDir folder;
+  PlannerOptions options;
+  options.cache_folder = folder.File("plans");
+  const PlanFacts measured = (*PlannerWith(options)->Find(Small(), Effort::kMeasure))->facts();
+  const PlanFacts estimated = (*PlannerWith(options)->Find(Small(), Effort::kEstimate))->facts();
+  EXPECT_EQ(estimated.engine, measured.engine);
+  EXPECT_EQ(estimated.workspace_bytes, measured.workspace_bytes);
+  EXPECT_EQ(estimated.microseconds, measured.microseconds);
+  options.autotunes = false;  // then the run would not use it
+  EXPECT_TRUE(absl::StartsWith(
+      (*PlannerWith(options)->Find(Small(), Effort::kEstimate))->facts().engine, "engine 4 "));
+}
+
 TEST(Planner, IsRefusedIfNoEngineRuns) {
   cuda_on_cpu::FailRuns([](int64_t) { return true; });
   const absl::Status status = PlannerWith({})->Find(Small(), Effort::kMeasure).status();
