@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <string>
 
+#include "tests/testing/temp_dir.h"
 #include "tests/unit/worker/engine/engine_testing.h"
 #include "worker/engine/backend/backend.h"
 #include "worker/engine/backend/cuda/cuda_backend.h"
@@ -13,18 +14,18 @@
 namespace trainyard::engine {
 namespace {
 
-// Each call gives the same backend's plans: they take a while to make.
-absl::StatusOr<std::unique_ptr<Backend>> MakeTestedBackend() {
-  return MakeCudaBackend({.autotunes = false});
-}
-
 int Main(int argc, char** argv) {
-  RegisterBackend("cuda", MakeTestedBackend);
+  // The backends of all tests share their plans through a folder, since plans take a while to make.
+  const trainyard::testing::TempDir folder;
+  const auto make = [&folder] {
+    return MakeCudaBackend({.plan_cache_folder = folder.path(), .autotunes = false});
+  };
+  RegisterBackend("cuda", make);
   testing::SetTestedBackend("cuda");
   ::testing::InitGoogleTest(&argc, argv);
   // ctest also asks for the names of the tests on machines without a GPU.
   if (::testing::GTEST_FLAG(list_tests)) return RUN_ALL_TESTS();
-  const auto backend = MakeTestedBackend();
+  const auto backend = make();
   if (!backend.ok()) {
     std::printf("[  SKIPPED ] %s\n", std::string(backend.status().message()).c_str());
     return 0;

@@ -117,7 +117,7 @@ const std::vector<Library>& Libraries() {
       {"grpc", {"common/rpc", "server/rpc", "server/app", "worker/agent", "client", "tests"}},
       {"nlohmann/",
        {"common/spec", "worker/run_dir", "worker/checkpoint", "worker/engine/backend/cuda/dnn",
-        "worker/trainer", "worker/agent", "client", "tests"}},
+        "worker/engine/backend/cuda/tuning", "worker/trainer", "worker/agent", "client", "tests"}},
       {"cuda",
        {"worker/engine/backend/cuda", "worker/parallel/nccl", "worker/parallel/staged", "tests"}},
       {"cudnn", {"worker/engine/backend/cuda/dnn", "worker/engine/backend/cuda/probe", "tests"}},

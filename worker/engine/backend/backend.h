@@ -55,6 +55,9 @@ struct CompileOptions {
   PassOptions passes = {};
   // GPUs: the step gives the same bits each time, which excludes engines that sum in any order.
   bool deterministic = true;
+  // GPUs: what Executable::MeasuredChoices of another rank returned, or empty. It is taken over
+  // instead of being measured, so that equal devices run equal kernels.
+  std::string choices = {};
   // GPUs: a step is recorded once, and then launched as one graph.
   bool captures = true;
   // If this is not null, batch norm takes its statistics, and the means of its gradient, over the

@@ -143,6 +143,10 @@ class Executable : public ModelState {
   // Returns the bytes by category, which are known before the first step. They include what smaller
   // batches need.
   virtual const MemoryPlan& memory_plan() const = 0;
+  // Returns the choices among kernels that were measured for this executable, for
+  // CompileOptions::choices of ranks with a device of the same type. It is empty on backends that
+  // measure nothing.
+  virtual std::string MeasuredChoices() const { return ""; }
   // Returns the fallbacks of everything that was compiled so far, each layer and op once.
   virtual std::vector<Fallback> fallbacks() const { return {}; }
 

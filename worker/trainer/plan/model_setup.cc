@@ -234,7 +234,8 @@ std::vector<int64_t> ReadyEnds(const engine::Graph& model) {
 }
 
 absl::StatusOr<CompiledModel> CompileModel(const v1::JobSpec& spec, const CompileTarget& target) {
-  TY_ASSIGN_OR_RETURN(const PreparedModel prepared, PrepareModel(spec, target));
+  TY_ASSIGN_OR_RETURN(PreparedModel prepared, PrepareModel(spec, target));
+  prepared.options.choices = target.choices;
   TY_ASSIGN_OR_RETURN(const auto backend, engine::MakeBackend(target.backend));
   CompiledModel model;
   model.computes_replicas_alone = prepared.computes_replicas_alone;

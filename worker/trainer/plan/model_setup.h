@@ -43,6 +43,8 @@ struct CompileTarget {
   // keeping them apart. It is less if the rank hosts fewer, and one if the spec needs each by
   // itself (memory.h says how many fit).
   int replicas_at_once = 1;
+  // The choices of another rank (engine::CompileOptions::choices).
+  std::string choices = {};
   // The sum over the ranks that synchronised batch norm needs. A plan can do without it.
   engine::SumOverRanks sum_statistics = nullptr;
 };

@@ -14,6 +14,15 @@ namespace {
 // These collectives copy floats and never round them, so that a double may travel as two of them.
 constexpr size_t kFloatsPerDouble = sizeof(double) / sizeof(float);
 
+absl::Status BroadcastFrom(int root, parallel::Communicator& communicator,
+                           absl::Span<double> values) {
+  std::vector<float> floats(values.size() * kFloatsPerDouble);
+  std::memcpy(floats.data(), values.data(), floats.size() * sizeof(float));
+  TY_RETURN_IF_ERROR(communicator.Broadcast(absl::MakeSpan(floats), root));
+  std::memcpy(values.data(), floats.data(), floats.size() * sizeof(float));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<double>> GatherNumbers(parallel::Communicator& communicator,
@@ -46,11 +55,22 @@ absl::StatusOr<std::vector<std::string>> GatherNames(parallel::Communicator& com
 }
 
 absl::Status BroadcastNumbers(parallel::Communicator& communicator, absl::Span<double> values) {
-  std::vector<float> floats(values.size() * kFloatsPerDouble);
-  std::memcpy(floats.data(), values.data(), floats.size() * sizeof(float));
-  TY_RETURN_IF_ERROR(communicator.Broadcast(absl::MakeSpan(floats), 0));
-  std::memcpy(values.data(), floats.data(), floats.size() * sizeof(float));
-  return absl::OkStatus();
+  return BroadcastFrom(0, communicator, values);
+}
+
+absl::StatusOr<std::string> BroadcastText(parallel::Communicator& communicator,
+                                          absl::string_view mine, int root) {
+  double size[] = {static_cast<double>(mine.size())};
+  TY_RETURN_IF_ERROR(BroadcastFrom(root, communicator, absl::MakeSpan(size)));
+  std::string text(static_cast<size_t>(size[0]), '\0');
+  std::vector<double> numbers((text.size() + sizeof(double) - 1) / sizeof(double));
+  if (communicator.rank() == root && !text.empty()) {
+    std::memcpy(numbers.data(), mine.data(), mine.size());
+  }
+  if (numbers.empty()) return text;
+  TY_RETURN_IF_ERROR(BroadcastFrom(root, communicator, absl::MakeSpan(numbers)));
+  std::memcpy(text.data(), numbers.data(), text.size());
+  return text;
 }
 
 absl::Status BroadcastState(parallel::Communicator& communicator, engine::ModelState& executable) {

@@ -27,6 +27,10 @@ absl::StatusOr<std::vector<std::string>> GatherNames(parallel::Communicator& com
 absl::Status BroadcastNumbers(parallel::Communicator& communicator, absl::Span<double> values);
 absl::Status BroadcastState(parallel::Communicator& communicator, engine::ModelState& executable);
 
+// Returns the text of rank `root`. Only that rank's `mine` counts.
+absl::StatusOr<std::string> BroadcastText(parallel::Communicator& communicator,
+                                          absl::string_view mine, int root);
+
 // Returns FAILED_PRECONDITION if `facts` are not those of rank 0.
 absl::Status CheckAgreement(parallel::Communicator& communicator, const std::string& facts);
 

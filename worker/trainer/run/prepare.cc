@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "worker/trainer/plan/model_setup.h"
 #include "worker/trainer/run/agreement.h"
@@ -48,6 +49,10 @@ absl::StatusOr<int> AgreeOnThreads(parallel::Communicator& host, int threads, in
   return static_cast<int>(least);
 }
 
+bool MeasuresForOthers(const RunSetup& setup) {
+  return setup.assignment.backend == kCudaBackend && setup.world_size() > 1;
+}
+
 // The part of the gang that a rank knows before it compiles.
 struct EarlyContact {
   Communicators lines;  // empty until the ranks are connected
@@ -55,16 +60,18 @@ struct EarlyContact {
 };
 
 // A bitwise run connects before it compiles, since that depends on a number of threads on which all
-// ranks agree. Other runs connect when they have compiled.
+// ranks agree. A gang of GPUs does too, since one rank measures for the others. Other runs connect
+// when they have compiled.
 absl::StatusOr<EarlyContact> ConnectEarly(const RunSetup& setup, const ResumePoint& resume,
                                           const Connect& connect) {
   EarlyContact early;
   early.threads = setup.mine().threads;
-  if (!setup.is_bitwise) return early;
+  if (!setup.is_bitwise && !MeasuresForOthers(setup)) return early;
   const bool is_device = setup.assignment.backend == kCudaBackend;
   TY_ASSIGN_OR_RETURN(early.lines, ConnectRanks(setup, connect,
                                                 is_device ? engine::MemoryKind::kDevice
                                                           : engine::MemoryKind::kHost));
+  if (!setup.is_bitwise) return early;
   TY_ASSIGN_OR_RETURN(early.threads, AgreeOnThreads(*early.lines.host, early.threads,
                                                     resume.state.identity.threads));
   return early;
@@ -79,16 +86,18 @@ struct Loaded {
 
 // Decides if the model is cut into stages; no other place asks this. Refuses what does not fit
 // before it takes the memory.
-absl::StatusOr<std::unique_ptr<StepStrategy>> CompileStep(const RunSetup& setup, int threads) {
+absl::StatusOr<std::unique_ptr<StepStrategy>> CompileStep(const RunSetup& setup, int threads,
+                                                          const std::string& choices) {
   return setup.place.stages > 1 ? PipelinedStep::Compile(setup, threads)
-                                : WholeStep::Compile(setup, threads);
+                                : WholeStep::Compile(setup, threads, choices);
 }
 
 // Loads the data while the model is compiled, and gives the images to the device if that pays off.
-absl::StatusOr<Loaded> LoadAndCompile(const RunSetup& setup, int threads) {
+absl::StatusOr<Loaded> LoadAndCompile(const RunSetup& setup, int threads,
+                                      const std::string& choices = "") {
   auto loading = std::async(std::launch::async, LoadTrainData, setup.spec, setup.dataset_options,
                             setup.mine().threads);
-  absl::StatusOr<std::unique_ptr<StepStrategy>> strategy = CompileStep(setup, threads);
+  absl::StatusOr<std::unique_ptr<StepStrategy>> strategy = CompileStep(setup, threads, choices);
   absl::StatusOr<LoadedData> data = loading.get();
   TY_RETURN_IF_ERROR(strategy.status());
   TY_RETURN_IF_ERROR(data.status());
@@ -102,6 +111,39 @@ absl::StatusOr<Loaded> LoadAndCompile(const RunSetup& setup, int threads) {
   return Loaded{.data = *std::move(data),
                 .strategy = *std::move(strategy),
                 .planned_bytes = step_bytes + image_bytes};
+}
+
+// The first rank of each type of GPU measures the kernels, and the others of that type wait and
+// take its choices over, so that equal GPUs run equal kernels and nobody waits in a step for a rank
+// that still measures.
+absl::StatusOr<Loaded> LoadAndCompileInTurn(const RunSetup& setup, int threads,
+                                            parallel::Communicator& host) {
+  TY_ASSIGN_OR_RETURN(const std::vector<std::string> types,
+                      GatherNames(host, setup.mine().device_type));
+  const auto leader_of = [&](const std::string& type) {
+    return static_cast<int>(std::find(types.begin(), types.end(), type) - types.begin());
+  };
+  const int leader = leader_of(types[static_cast<size_t>(setup.rank)]);
+  std::optional<Loaded> loaded;
+  std::string measured;
+  if (leader == setup.rank) {
+    TY_ASSIGN_OR_RETURN(loaded, LoadAndCompile(setup, threads));
+    measured = loaded->strategy->executable().MeasuredChoices();
+  }
+  // It holds until all have compiled: CompileRowsTogether sets another one.
+  host.set_timeout(StepPace::kMeasureLimit);
+  std::string choices;
+  for (int rank = 0; rank < setup.world_size(); ++rank) {
+    if (leader_of(types[static_cast<size_t>(rank)]) != rank) continue;
+    TY_ASSIGN_OR_RETURN(std::string text, BroadcastText(host, measured, rank));
+    if (rank == leader) choices = std::move(text);
+  }
+  if (!loaded.has_value()) {
+    LogInfo("takes over the kernels that another rank has measured",
+            {{"rank", absl::StrCat(leader)}});
+    TY_ASSIGN_OR_RETURN(loaded, LoadAndCompile(setup, threads, choices));
+  }
+  return *std::move(loaded);
 }
 
 StepSequence SequenceOf(const RunSetup& setup, const data::Dataset& dataset) {
@@ -193,7 +235,10 @@ absl::StatusOr<PreparedRun> PrepareRun(const run_dir::RunDir& dir,
   TY_ASSIGN_OR_RETURN(RunSetup setup, ReadRunSetup(dir, assignment, rank, may_share_memory));
   TY_ASSIGN_OR_RETURN(const ResumePoint resume, FindResumePoint(setup));
   TY_ASSIGN_OR_RETURN(EarlyContact early, ConnectEarly(setup, resume, connect));
-  TY_ASSIGN_OR_RETURN(Loaded loaded, LoadAndCompile(setup, early.threads));
+  TY_ASSIGN_OR_RETURN(Loaded loaded,
+                      MeasuresForOthers(setup)
+                          ? LoadAndCompileInTurn(setup, early.threads, *early.lines.host)
+                          : LoadAndCompile(setup, early.threads));
   StepStrategy& strategy = *loaded.strategy;
   TY_ASSIGN_OR_RETURN(const RestoredState start, FillState(resume, setup, strategy));
   RunIdentity identity = IdentityOf(setup, early.threads, loaded, start);

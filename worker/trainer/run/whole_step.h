@@ -24,8 +24,10 @@ struct StatisticsLine {
 
 class WholeStep final : public StepStrategy {
  public:
-  // Compiles this rank's part of the model. `threads` are those of its kernels.
-  static absl::StatusOr<std::unique_ptr<StepStrategy>> Compile(const RunSetup& setup, int threads);
+  // Compiles this rank's part of the model. `threads` are those of its kernels, and `choices` were
+  // measured by another rank, or are empty.
+  static absl::StatusOr<std::unique_ptr<StepStrategy>> Compile(const RunSetup& setup, int threads,
+                                                               const std::string& choices);
 
   engine::ModelState& whole_state() override { return executable(); }
   absl::StatusOr<GangHosting> ChooseHosting(const Gang& gang, std::vector<int> room,

@@ -8,6 +8,7 @@
 #include "common/base/status_macros.h"
 #include "worker/engine/backend/cuda/cuda_executable.h"
 #include "worker/engine/backend/cuda/dnn/plan_builder.h"
+#include "worker/engine/backend/cuda/tuning/choices.h"
 
 namespace trainyard::engine {
 namespace {
@@ -51,6 +52,9 @@ class CudaBackend final : public Backend {
     }
     TY_ASSIGN_OR_RETURN(std::shared_ptr<cuda::Planners> planners,
                         PlannersFor(options.deterministic));
+    if (!options.choices.empty()) {
+      TY_RETURN_IF_ERROR(TakeChoices(options.choices, *planners));
+    }
     return cuda::CudaExecutable::Create(model, optimizer, options, planners, backing);
   }
 
@@ -77,6 +81,14 @@ class CudaBackend final : public Backend {
     }
     planners = std::move(made);
     return planners;
+  }
+
+  // Makes the planners follow what another rank has measured.
+  static absl::Status TakeChoices(absl::string_view text, cuda::Planners& planners) {
+    TY_ASSIGN_OR_RETURN(const cuda::Choices choices, cuda::DecodeChoices(text));
+    for (const std::string& plan : choices.plans) planners.convolutions->TakeChoice(plan);
+    if (planners.products != nullptr) planners.products->TakeChoices(choices.products);
+    return absl::OkStatus();
   }
 
   const CudaBackendOptions options_;

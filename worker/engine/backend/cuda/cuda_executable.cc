@@ -7,6 +7,7 @@
 #include "common/base/status_macros.h"
 #include "worker/engine/backend/cuda/compiler.h"
 #include "worker/engine/backend/cuda/kernels/norm.h"
+#include "worker/engine/backend/cuda/tuning/choices.h"
 
 namespace trainyard::engine::cuda {
 namespace {
@@ -174,6 +175,12 @@ absl::Status CudaExecutable::BindArena(Program& program) {
   }
   UpdatePlan();
   return absl::OkStatus();
+}
+
+std::string CudaExecutable::MeasuredChoices() const {
+  Choices choices = {.plans = planners_->convolutions->MeasuredChoices(), .products = {}};
+  if (planners_->products != nullptr) choices.products = planners_->products->MeasuredChoices();
+  return EncodeChoices(choices);
 }
 
 void CudaExecutable::NoteFallbacks(const Program& program) {

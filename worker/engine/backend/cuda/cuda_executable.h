@@ -86,6 +86,7 @@ class CudaExecutable final : public Executable,
   absl::StatusOr<std::vector<float>> Predict(absl::Span<const float> inputs) override;
   absl::StatusOr<Inspection> Inspect() const override;
   const MemoryPlan& memory_plan() const override { return plan_; }
+  std::string MeasuredChoices() const override;
   std::vector<Fallback> fallbacks() const override {
     return {fallbacks_.begin(), fallbacks_.end()};
   }

@@ -266,6 +266,12 @@ class LtMatmulPlanner : public MatmulPlanner {
     return products.emplace(key, std::move(product)).first->second.get();
   }
 
+  std::map<std::string, int> MeasuredChoices() const override { return choices_; }
+
+  void TakeChoices(const std::map<std::string, int>& choices) override {
+    for (const auto& [key, choice] : choices) choices_[key] = choice;
+  }
+
  private:
   using Products = std::map<std::string, std::unique_ptr<LtMatmul>>;
 
@@ -279,7 +285,9 @@ class LtMatmulPlanner : public MatmulPlanner {
       TY_ASSIGN_OR_RETURN(auto product, LtMatmul::Describe(library_.get(), problem, fused));
       TY_ASSIGN_OR_RETURN(const auto candidates, product->Candidates(options_));
       if (candidates.empty()) continue;
-      product->Choose(candidates[measures ? Fastest(problem, candidates, *product) : 0]);
+      const size_t choice = measures ? Fastest(problem, candidates, *product) : 0;
+      if (measures) choices_[problem.Key()] = static_cast<int>(choice);
+      product->Choose(candidates[choice]);
       return product;
     }
     return absl::UnimplementedError(
@@ -290,6 +298,11 @@ class LtMatmulPlanner : public MatmulPlanner {
                  const std::vector<cublasLtMatmulHeuristicResult_t>& candidates,
                  LtMatmul& product) const {
     if (candidates.size() < 2) return 0;
+    const auto known = choices_.find(problem.Key());
+    if (known != choices_.end() && known->second >= 0 &&
+        static_cast<size_t>(known->second) < candidates.size()) {
+      return static_cast<size_t>(known->second);
+    }
     size_t workspace_bytes = 0;
     for (const auto& candidate : candidates) {
       workspace_bytes = std::max(workspace_bytes, candidate.workspaceSize);
@@ -305,8 +318,9 @@ class LtMatmulPlanner : public MatmulPlanner {
 
   const LibraryHandle library_;
   const MatmulOptions options_;
-  Products measured_;  // found with kMeasure
-  Products first_;     // found with kInherit
+  std::map<std::string, int> choices_;  // of kMeasure, or taken over
+  Products measured_;                   // found with kMeasure
+  Products first_;                      // found with kInherit
 };
 
 }  // namespace

@@ -9,7 +9,9 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -49,6 +51,11 @@ class MatmulPlanner {
   // INVALID_ARGUMENT, naming the problem, for impossible sizes, strides and types, and
   // UNIMPLEMENTED if cuBLASLt has no algorithm.
   virtual absl::StatusOr<const Matmul*> Find(const MatmulProblem& problem, Effort effort) = 0;
+  // Returns the places of the measured choices among the heuristic's candidates, by problem.
+  virtual std::map<std::string, int> MeasuredChoices() const = 0;
+  // Takes over what another planner has measured, with the same library on a device of the same
+  // type, instead of measuring.
+  virtual void TakeChoices(const std::map<std::string, int>& choices) = 0;
 };
 
 }  // namespace trainyard::engine::cuda::blas

@@ -66,7 +66,7 @@ std::optional<CachedPlan> PlanCache::Find(const std::string& key) {
   return plans_.emplace(key, *std::move(plan)).first->second;
 }
 
-absl::Status PlanCache::Put(const std::string& key, CachedPlan plan) {
+std::string PlanCache::Encode(const std::string& key, const CachedPlan& plan) {
   const nlohmann::json file = {{"version", kVersion},
                                {"key", key},
                                {"plan", plan.json},
@@ -74,13 +74,26 @@ absl::Status PlanCache::Put(const std::string& key, CachedPlan plan) {
                                {"workspace_bytes", plan.facts.workspace_bytes},
                                {"candidates", plan.facts.candidates},
                                {"microseconds", plan.facts.microseconds}};
+  // cuDNN makes the text of a plan, and bytes that are not UTF-8 must not end the process.
+  return file.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+absl::Status PlanCache::Take(const std::string& text) {
+  const auto file = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (file.is_object() && file.contains("key") && file["key"].is_string()) {
+    const auto key = file["key"].get<std::string>();
+    if (std::optional<CachedPlan> plan = PlanOf(file, key)) return Put(key, *std::move(plan));
+  }
+  return absl::InvalidArgumentError("a choice is not whole, or of another version");
+}
+
+absl::Status PlanCache::Put(const std::string& key, CachedPlan plan) {
+  const std::string text = Encode(key, plan);
   plan.facts.from_cache = true;
   plans_[key] = std::move(plan);
   if (folder_.empty()) return absl::OkStatus();
   TY_RETURN_IF_ERROR(MakeDirectories(folder_));
-  // cuDNN makes the text of a plan, and bytes that are not UTF-8 must not end the process.
-  return ReplaceFile(PathOf(key),
-                     file.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  return ReplaceFile(PathOf(key), text);
 }
 
 }  // namespace trainyard::engine::cuda::dnn

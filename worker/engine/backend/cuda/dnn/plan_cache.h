@@ -27,6 +27,10 @@ class PlanCache {
   // Returns the choice for a key. A file that cannot be read, or holds another key or version, is
   // logged and counts as absent.
   std::optional<CachedPlan> Find(const std::string& key);
+  // Returns the text of a choice's file.
+  static std::string Encode(const std::string& key, const CachedPlan& plan);
+  // Keeps the choice of another cache's file. Returns INVALID_ARGUMENT for any other text.
+  absl::Status Take(const std::string& text);
   // Keeps a choice, and writes its file by rename. Even if that fails, Find returns the choice.
   absl::Status Put(const std::string& key, CachedPlan plan);
 

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -38,6 +39,19 @@ class CudnnPlanner : public Planner {
                       [&](cudnnHandle_t handle) {
                         return BuildAttentionGraph(problem, options_.deterministic, handle);
                       });
+  }
+
+  std::vector<std::string> MeasuredChoices() override {
+    std::vector<std::string> texts;
+    for (const std::string& key : measured_) {
+      if (const auto choice = cache_.Find(key)) texts.push_back(PlanCache::Encode(key, *choice));
+    }
+    return texts;
+  }
+
+  void TakeChoice(const std::string& text) override {
+    const absl::Status taken = cache_.Take(text);
+    if (!taken.ok()) WarnThatNothingIsKept(taken);
   }
 
   int64_t workspace_bytes_max() const override { return options_.workspace_bytes_max; }
@@ -111,7 +125,10 @@ class CudnnPlanner : public Planner {
       return known->second.status();
     }
     const Plan* const plan = known->second->get();
-    if (way.measures) Lead(question, plan->facts());
+    if (way.measures) {
+      measured_.insert(cache_key);
+      Lead(question, plan->facts());
+    }
     return plan;
   }
 
@@ -217,10 +234,14 @@ class CudnnPlanner : public Planner {
     absl::StatusOr<std::string> json = SerializePlan(candidates.front().plan);
     if (!json.ok()) return;
     const absl::Status kept = cache_.Put(cache_key, {*std::move(json), FactsOf(graph, candidates)});
-    if (kept.ok() || has_warned_) return;
+    if (!kept.ok()) WarnThatNothingIsKept(kept);
+  }
+
+  void WarnThatNothingIsKept(const absl::Status& error) {
+    if (has_warned_) return;
     has_warned_ = true;
     LogWarning("choices among cuDNN's plans are not kept",
-               {{"error", std::string(kept.message())}});
+               {{"error", std::string(error.message())}});
   }
 
   void Lead(const Question& question, const PlanFacts& facts) {
@@ -240,6 +261,7 @@ class CudnnPlanner : public Planner {
   PlannerOptions options_;
   PlanCache cache_;
   std::map<std::string, Found> plans_;     // by key of the cache
+  std::set<std::string> measured_;         // the keys of measured choices
   std::map<std::string, Leader> leaders_;  // by family
   bool has_warned_ = false;
 };

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -41,6 +42,11 @@ class Planner {
   // that one of kEstimate cannot be run.
   virtual absl::StatusOr<const Plan*> Find(const ConvProblem& problem, Effort effort) = 0;
   virtual absl::StatusOr<const Plan*> Find(const AttentionProblem& problem, Effort effort) = 0;
+  // Returns the choices that were measured, or that an earlier run has measured, each as a text.
+  virtual std::vector<std::string> MeasuredChoices() = 0;
+  // Keeps a choice of another planner, and follows it from here on. A text that is none, or of
+  // another version, is logged and ignored.
+  virtual void TakeChoice(const std::string& text) = 0;
   // Returns the largest workspace that a plan may have.
   virtual int64_t workspace_bytes_max() const = 0;
   // Must be called before a stream ends on which plans ran, since cuDNN's handle would keep it.

@@ -8,7 +8,9 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <random>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -308,6 +310,24 @@ TEST(Matmul, TheSameProblemGivesTheSameProduct) {
   MatmulProblem other = problem;
   other.a_stride = 16;
   EXPECT_NE(*first, planner->Find(other, Effort::kMeasure).value());
+}
+
+TEST(Matmul, TakesOverWhatAnotherRankMeasured) {
+  const MatmulProblem problem = Problem(64, 48, 32, Type::kBf16, Type::kBf16);
+  const auto leader = *MatmulPlanner::Create({});
+  ASSERT_TRUE(leader->Find(problem, Effort::kMeasure).ok());
+  const std::map<std::string, int> choices = leader->MeasuredChoices();
+  ASSERT_EQ(choices.size(), 1U);
+  const auto follower = *MatmulPlanner::Create({});
+  follower->TakeChoices(choices);
+  follower->TakeChoices({{"another", 99}});
+  const int64_t kernels = cuda_on_cpu::KernelsLaunched();
+  ASSERT_TRUE(follower->Find(problem, Effort::kMeasure).ok());
+  EXPECT_EQ(cuda_on_cpu::KernelsLaunched(), kernels) << "something was measured";
+  // A place that the candidates do not have is measured anew.
+  const auto other = *MatmulPlanner::Create({});
+  other->TakeChoices({{problem.Key(), 99}});
+  EXPECT_TRUE(other->Find(problem, Effort::kMeasure).ok());
 }
 
 TEST(Matmul, MeasuringGivesItsMemoryBack) {

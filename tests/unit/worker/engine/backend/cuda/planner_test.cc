@@ -42,6 +42,12 @@ ConvProblem Small() {
   return problem;
 }
 
+ConvProblem SmallOf(int64_t rows) {
+  ConvProblem problem = Small();
+  problem.rows = rows;
+  return problem;
+}
+
 // Calls f(index in x, in the weight, in y) for every product of the convolution.
 template <typename F>
 void ForEachProduct(const ConvProblem& p, const F& f) {
@@ -276,6 +282,22 @@ TEST(Planner, ChoosesAmongTheSameWhateverTheThreads) {
   }
 }
 
+TEST(Planner, TakesOverWhatAnotherRankMeasured) {
+  const std::unique_ptr<Planner> leader = PlannerWith({});
+  const PlanFacts measured = (*leader->Find(SmallOf(8), Effort::kMeasure))->facts();
+  const PlanFacts tail = (*leader->Find(SmallOf(3), Effort::kInherit))->facts();
+  const std::vector<std::string> choices = leader->MeasuredChoices();
+  EXPECT_EQ(choices.size(), 1U) << "only measured choices are given on";
+  const std::unique_ptr<Planner> follower = PlannerWith({});
+  for (const std::string& choice : choices) follower->TakeChoice(choice);
+  follower->TakeChoice("no choice");
+  const int64_t runs = cuda_on_cpu::PlansRun();
+  EXPECT_EQ((*follower->Find(SmallOf(8), Effort::kMeasure))->facts().engine, measured.engine);
+  EXPECT_EQ((*follower->Find(SmallOf(3), Effort::kInherit))->facts().engine, tail.engine);
+  EXPECT_EQ(cuda_on_cpu::PlansRun(), runs) << "something was measured";
+  EXPECT_EQ(follower->MeasuredChoices(), choices);
+}
+
 TEST(Planner, EstimatesWithoutBuilding) {
   const std::unique_ptr<Planner> planner = PlannerWith({});
   const int64_t before = cuda_on_cpu::LiveCudnnObjects();
@@ -286,7 +308,7 @@ TEST(Planner, EstimatesWithoutBuilding) {
   EXPECT_TRUE(absl::StartsWith((*estimate)->facts().engine, "engine 4 "));
   EXPECT_EQ((*estimate)->Run(ConvMemory(), nullptr, nullptr).code(),
             absl::StatusCode::kFailedPrecondition);
-  // What was measured is known better.
+  // A measurement is more certain than an estimate.
   const PlanFacts measured = (*planner->Find(Small(), Effort::kMeasure))->facts();
   EXPECT_EQ((*planner->Find(Small(), Effort::kEstimate))->facts().engine, measured.engine);
 }
@@ -350,12 +372,6 @@ TEST(Planner, RunsWhatItsFileKept) {
                   ->Run(ConvMemory{.x = x.get(), .weight = weight.get(), .y = y.get()},
                         workspace.get(), nullptr)
                   .ok());
-}
-
-ConvProblem SmallOf(int64_t rows) {
-  ConvProblem problem = Small();
-  problem.rows = rows;
-  return problem;
 }
 
 TEST(Planner, WithOtherRowsTheMeasuredChoiceIsTakenOver) {
