@@ -134,6 +134,7 @@ void PrintTraining(const v1::Job& job, Sheet& sheet) {
   sheet.Line("model", absl::StrCat(ModelText(spec), " on ", spec.data().dataset()));
   sheet.Line("devices", absl::StrCat(output::DevicesText(spec), " for ", spec.train().replicas(),
                                      spec.train().replicas() == 1 ? " replica" : " replicas"));
+  sheet.Line("precision", output::PrecisionText(spec.train().precision()));
   if (job.attempt() > 0) {
     sheet.Line("attempt", absl::StrCat(job.attempt(), " on ", PlacementText(job)));
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -43,6 +44,11 @@ std::string HealthText(v1::DeviceHealth health) {
 
 std::string FailureClassText(v1::FailureClass failure_class) {
   return Word(v1::FailureClass_Name(failure_class), "FAILURE_CLASS_", failure_class);
+}
+
+std::string PrecisionText(v1::Precision precision) {
+  if (precision == v1::PRECISION_UNSPECIFIED) return "";
+  return absl::AsciiStrToLower(Word(v1::Precision_Name(precision), "PRECISION_", precision));
 }
 
 absl::string_view StateStyle(v1::JobState state) {

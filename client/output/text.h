@@ -19,6 +19,8 @@ std::string StateText(v1::WorkerState state);
 std::string SchedulingText(v1::WorkerScheduling scheduling);
 std::string HealthText(v1::DeviceHealth health);
 std::string FailureClassText(v1::FailureClass failure_class);
+// Returns "bf16", as a spec has it, or an empty text if there is none.
+std::string PrecisionText(v1::Precision precision);
 // Returns the ANSI style of a state: green while it runs or if it succeeded, red if it failed.
 absl::string_view StateStyle(v1::JobState state);
 

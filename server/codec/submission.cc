@@ -65,6 +65,8 @@ void TakeSpec(const v1::JobSpec& resolved, core::Submission& submission) {
   submission.project = resolved.project();
   submission.tags.assign(resolved.tags().begin(), resolved.tags().end());
   submission.demand = DemandOf(resolved.devices());
+  submission.demand.bf16 = resolved.train().precision() == v1::PRECISION_BF16;
+  submission.auto_precision = resolved.train().precision() == v1::PRECISION_AUTO;
   submission.priority = resolved.priority();
   submission.preemptible = !resolved.has_preemptible() || resolved.preemptible();
   submission.max_retries = resolved.max_retries();

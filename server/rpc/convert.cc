@@ -96,6 +96,10 @@ v1::JobSpec ParseSpec(const std::string& serialized) {
 
 v1::JobSpec ResolvedSpecOf(const core::JobRecord& job) {
   v1::JobSpec resolved = ParseSpec(job.submission->resolved_spec);
+  if (job.precision != core::Precision::kNone) {
+    resolved.mutable_train()->set_precision(
+        ParseEnum<v1::Precision>("PRECISION_", core::Text(job.precision), &v1::Precision_Parse));
+  }
   return job.array == JobId{} ? resolved : spec::ArrayElement(resolved, job.array_index());
 }
 
@@ -228,6 +232,7 @@ v1::Worker ToProto(const core::WorkerRecord& worker, const core::Yard& yard) {
     added->set_health_reason(device.health_reason);
     added->set_island(device.island);
     added->set_quarantine(device.quarantine);
+    added->set_bf16(device.bf16);
     const auto used = usage.find(device.name);
     if (used != usage.end()) *added->mutable_usage() = codec::DecodeUsage(used->second);
   }

@@ -37,7 +37,8 @@ using codec::ToTimestamp;
 
 // Parses a serialized spec of a record.
 v1::JobSpec ParseSpec(const std::string& serialized);
-// Returns the spec that the job runs. Each job of an array has a spec of its own.
+// Returns the spec that the job runs. Each job of an array has a spec of its own. Once the job was
+// placed, the spec names a precision, whatever was submitted.
 v1::JobSpec ResolvedSpecOf(const core::JobRecord& job);
 
 }  // namespace trainyard::rpc

@@ -67,6 +67,7 @@ core::DeviceRecord FromProto(const v1::Device& device, const std::string& field,
   record.product = device.product();
   check.NotNegative(field + ".island", device.island());
   record.island = device.island();
+  record.bf16 = device.bf16();
   return record;
 }
 

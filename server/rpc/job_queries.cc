@@ -40,6 +40,8 @@ absl::Status ListHistory(store::Store& store, const core::JobRecord& job, int64_
 
 // Returns the spec that the job ran. The job may have been deleted if clones of it exist.
 absl::StatusOr<v1::JobSpec> SpecOf(const core::Yard& yard, JobId job) {
+  const auto found = yard.snapshot().jobs.find(job);
+  if (found != yard.snapshot().jobs.end()) return ResolvedSpecOf(found->second);
   const auto known = core::FindSubmission(yard.snapshot(), job);
   if (known.submission == nullptr) return error::JobNotFound(JobName(job));
   v1::JobSpec spec = ParseSpec(known.submission->resolved_spec);

@@ -40,6 +40,7 @@ TEST(Train, AJobGoesFromSubmitToADownloadedCheckpoint) {
   EXPECT_EQ(job.progress().step(), 3 * 40);
   EXPECT_GT(job.final_metrics().at("test.accuracy"), 0.3);  // ten classes: chance is 0.1
   EXPECT_EQ(job.resolved_spec().train().replicas(), 2);
+  EXPECT_EQ(job.resolved_spec().train().precision(), v1::PRECISION_F32) << "auto, on the CPU";
   EXPECT_TRUE(absl::StartsWith(job.provenance().data_digest(), "glyphs-v1:"));
   ExpectEveryStepOnce(yard.Metrics("jobs/1", "train.loss"), 120);
 

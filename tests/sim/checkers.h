@@ -54,6 +54,7 @@ class Checkers {
   void CheckNewJob(const Change& change, const core::JobRecord& job);
   void CheckStop(const Change& change, const core::JobRecord& job);
   void CheckPlacement(const Change& change, const core::AttemptRecord& attempt);
+  void CheckPrecision(const Change& change, const core::AttemptRecord& attempt);
   void CheckResume(const Change& change, const core::AttemptRecord& attempt);
   void CheckTurn(const Change& change, const core::AttemptRecord& attempt);
   void CheckDeviceQuota(const Change& change, const core::JobRecord& job);

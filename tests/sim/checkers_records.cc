@@ -284,6 +284,28 @@ void Checkers::CheckStop(const Change& change, const core::JobRecord& job) {
   asked_.erase(job.id);
 }
 
+// A job keeps the precision that `train.precision: auto` became at its first placement, and runs
+// where devices have it.
+void Checkers::CheckPrecision(const Change& change, const core::AttemptRecord& attempt) {
+  const core::JobRecord& job = *change.Job(attempt.id.job);
+  const std::string name = AttemptName(attempt.id);
+  if (job.submission->auto_precision == (job.precision == core::Precision::kNone)) {
+    world_.Violate("a precision is decided at the first placement", name);
+  }
+  const auto known = change.before.jobs.find(job.id);
+  if (known != change.before.jobs.end() && known->second.precision != core::Precision::kNone &&
+      known->second.precision != job.precision) {
+    world_.Violate("a job keeps its precision", name);
+  }
+  if (job.precision != core::Precision::kBf16) return;
+  for (const core::RankPlacement& rank : attempt.ranks) {
+    for (const core::DeviceRecord& device : change.Worker(rank.worker)->devices) {
+      if (device.name != rank.device || device.bf16) continue;
+      world_.Violate("bf16 runs where it can", absl::StrCat(name, " on ", device.name));
+    }
+  }
+}
+
 void Checkers::CheckPlacement(const Change& change, const core::AttemptRecord& attempt) {
   const core::JobRecord& job = *change.Job(attempt.id.job);
   const core::Demand& demand = job.submission->demand;
@@ -321,6 +343,7 @@ void Checkers::CheckPlacement(const Change& change, const core::AttemptRecord& a
       }
     }
   }
+  CheckPrecision(change, attempt);
   CheckResume(change, attempt);
   CheckTurn(change, attempt);
   CheckDeviceQuota(change, job);
@@ -369,11 +392,11 @@ void Checkers::CheckTurn(const Change& change, const core::AttemptRecord& attemp
     if (!IsQueued(now) || !IsQueued(other) || two.array_size > 0 || !two.dependencies.empty()) {
       continue;
     }
-    const bool twins = one.user == two.user && one.project == two.project &&
-                       one.priority == two.priority && one.demand == two.demand &&
-                       one.preemptible == two.preemptible &&
-                       one.time_limit_us == two.time_limit_us && two.not_before_us == 0 &&
-                       std::get<job_fsm::Queued>(now.state).not_before_us == 0;
+    const bool twins =
+        one.user == two.user && one.project == two.project && one.priority == two.priority &&
+        core::DemandOf(*change.Job(attempt.id.job)) == core::DemandOf(now) &&
+        one.preemptible == two.preemptible && one.time_limit_us == two.time_limit_us &&
+        two.not_before_us == 0 && std::get<job_fsm::Queued>(now.state).not_before_us == 0;
     // A claimant waits for the devices that others are being stopped to free.
     if (claimants_.count(id) > 0) continue;
     const bool same_length =

@@ -162,6 +162,7 @@ std::vector<core::DeviceRecord> ToCore(const std::vector<agent::Device>& devices
     core::DeviceRecord record;
     record.name = device.name;
     record.type = device.type;
+    record.bf16 = device.bf16;
     record.health = device.health == agent::Device::Health::kOk ? core::DeviceHealth::kOk
                                                                 : core::DeviceHealth::kUnmanagedUse;
     record.health_reason = device.health_reason;

@@ -192,6 +192,7 @@ std::vector<agent::Device> Daemon::Devices() const {
     agent::Device seen;
     seen.name = device.name;
     seen.type = device.type;
+    seen.bf16 = device.type != "cpu";
     if (device.is_foreign) {
       seen.health = agent::Device::Health::kUnmanagedUse;
       seen.health_reason = "a process uses it that no job of ours started";

@@ -84,6 +84,7 @@ Options DrawOptions(uint64_t seed) {
   options.step_time_max = random.Between(100, 2000) * kMillisecond;
   options.faults = DrawFaults(random);
   options.delete_every = random.Chance(300) ? random.Between(1, 8) * kMinute : 0;
+  options.auto_precision = options.two_types && !random.Chance(700);
   return options;
 }
 

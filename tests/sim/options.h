@@ -36,7 +36,8 @@ struct Options {
   int hosts = 1;
   int devices_max = 1;  // of a host
   bool two_types = false;
-  Time faults_end = 0;  // then everything is repaired, and every job must end
+  bool auto_precision = false;  // every other job leaves its precision to the devices
+  Time faults_end = 0;          // then everything is repaired, and every job must end
   // Network.
   Time delay_max = 0;
   int64_t loss = 0;       // permille of messages

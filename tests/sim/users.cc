@@ -80,6 +80,7 @@ core::Submission Users::DrawSubmission() {
   submission.project = kProjects[random.Below(3)];
   submission.spec = absl::StrCat(DrawScript());
   submission.name = absl::StrCat("job-", orders_.size());
+  submission.auto_precision = options_.auto_precision && orders_.size() % 2 == 0;
   core::Demand& demand = submission.demand;
   const int most = options_.hosts * options_.devices_max;
   demand.count = static_cast<int32_t>(random.Chance(500) ? 1 : random.Between(1, most));

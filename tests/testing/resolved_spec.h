@@ -33,6 +33,8 @@ inline std::string ResolvedSpec(const core::Submission& submission) {
   devices.mutable_labels()->insert(submission.demand.labels.begin(),
                                    submission.demand.labels.end());
   if (submission.demand.spread) devices.set_spread(true);
+  if (submission.demand.bf16) spec.mutable_train()->set_precision(v1::PRECISION_BF16);
+  if (submission.auto_precision) spec.mutable_train()->set_precision(v1::PRECISION_AUTO);
   spec.mutable_checkpoint()->mutable_keep()->set_last(submission.checkpoints_kept);
   if (submission.keeps_best) spec.mutable_checkpoint()->mutable_keep()->set_best(true);
   spec.set_priority(submission.priority);

@@ -281,6 +281,7 @@ v1::Device ToProto(const Device& device) {
   proto.set_product(device.product);
   proto.set_health_reason(device.health_reason);
   proto.set_island(device.island);
+  proto.set_bf16(device.bf16);
   if (device.usage.has_value()) UsageToProto(*device.usage, *proto.mutable_usage());
   return proto;
 }

@@ -85,6 +85,14 @@ bool ReadShapes(absl::string_view text, std::vector<CpuDeviceShape>& shapes) {
   return shapes.size() <= kCpuDevicesMax;
 }
 
+// Returns true for a compute capability ("9.0") of 8 or more, with which multiplications in bf16
+// came. An unknown one has no bf16.
+bool HasBf16(const Gpu& gpu) {
+  const std::vector<absl::string_view> parts = absl::StrSplit(gpu.compute_capability, '.');
+  int major = 0;
+  return absl::SimpleAtoi(parts.front(), &major) && major >= 8;
+}
+
 Device CpuDevice(size_t number, int threads, int64_t memory_bytes) {
   Device device;
   device.name = absl::StrCat("cpu-", number);
@@ -206,6 +214,7 @@ std::vector<Device> GpuDevices(const std::vector<Gpu>& gpus) {
     device.product = gpu.product;
     device.memory_bytes = gpu.memory_bytes;
     device.island = gpu.island;
+    device.bf16 = HasBf16(gpu);
     devices.push_back(std::move(device));
   }
   return devices;

@@ -29,6 +29,11 @@ void LogGpu(const Gpu& gpu, const absl::StatusOr<GpuReading>& reading) {
                             {"uncorrected_errors_ever", errors}});
 }
 
+// Returns true if the CPU backend computes in bf16 on this host.
+bool CpuHasBf16() {
+  return __builtin_cpu_supports("avx512bf16") != 0;
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<Device>> FindDevices(const WorkerFlags& flags, Nvml* nvml) {
@@ -42,6 +47,7 @@ absl::StatusOr<std::vector<Device>> FindDevices(const WorkerFlags& flags, Nvml* 
   TY_RETURN_IF_ERROR(ReadCpuDevices(flags.cpu_devices, options));
   TY_ASSIGN_OR_RETURN(std::vector<Device> cpus,
                       DivideCpus(AllowedCpus(), AllowedMemory(), options));
+  for (Device& device : cpus) device.bf16 = CpuHasBf16();
   devices.insert(devices.end(), cpus.begin(), cpus.end());
   return devices;
 }

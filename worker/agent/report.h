@@ -57,6 +57,7 @@ struct Device {
   Health health = Health::kOk;
   std::string health_reason;
   std::optional<DeviceUsage> usage;
+  bool bf16 = false;  // it computes in bf16
 
   friend bool operator==(const Device&, const Device&) = default;
 };

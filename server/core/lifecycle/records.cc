@@ -1,11 +1,15 @@
 // Compares records, and answers small questions about them.
 #include "server/core/lifecycle/records.h"
 
+#include <algorithm>
 #include <cmath>
 #include <tuple>
 
 namespace trainyard::core {
 namespace {
+
+// The device type of a share of the CPU. All other types are GPUs.
+constexpr absl::string_view kCpuType = "cpu";
 
 bool SameValue(double a, double b) {
   return a == b || (std::isnan(a) && std::isnan(b));
@@ -35,9 +39,22 @@ bool operator==(const JobRecord& a, const JobRecord& b) {
                     job.fencing_token, job.retries, job.failures, job.run_time_us, job.create_us,
                     job.start_us, job.end_us, job.progress, job.metrics, job.data_digest,
                     job.model_digest, job.worker_version, job.revision, job.array,
-                    job.device_time_us, job.preemptions);
+                    job.device_time_us, job.preemptions, job.precision);
   };
   return fields(a) == fields(b);
+}
+
+Demand DemandOf(const JobRecord& job) {
+  Demand demand = job.submission->demand;
+  demand.bf16 = demand.bf16 || job.precision == Precision::kBf16;
+  return demand;
+}
+
+Precision AutoPrecision(const std::vector<const DeviceRecord*>& devices) {
+  const bool is_bf16 = std::all_of(devices.begin(), devices.end(), [&](const auto* device) {
+    return device->bf16 && device->type != kCpuType && device->type == devices.front()->type;
+  });
+  return is_bf16 ? Precision::kBf16 : Precision::kF32;
 }
 
 const AttemptPart* FindPart(const AttemptRecord& attempt, absl::string_view worker) {

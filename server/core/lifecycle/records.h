@@ -63,7 +63,10 @@ struct JobRecord {
   std::string data_digest;
   std::string model_digest;
   std::string worker_version;  // of rank 0 of the newest attempt
-  int64_t revision = 0;        // commit of its last change: the etag
+  // This is what `train.precision: auto` became when the first attempt was placed, and all attempts
+  // keep it. It is kNone before that, and if the spec names a precision itself.
+  Precision precision = Precision::kNone;
+  int64_t revision = 0;  // commit of its last change: the etag
   // The first job of the array, and the index of this job in it. Both are 0 if the job belongs to
   // no array. The index is `id - array`, because the jobs of an array have consecutive numbers.
   JobId array;
@@ -77,6 +80,10 @@ struct JobRecord {
 
   friend bool operator==(const JobRecord& a, const JobRecord& b);
 };
+
+// Returns the devices that the job's next attempt asks for: those of its submission, which must
+// compute in bf16 if that became the job's precision.
+Demand DemandOf(const JobRecord& job);
 
 struct RankPlacement {
   int32_t rank = 0;
@@ -133,9 +140,14 @@ struct DeviceRecord {
   std::string product;
   int32_t island = 0;      // devices that share an NVLink island of a worker have the same number
   std::string quarantine;  // why an operator or this server has set it aside; empty if nobody has
+  bool bf16 = false;       // it computes in bf16
 
   friend bool operator==(const DeviceRecord&, const DeviceRecord&) = default;
 };
+
+// Returns what `train.precision: auto` becomes for a job that is first placed on these devices:
+// bf16 on GPUs of one type that compute in it, and f32 on CPUs, on other GPUs and on mixed types.
+Precision AutoPrecision(const std::vector<const DeviceRecord*>& devices);
 
 struct WorkerRecord {
   std::string name;

@@ -30,6 +30,7 @@ struct Demand {
   std::map<std::string, std::string> labels = {};  // the worker must carry all of them
   // Over as many workers as possible, instead of as few.
   bool spread = false;
+  bool bf16 = false;  // each device must compute in bf16
 
   int32_t least() const { return min_count == 0 ? count : min_count; }
   bool is_elastic() const { return least() < count; }
@@ -54,6 +55,7 @@ struct Submission {
   std::string spec;
   std::string resolved_spec;
   Demand demand;
+  bool auto_precision = false;  // JobRecord::precision says what was chosen for a job
   int32_t priority = 0;
   int32_t max_retries = 0;
   int64_t time_limit_us = 0;       // 0 means none

@@ -55,6 +55,11 @@ constexpr Word<Scheduling> kSchedulings[] = {
     {Scheduling::kCordoned, "CORDONED"},
     {Scheduling::kDraining, "DRAINING"},
 };
+constexpr Word<Precision> kPrecisions[] = {
+    {Precision::kNone, "NONE"},
+    {Precision::kF32, "F32"},
+    {Precision::kBf16, "BF16"},
+};
 
 template <typename Enum, size_t kCount>
 absl::string_view Find(const Word<Enum> (&words)[kCount], Enum value) {
@@ -102,6 +107,9 @@ absl::string_view Text(DeviceHealth value) {
 absl::string_view Text(Scheduling value) {
   return Find(kSchedulings, value);
 }
+absl::string_view Text(Precision value) {
+  return Find(kPrecisions, value);
+}
 
 absl::Status FromText(absl::string_view text, StopReason& value) {
   return Parse(kStopReasons, text, value);
@@ -123,6 +131,9 @@ absl::Status FromText(absl::string_view text, DeviceHealth& value) {
 }
 absl::Status FromText(absl::string_view text, Scheduling& value) {
   return Parse(kSchedulings, text, value);
+}
+absl::Status FromText(absl::string_view text, Precision& value) {
+  return Parse(kPrecisions, text, value);
 }
 
 std::string FailureText(const Failure& failure) {

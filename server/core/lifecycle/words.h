@@ -67,6 +67,9 @@ enum class DeviceHealth { kOk, kQuarantined, kUnmanagedUse };
 // An operator's decision about whether a worker gets new ranks.
 enum class Scheduling { kEligible, kCordoned, kDraining };
 
+// The precisions that `train.precision: auto` may become. kNone means that it was not decided.
+enum class Precision { kNone, kF32, kBf16 };
+
 // These convert to the words of the API without their prefix ("TIME_LIMIT"), as they are stored and
 // shown, and back. They return INVALID_ARGUMENT with the word if it is unknown.
 absl::string_view Text(StopReason value);
@@ -76,6 +79,7 @@ absl::string_view Text(ObservedState value);
 absl::string_view Text(OutcomeKind value);
 absl::string_view Text(DeviceHealth value);
 absl::string_view Text(Scheduling value);
+absl::string_view Text(Precision value);
 absl::Status FromText(absl::string_view text, StopReason& value);
 absl::Status FromText(absl::string_view text, FailureClass& value);
 absl::Status FromText(absl::string_view text, PartState& value);
@@ -83,5 +87,6 @@ absl::Status FromText(absl::string_view text, ObservedState& value);
 absl::Status FromText(absl::string_view text, OutcomeKind& value);
 absl::Status FromText(absl::string_view text, DeviceHealth& value);
 absl::Status FromText(absl::string_view text, Scheduling& value);
+absl::Status FromText(absl::string_view text, Precision& value);
 
 }  // namespace trainyard::core

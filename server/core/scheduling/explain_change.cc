@@ -24,7 +24,7 @@ class Finder {
     if (state_.quotas.IsArrayFull(job_.array, job_.array_parallel)) return std::nullopt;
     for (const auto& attempt :
          {&Finder::FewerDevices, &Finder::OtherType, &Finder::Mixed, &Finder::LessMemory,
-          &Finder::NoLabels, &Finder::ShorterLimit, &Finder::LargerPriority}) {
+          &Finder::InF32, &Finder::NoLabels, &Finder::ShorterLimit, &Finder::LargerPriority}) {
       if (std::optional<Change> change = (this->*attempt)(); change.has_value()) return change;
     }
     return std::nullopt;
@@ -85,6 +85,14 @@ class Finder {
     job.demand.memory_bytes = 0;
     if (!Starts(job)) return std::nullopt;
     return Change{{{"devices.memory", ""}}, "if devices with less memory did, it would start now"};
+  }
+
+  std::optional<Change> InF32() const {
+    if (!job_.demand.bf16) return std::nullopt;
+    QueuedJob job = job_;
+    job.demand.bf16 = false;
+    if (!Starts(job)) return std::nullopt;
+    return Change{{{"train.precision", "f32"}}, "in f32 it would start now"};
   }
 
   std::optional<Change> NoLabels() const {

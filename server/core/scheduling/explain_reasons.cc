@@ -73,6 +73,7 @@ std::string DemandText(const Demand& demand) {
                          : Devices(demand.count);
   if (!demand.type.empty()) absl::StrAppend(&text, " of type ", demand.type);
   if (demand.memory_bytes > 0) absl::StrAppend(&text, " with ", MemoryText(demand.memory_bytes));
+  if (demand.bf16) absl::StrAppend(&text, demand.memory_bytes > 0 ? " and" : " with", " bf16");
   if (!demand.labels.empty()) {
     absl::StrAppend(&text, " on workers with ", LabelsText(demand.labels));
   }
@@ -245,6 +246,7 @@ void CapacityReasons::AddKept(const Tally& tally, int32_t least,
 // Adds the devices of the right type that do not meet the demand.
 void CapacityReasons::AddMismatches(const Demand& demand, std::vector<std::string>& reasons) const {
   int32_t small = 0;
+  int32_t only_f32 = 0;
   int32_t elsewhere = 0;
   for (const DeviceClass& cls : state_.slots.classes()) {
     const std::string& type = state_.slots.types()[static_cast<size_t>(cls.type)];
@@ -259,12 +261,18 @@ void CapacityReasons::AddMismatches(const Demand& demand, std::vector<std::strin
       elsewhere += cls.total;
     } else if (cls.memory_bytes < demand.memory_bytes) {
       small += cls.total;
+    } else if (demand.bf16 && !cls.bf16) {
+      only_f32 += cls.total;
     }
   }
   const std::string of_type = demand.type.empty() ? "" : absl::StrCat(" of type ", demand.type);
   if (small > 0) {
     reasons.push_back(absl::StrCat(Devices(small), of_type, small == 1 ? " has" : " have",
                                    " less than ", MemoryText(demand.memory_bytes)));
+  }
+  if (only_f32 > 0) {
+    reasons.push_back(absl::StrCat(Devices(only_f32), of_type, only_f32 == 1 ? " does" : " do",
+                                   " not compute in bf16"));
   }
   if (elsewhere > 0) {
     reasons.push_back(absl::StrCat(Devices(elsewhere), of_type, elsewhere == 1 ? " is" : " are",

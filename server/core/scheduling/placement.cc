@@ -43,6 +43,7 @@ absl::Status CheckDevice(const PoolWorker& worker, const PoolDevice& device, con
   if (!demand.type.empty() && device.type != demand.type) {
     return bad("is of type ", device.type, "; the demand is ", demand.type);
   }
+  if (demand.bf16 && !device.bf16) return bad("does not compute in bf16, which is demanded");
   for (const auto& [key, value] : demand.labels) {
     const auto found = worker.labels.find(key);
     if (found == worker.labels.end() || found->second != value) {

@@ -29,6 +29,7 @@ struct PoolDevice {
   JobId claim;
   // The reservation in force, for entitled jobs only; empty if there is none.
   std::string reservation;
+  bool bf16 = false;  // it computes in bf16
 };
 
 struct PoolWorker {

@@ -60,13 +60,15 @@ std::vector<Slots::ClassedDevice> Slots::ClassDevices(
     int32_t number = entries.empty() ? -1 : entries.back().cls;
     const bool is_like_last = number >= 0 && types_[static_cast<size_t>(cls.type)] == device.type &&
                               cls.memory_bytes == device.memory_bytes &&
-                              cls.reservation == device.reservation && cls.coming == *to_come;
+                              cls.reservation == device.reservation && cls.coming == *to_come &&
+                              cls.bf16 == device.bf16;
     if (!is_like_last) {
       cls.type = TypeNumber(device.type);
       cls.memory_bytes = device.memory_bytes;
       cls.labels = labels;
       cls.reservation = device.reservation;
       cls.coming = *to_come;
+      cls.bf16 = device.bf16;
       number = ClassNumber(cls);
     }
     entries.push_back({device.island, number, static_cast<int32_t>(i)});
@@ -119,7 +121,7 @@ int32_t Slots::LabelsNumber(const std::map<std::string, std::string>& labels) {
 
 int32_t Slots::ClassNumber(const DeviceClass& cls) {
   const auto [found, is_new] = class_numbers_.try_emplace(
-      {cls.type, cls.memory_bytes, cls.labels, cls.reservation, cls.coming},
+      {cls.type, cls.memory_bytes, cls.labels, cls.reservation, cls.coming, cls.bf16},
       static_cast<int32_t>(classes_.size()));
   if (is_new) classes_.push_back(cls);
   return found->second;
@@ -135,6 +137,7 @@ Reach Slots::ReachOf(const Demand& demand, const std::set<std::string>& reservat
     const DeviceClass& cls = classes_[i];
     if (!demand.type.empty() && types_[static_cast<size_t>(cls.type)] != demand.type) continue;
     if (cls.memory_bytes < demand.memory_bytes) continue;
+    if (demand.bf16 && !cls.bf16) continue;
     if (!HasLabels(LabelsOf(cls), demand.labels)) continue;
     if (!reservation.empty() && cls.reservation != reservation && cls.coming != reservation) {
       continue;

@@ -25,6 +25,7 @@ struct DeviceClass {
   int32_t labels = 0;       // of its worker
   std::string reservation;  // in force
   std::string coming;       // a reservation to come
+  bool bf16 = false;        // computes in bf16
   int32_t total = 0;        // all slots, including those that are held or unfit
   int32_t open = 0;         // free for anybody who may use the class
   int32_t kept = 0;         // free, but kept for a waiting job (see `keeper`)
@@ -130,7 +131,8 @@ class Slots {
   std::vector<std::map<std::string, std::string>> label_sets_;
   std::map<std::map<std::string, std::string>, int32_t> label_numbers_;
   std::vector<DeviceClass> classes_;
-  std::map<std::tuple<int32_t, int64_t, int32_t, std::string, std::string>, int32_t> class_numbers_;
+  std::map<std::tuple<int32_t, int64_t, int32_t, std::string, std::string, bool>, int32_t>
+      class_numbers_;
   std::vector<Slot> slots_;
   std::vector<Shelf> shelves_;  // by worker, island, class
   Places islands_;

@@ -51,6 +51,7 @@ PoolWorker MakePoolWorker(const YardState& state, const WorkerRecord& record) {
     shown.type = device.type;
     shown.memory_bytes = device.memory_bytes;
     shown.island = device.island;
+    shown.bf16 = device.bf16;
     shown.usable = device.health == DeviceHealth::kOk && device.quarantine.empty();
     if (!shown.usable) {
       const bool foreign = device.health == DeviceHealth::kUnmanagedUse;
@@ -122,6 +123,7 @@ QueuedJob MakeQueued(const YardState& state, const JobRecord& record) {
   const Submission& submission = *record.submission;
   QueuedJob job = MakeQueued(state.snapshot(), submission);
   job.id = record.id;
+  job.demand = DemandOf(record);
   job.array = record.array;
   job.array_parallel = submission.array_parallel;
   job.waiting_since_us = record.create_us;
@@ -140,7 +142,7 @@ RunningJob MakeRunning(const YardState& state, const AttemptRecord& attempt) {
   RunningJob job;
   job.id = attempt.id.job;
   job.array = record.array;
-  job.demand = submission.demand;
+  job.demand = DemandOf(record);
   job.priority = submission.priority;
   job.user = submission.user;
   job.project = submission.project;

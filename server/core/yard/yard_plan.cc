@@ -27,6 +27,17 @@ std::string PlacesText(const std::vector<RankPlacement>& ranks) {
   return text;
 }
 
+std::vector<const DeviceRecord*> DevicesOf(const Ledger& ledger,
+                                           const std::vector<RankPlacement>& ranks) {
+  std::vector<const DeviceRecord*> devices;
+  for (const RankPlacement& rank : ranks) {
+    for (const DeviceRecord& device : ledger.worker(rank.worker).devices) {
+      if (device.name == rank.device) devices.push_back(&device);
+    }
+  }
+  return devices;
+}
+
 }  // namespace
 
 // Some decisions change with time alone: a minimum runtime is over, devices have been free for long
@@ -118,6 +129,11 @@ bool Yard::Start(const GangPlacement& placement, Now now) {
   attempt.resume_from = ResumePoint(snapshot(), job);
   attempt.create_us = now.wall_us;
   job.worker_version = state_.ledger.worker(attempt.ranks.front().worker).version;
+  const bool decides_precision =
+      job.submission->auto_precision && job.precision == Precision::kNone;
+  if (decides_precision) {
+    job.precision = AutoPrecision(DevicesOf(state_.ledger, attempt.ranks));
+  }
   LiveAttempt& live = state_.live.Add(attempt);
   live.guest_of = placement.guest_of;
   live.placed_us = now.uptime_us;
@@ -126,6 +142,9 @@ bool Yard::Start(const GangPlacement& placement, Now now) {
   stepper.TouchWorkersOf(attempt);
   const bool had_claims = stepper.Withdraw(id);
   std::string text = absl::StrCat("on ", PlacesText(attempt.ranks));
+  if (decides_precision) {
+    absl::StrAppend(&text, job.precision == Precision::kBf16 ? ", in bf16" : ", in f32");
+  }
   if (attempt.resume_from.has_value()) {
     absl::StrAppend(&text, ", from ",
                     CheckpointName(attempt.resume_from->job, attempt.resume_from->step));

@@ -78,7 +78,8 @@ const Table<JobRow>& Jobs() {
                                              TY_BLOB_COLUMN(Row, "progress", progress),
                                              TY_COLUMN(Row, "data_digest", job.data_digest),
                                              TY_COLUMN(Row, "model_digest", job.model_digest),
-                                             TY_COLUMN(Row, "worker_version", job.worker_version)},
+                                             TY_COLUMN(Row, "worker_version", job.worker_version),
+                                             TY_COLUMN(Row, "precision", job.precision)},
                                             /*new_columns=*/5);
   return *table;
 }

@@ -338,11 +338,19 @@ ALTER TABLE jobs ADD COLUMN hosting TEXT NOT NULL DEFAULT '';
 ALTER TABLE jobs ADD COLUMN hosting_reason TEXT NOT NULL DEFAULT '';
 )sql";
 
+// From this version on, a job records what became of `train.precision: auto`. The jobs from before
+// it have specs that name a precision, and workers say again what their devices can do when they
+// register.
+constexpr char kState6[] = R"sql(
+ALTER TABLE jobs ADD COLUMN precision TEXT NOT NULL DEFAULT 'NONE';
+ALTER TABLE devices ADD COLUMN bf16 INTEGER NOT NULL DEFAULT 0;
+)sql";
+
 }  // namespace
 
 const std::vector<Migration>& StateMigrations() {
   static const auto* migrations =
-      new std::vector<Migration>{kState1, kState2, kState3, kState4, Version5()};
+      new std::vector<Migration>{kState1, kState2, kState3, kState4, Version5(), kState6};
   return *migrations;
 }
 

@@ -56,7 +56,8 @@ const Table<DeviceRow>& Devices() {
        TY_COLUMN(Row, "memory_bytes", device.memory_bytes), TY_COLUMN(Row, "health", device.health),
        TY_COLUMN(Row, "health_reason", device.health_reason), TY_COLUMN(Row, "cpus", cpus),
        TY_COLUMN(Row, "threads", device.threads), TY_COLUMN(Row, "product", device.product),
-       TY_COLUMN(Row, "island", device.island), TY_COLUMN(Row, "quarantine", device.quarantine)});
+       TY_COLUMN(Row, "island", device.island), TY_COLUMN(Row, "quarantine", device.quarantine),
+       TY_COLUMN(Row, "bf16", device.bf16)});
   return *table;
 }
 

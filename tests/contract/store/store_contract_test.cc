@@ -171,6 +171,7 @@ TEST_P(StoreContract, EveryFieldOfAJobComesBack) {
   submission.array_parallel = 4;
   submission.keeps_best = true;
   submission.judged_by_loss = true;
+  submission.auto_precision = true;
   job.submission = Resolved(submission);
   job.stop_reason = StopReason::kDrain;
   job.attempt = 4;
@@ -198,6 +199,7 @@ TEST_P(StoreContract, EveryFieldOfAJobComesBack) {
   job.array = job.id;
   job.device_time_us = 80;
   job.preemptions = 6;
+  job.precision = core::Precision::kBf16;
   CommitNew({job});
   EXPECT_EQ(Load().jobs.at(job.id), job);
   EXPECT_EQ(Load().next_job, 13);
@@ -291,6 +293,7 @@ TEST_P(StoreContract, WorkersComeBackWithTheirDevicesInOrder) {
     gpu.product = "NVIDIA H200";
     gpu.island = 3;
     gpu.quarantine = "it is hot";
+    gpu.bf16 = true;
     worker.devices = {cpu, gpu};
     worker.labels = {{"rack", "r1"}, {"zone", ""}};
     worker.failed_jobs = {JobId{9}, JobId{4}};

@@ -89,6 +89,22 @@ TEST_F(Jobs, ShowWarnsOfLayersThatCudnnRefused) {
                         "              the log of rank 0 names all\n"));
 }
 
+TEST_F(Jobs, ShowTellsThePrecision) {
+  server_.AddJob("first", v1::JOB_STATE_QUEUED);
+  EXPECT_THAT(runner_.Run({"show", "1"}).out, Not(HasSubstr("precision")));
+  const auto set = [&](v1::Precision precision) {
+    server_.ChangeJob("jobs/1", [precision](v1::Job& job) {
+      job.mutable_resolved_spec()->mutable_train()->set_precision(precision);
+    });
+  };
+  set(v1::PRECISION_AUTO);
+  EXPECT_THAT(runner_.Run({"show", "1"}).out, HasSubstr("\nprecision     auto\n"));
+  set(v1::PRECISION_BF16);
+  EXPECT_THAT(runner_.Run({"show", "1"}).out, HasSubstr("\nprecision     bf16\n"));
+  const auto json = nlohmann::json::parse(runner_.Run({"show", "1", "-o", "json"}).out);
+  EXPECT_EQ(json["resolved_spec"]["train"]["precision"], "PRECISION_BF16");
+}
+
 TEST_F(Jobs, ShowTellsTheStagesOfAPipeline) {
   server_.AddJob("first", v1::JOB_STATE_RUNNING);
   server_.ChangeJob("jobs/1", [](v1::Job& job) {

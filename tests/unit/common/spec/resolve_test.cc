@@ -33,7 +33,8 @@ TEST(Resolve, FillsDefaultsOfEveryKind) {
   EXPECT_TRUE(spec->data().has_digest());
   EXPECT_EQ(spec->train().global_batch(), 64);
   EXPECT_EQ(spec->train().seed(), 1u);
-  EXPECT_EQ(spec->train().precision(), v1::PRECISION_F32);
+  EXPECT_EQ(spec->train().precision(), v1::PRECISION_AUTO)
+      << "the server decides it when it places the job";
   EXPECT_TRUE(spec->optimizer().sgd().has_momentum());
   EXPECT_FALSE(spec->optimizer().sgd().nesterov());
   EXPECT_TRUE(spec->schedule().has_constant());

@@ -7,6 +7,7 @@
 namespace trainyard::rpc {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -229,6 +230,47 @@ TEST_F(JobServiceTest, ACloneTrainsOnTheDataOfTheOriginal) {
   change->set_path("data.train_size");
   change->set_value_json("500");
   EXPECT_EQ(Clone(request)->job().resolved_spec().data().digest(), "");
+}
+
+TEST_F(JobServiceTest, APrecisionLeftToTheDevicesIsDecidedOnceAndKeptByClones) {
+  CreateJob("original");
+  EXPECT_EQ(GetJob("jobs/1").resolved_spec().train().precision(), v1::PRECISION_AUTO);
+  v1::CloneJobRequest request;
+  request.set_name("jobs/1");
+  request.set_validate_only(true);
+  EXPECT_EQ(Clone(request)->job().resolved_spec().train().precision(), v1::PRECISION_AUTO)
+      << "nothing was decided yet";
+  Register("h200", /*bf16=*/true);
+  const v1::DesiredAttempt attempt = StartRunning();
+  EXPECT_EQ(attempt.spec().train().precision(), v1::PRECISION_BF16);
+  EXPECT_EQ(GetJob("jobs/1").resolved_spec().train().precision(), v1::PRECISION_BF16);
+  Succeed(attempt);
+  request.set_validate_only(false);
+  const auto clone = Clone(request);
+  ASSERT_TRUE(clone.ok()) << clone.status();
+  EXPECT_EQ(clone->job().resolved_spec().train().precision(), v1::PRECISION_BF16);
+  EXPECT_EQ(clone->differences_size(), 0);
+  v1::DiffJobsRequest diff;
+  diff.set_left("jobs/1");
+  diff.set_right("jobs/2");
+  v1::DiffJobsResponse differences;
+  ASSERT_TRUE(jobs_->DiffJobs(Context().get(), diff, &differences).ok());
+  ASSERT_EQ(differences.differences_size(), 1);
+  EXPECT_EQ(differences.differences(0).path(), "data.digest") << "a clone writes it down";
+}
+
+TEST_F(JobServiceTest, ACloneOfABf16JobDoesNotRunWhereThereIsNone) {
+  Register("h200", /*bf16=*/true);
+  CreateJob("original");
+  Succeed(StartRunning());
+  Register("cpu");
+  v1::CloneJobRequest request;
+  request.set_name("jobs/1");
+  ASSERT_TRUE(Clone(request).ok());
+  Sync({});
+  const v1::Job clone = GetJob("jobs/2");
+  EXPECT_EQ(clone.state(), v1::JOB_STATE_QUEUED);
+  EXPECT_THAT(clone.queue_reasons(), Contains("2 devices do not compute in bf16"));
 }
 
 TEST_F(JobServiceTest, WrongChangesAreNamedWithTheNearestField) {

@@ -2,6 +2,7 @@
 #include "tests/unit/server/rpc/rpc_fixture.h"
 #include "common/rpc/channel.h"
 
+#include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 
 namespace trainyard::rpc {
@@ -76,15 +77,16 @@ v1::Job RpcTest::GetJob(const std::string& name) {
   return job;
 }
 
-void RpcTest::Register() {
+void RpcTest::Register(const std::string& type, bool bf16) {
   v1::RegisterWorkerRequest request;
   request.set_worker("lab-1");
   request.set_uid("u-1");
   request.set_version("1.0");
-  for (const char* name : {"cpu-0", "cpu-1"}) {
+  for (const int number : {0, 1}) {
     v1::Device* device = request.add_devices();
-    device->set_name(name);
-    device->set_type("cpu");
+    device->set_name(absl::StrCat(type, "-", number));
+    device->set_type(type);
+    device->set_bf16(bf16);
     device->set_health(v1::DEVICE_HEALTH_OK);
   }
   v1::RegisterWorkerResponse response;

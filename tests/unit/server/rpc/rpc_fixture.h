@@ -36,7 +36,7 @@ class RpcTest : public ::testing::Test {
   v1::Job GetJob(const std::string& name);
 
   // The worker lab-1, with two devices.
-  void Register();
+  void Register(const std::string& type = "cpu", bool bf16 = false);
   v1::SyncWorkerResponse Sync(std::vector<v1::ObservedAttempt> observed,
                               int64_t desired_revision = 0);
   static v1::ObservedAttempt Observed(const v1::DesiredAttempt& desired, v1::ObservedState state);

@@ -51,6 +51,8 @@ TEST_F(NvmlTest, ListsGpusOfTheLibrary) {
   EXPECT_EQ(devices[1].type, "gtx-1080-ti");
   EXPECT_EQ((*gpus)[0].compute_capability, "9.0");
   EXPECT_EQ((*gpus)[1].compute_capability, "6.1");
+  EXPECT_TRUE(devices[0].bf16);
+  EXPECT_FALSE(devices[1].bf16) << "it came with compute capability 8.0";
   EXPECT_EQ((*gpus)[1].pci_bus_id, "00000000:bb:00.0");
   EXPECT_EQ(nvml->DriverVersion(), "570.86.10");
   std::vector<int> islands;
@@ -99,6 +101,7 @@ TEST_F(NvmlTest, AnOldDriverTellsLessAndTheRestWorks) {
   ASSERT_EQ(gpus->size(), 2u);
   EXPECT_EQ((*gpus)[0].island, 0);
   EXPECT_EQ((*gpus)[0].compute_capability, "");
+  EXPECT_FALSE(GpuDevices(*gpus)[0].bf16) << "it is not known";
   const auto reading = nvml->Read("GPU-3b00");
   ASSERT_TRUE(reading.ok()) << reading.status();
   EXPECT_THAT(reading->memory_used_bytes, Optional(250));

@@ -70,6 +70,26 @@ TEST(Explain, SaysWhenItCanNeverStart) {
                   "1 device of type h200 is on workers without disk=ssd", "1 job is ahead"));
 }
 
+TEST(Explain, SaysWhichDevicesDoNotComputeInBf16) {
+  World world("a: 2xcpu; b: h200^=7 v100");
+  world.Run(7);
+  QueuedJob job = Job(1, 1);
+  job.demand.bf16 = true;
+  world.Submit(job);
+  EXPECT_THAT(ReasonsOf(world, 1),
+              ElementsAre("needs 1 device with bf16; 0 of 1 are free (jobs/7 holds 1)",
+                          "3 devices do not compute in bf16"));
+  EXPECT_EQ(ChangeOf(world, 1), "in f32 it would start now; train.precision=f32");
+  job = Job(2, 2);
+  job.demand.bf16 = true;
+  world.Submit(job);
+  EXPECT_THAT(
+      ReasonsOf(world, 2),
+      ElementsAre("needs 2 devices with bf16 of one type; the pool has 1: it can never start "
+                  "here",
+                  "3 devices do not compute in bf16", "1 job is ahead"));
+}
+
 TEST(Explain, SaysThatNoWorkerHasRegistered) {
   World world("");
   world.Submit(Job(1, 1));

@@ -70,6 +70,14 @@ TEST(Placement, HasTheDemandedMemoryAndLabels) {
   EXPECT_EQ(Check("a[disk=ssd]: h200", job, {{0, "a", "h200-0"}}), "");
 }
 
+TEST(Placement, ComputesInBf16IfThatIsDemanded) {
+  QueuedJob job = Job(1, 1);
+  job.demand.bf16 = true;
+  EXPECT_EQ(Check("a: v100", job, {{0, "a", "v100-0"}}),
+            "device v100-0 of a does not compute in bf16, which is demanded");
+  EXPECT_EQ(Check("a: h200^", job, {{0, "a", "h200-0"}}), "");
+}
+
 TEST(Placement, HoldMarksTheDevices) {
   Pool pool = PoolOf("a: 2xcpu; b: cpu");
   Hold(pool, JobId{3}, {{0, "a", "cpu-1"}, {1, "b", "cpu-0"}});

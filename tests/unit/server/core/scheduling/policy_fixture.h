@@ -21,7 +21,7 @@ namespace trainyard::core {
 
 // Reads a device from a word without the device's name: "h200=7", "cpu!".
 inline PoolDevice DeviceOf(absl::string_view word) {
-  constexpr char kMarks[] = "=~@*!";
+  constexpr char kMarks[] = "=~@*^!";
   PoolDevice device;
   size_t end = word.find_first_of(kMarks);
   device.type = std::string(word.substr(0, end));
@@ -35,6 +35,7 @@ inline PoolDevice DeviceOf(absl::string_view word) {
     if (mark == '~') device.claim = JobId{number};
     if (mark == '@') device.reservation = value;
     if (mark == '*') device.memory_bytes = number << 30;
+    if (mark == '^') device.bf16 = true;
     if (mark == '!') {
       device.usable = false;
       device.why_not = "is quarantined: Xid 79";
@@ -66,8 +67,8 @@ inline PoolWorker WorkerOf(std::string name) {
 // Reads a pool. Workers are separated by ";" and their devices by blanks; "|" begins an island:
 //   "a[disk=ssd]: h200 h200=7 | h200~5; b-: cpu cpu!"
 // Marks may follow the type of a device: "=7" is held by jobs/7, "~5" is claimed for jobs/5,
-// "@night" belongs to that reservation, "*80" has 80 GiB of memory, and "!" is unfit. "b-" takes no
-// ranks. "4xh200" means four such devices.
+// "@night" belongs to that reservation, "*80" has 80 GiB of memory, "^" computes in bf16, and "!"
+// is unfit. "b-" takes no ranks. "4xh200" means four such devices.
 inline Pool PoolOf(const std::string& text) {
   Pool pool;
   for (const absl::string_view part : absl::StrSplit(text, ';', absl::SkipWhitespace())) {

@@ -20,7 +20,7 @@ class RandomWorld {
       const int devices = 1 + Pick(8);
       for (int d = 0; d < devices; ++d) {
         absl::StrAppend(&pool, d == 4 ? " |" : "", " ", type, Pick(9) == 0 ? "@night" : "",
-                        Pick(12) == 0 ? "!" : "", "*", 40 * (1 + Pick(2)));
+                        Pick(12) == 0 ? "!" : "", Pick(3) == 0 ? "" : "^", "*", 40 * (1 + Pick(2)));
       }
     }
     world_.pool = PoolOf(pool);
@@ -40,6 +40,7 @@ class RandomWorld {
       demand.spread = Pick(4) == 0;
       if (Pick(5) == 0) demand.memory_bytes = int64_t{80} << 30;
       if (Pick(6) == 0) demand.labels = {{"disk", "ssd"}};
+      demand.bf16 = Pick(5) == 0;
       if (Pick(4) == 0) job.reservations = {"night"};
       if (Pick(12) == 0) job.reservation = "night";
       job.priority = Pick(3);

@@ -88,11 +88,15 @@ class YardTest : public ::testing::Test {
   }
 
   // Registers the worker; the session is WORKER/NUMBER.
-  absl::Status Register(const std::string& worker, int devices, const std::string& uid = "") {
+  absl::Status Register(const std::string& worker, std::vector<DeviceRecord> devices,
+                        const std::string& uid = "") {
     sessions_[worker] = absl::StrCat(worker, "/", ++last_session_);
     sequences_[worker] = 0;
     return Apply(RegisterWorker{worker, uid.empty() ? worker : uid, sessions_[worker], "1.0",
-                                worker, "10.0.0.1", Cpus(devices)});
+                                worker, "10.0.0.1", std::move(devices)});
+  }
+  absl::Status Register(const std::string& worker, int devices, const std::string& uid = "") {
+    return Register(worker, Cpus(devices), uid);
   }
   // Registers the worker, and reports that nothing runs.
   void Join(const std::string& worker, int devices) {
