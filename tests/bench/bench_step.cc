@@ -23,6 +23,7 @@
 #include "tests/bench/bench_nets.h"
 #include "worker/engine/backend/backend.h"
 #include "worker/engine/backend/cpu/cpu_executable.h"
+#include "worker/engine/backend/step_choices.h"
 #include "worker/engine/graph/cost.h"
 #include "worker/engine/make_backend.h"
 #include "worker/engine/models/models.h"
@@ -146,12 +147,11 @@ absl::Status Run(const Arguments& arguments) {
   if (!model.ok()) {
     return model.status();
   }
+  CompileOptions options = OptionsOf("cpu", {.precision = arguments.precision});
+  options.max_rows = arguments.batch;
+  options.threads = arguments.threads;
   absl::StatusOr<std::unique_ptr<Executable>> executable =
-      (*MakeBackend("cpu"))
-          ->Compile(*model, {.momentum = 0.9, .weight_decay = 5e-4},
-                    {.max_rows = arguments.batch,
-                     .threads = arguments.threads,
-                     .precision = arguments.precision});
+      (*MakeBackend("cpu"))->Compile(*model, {.momentum = 0.9, .weight_decay = 5e-4}, options);
   if (!executable.ok()) {
     return executable.status();
   }

@@ -35,13 +35,15 @@ const int kTwoDevices = setenv("TRAINYARD_CUDA_DEVICES", "2", /*overwrite=*/1);
 constexpr char kAllFiles[][24] = {"model.safetensors", "optimizer.safetensors", "state.json"};
 
 // Returns steps over a few epochs. The last batch of each epoch is smaller.
-JobText Job(const std::string& precision, int64_t steps) {
+JobText Job(const std::string& precision, int64_t steps, bool is_bitwise = false) {
   JobText job;
   job.model = R"({"convnet": {"channels": [4, 6], "batch_norm": true}})";
   job.optimizer = R"({"sgd": {"lr": 0.02, "momentum": 0.9, "nesterov": true}})";
-  job.train = absl::StrCat(R"({"steps": )", steps, R"(, "global_batch": 16, "replicas": 1,
+  job.train =
+      absl::StrCat(R"({"steps": )", steps, R"(, "global_batch": 16, "replicas": 1,
                              "seed": 5, "precision": "PRECISION_)",
-                           absl::AsciiStrToUpper(precision), R"("})");
+                   absl::AsciiStrToUpper(precision),
+                   is_bitwise ? R"(", "reproducibility": "REPRODUCIBILITY_BITWISE"})" : R"("})");
   job.more = R"(, "checkpoint": {"every": {"steps": 3}}, "evaluate": {"every": {"steps": 5}})";
   return job;
 }
@@ -93,9 +95,10 @@ TEST(TrainOnCuda, LearnsInSixteenBitsWhatItLearnsIn32) {
   }
 }
 
-// Covers everything that an optimizer may keep beside the weights, with the loss scale.
+// Covers everything that an optimizer may keep beside the weights, with the loss scale. Bits are
+// promised on a GPU only to a job that asks for them.
 TEST(TrainOnCuda, ARunWithAveragesAndClippedGradientsResumesBitForBit) {
-  JobText job = Job("f16", kSteps);
+  JobText job = Job("f16", kSteps, /*is_bitwise=*/true);
   job.optimizer = R"({"adamw": {"lr": 0.003}, "clip_norm": 1, "ema_decay": 0.9})";
   GangTrainer whole(job, 1, "cuda"), resumed(job, 1, "cuda");
   ExpectSuccess(whole.Run());
@@ -110,7 +113,7 @@ TEST(TrainOnCuda, ARunWithAveragesAndClippedGradientsResumesBitForBit) {
 class ResumeOnCuda : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(ResumeOnCuda, AResumedRunEqualsTheUndisturbedOneBitForBit) {
-  const JobText job = Job(GetParam(), kSteps);
+  const JobText job = Job(GetParam(), kSteps, /*is_bitwise=*/true);
   GangTrainer whole(job, 1, "cuda");
   ExpectSuccess(whole.Run());
   for (const int64_t step : {3, 6}) {
@@ -135,7 +138,7 @@ INSTANTIATE_TEST_SUITE_P(Precisions, ResumeOnCuda, ::testing::Values("f32", "tf3
 
 // A stop may come between any two steps. What is in flight then must be in the checkpoint.
 TEST(TrainOnCuda, AStoppedRunGoesOnWhereItStopped) {
-  const JobText job = Job("f32", kSteps);
+  const JobText job = Job("f32", kSteps, /*is_bitwise=*/true);
   GangTrainer whole(job, 1, "cuda"), stopped(job, 1, "cuda");
   ExpectSuccess(whole.Run());
   stopped.signals(0).stop.store(true);
@@ -182,7 +185,16 @@ TEST(TrainOnCuda, ALossThatIsNotFiniteEndsTheRunWithItsStep) {
 // Batch norm takes the statistics of each replica by itself, so that all gangs compute the same.
 JobText SharedJob() {
   JobText job = Job("f32", kSteps);
-  job.train = R"({"steps": 8, "global_batch": 16, "replicas": 3, "seed": 5})";
+  job.train = R"({"steps": 8, "global_batch": 16, "replicas": 3, "seed": 5,
+                   "precision": "PRECISION_F32"})";
+  return job;
+}
+
+JobText BitwiseJob() {
+  JobText job = SharedJob();
+  job.train =
+      R"({"steps": 8, "global_batch": 16, "replicas": 4, "seed": 5, "precision": "PRECISION_F32",
+          "reproducibility": "REPRODUCIBILITY_BITWISE"})";
   return job;
 }
 
@@ -204,7 +216,7 @@ TEST(TrainOnCuda, RanksThatShareADeviceLearnWhatOneLearns) {
 }
 
 TEST(TrainOnCuda, AGangResumesBitForBit) {
-  GangTrainer whole(SharedJob(), 2, "cuda"), resumed(SharedJob(), 2, "cuda");
+  GangTrainer whole(BitwiseJob(), 2, "cuda"), resumed(BitwiseJob(), 2, "cuda");
   ShareByWayOfTheHost(whole);
   ShareByWayOfTheHost(resumed);
   ExpectSuccess(whole.Run());
@@ -239,14 +251,6 @@ bool GiveEachAGpu(GangTrainer& gang) {
   });
   ConnectAsTheProgram(gang, "nccl");
   return true;
-}
-
-JobText BitwiseJob() {
-  JobText job = SharedJob();
-  job.train =
-      R"({"steps": 8, "global_batch": 16, "replicas": 4, "seed": 5,
-          "reproducibility": "REPRODUCIBILITY_BITWISE"})";
-  return job;
 }
 
 void ExpectSameFiles(const GangTrainer& gang, const GangTrainer& expected) {

@@ -11,6 +11,7 @@
 #include "common/base/status_macros.h"
 #include "tests/bench/gpu/step_report.h"
 #include "worker/engine/backend/cuda/cuda_backend.h"
+#include "worker/engine/backend/step_choices.h"
 #include "worker/engine/models/models.h"
 
 namespace trainyard::engine::bench {
@@ -45,6 +46,14 @@ double RateOf(const Graph& model) {
 
 }  // namespace
 
+CompileOptions CompileOptionsOf(const TimerOptions& options) {
+  CompileOptions compile = OptionsOf(
+      kCudaBackend, {.precision = options.precision, .deterministic = options.deterministic});
+  compile.max_rows = options.rows;
+  if (!options.captures) compile.captures = false;
+  return compile;
+}
+
 StepTimer::StepTimer(const TimerOptions& options, Graph model)
     : options_(options),
       model_(std::move(model)),
@@ -64,11 +73,7 @@ absl::Status StepTimer::Compile() {
   TY_ASSIGN_OR_RETURN(free_bytes_before_, FreeBytes());
   TY_ASSIGN_OR_RETURN(backend_, MakeCudaBackend({.plan_cache_folder = options_.plan_cache_folder,
                                                  .autotunes = options_.autotunes}));
-  TY_ASSIGN_OR_RETURN(owner_, backend_->Compile(model_, optimizer_,
-                                                {.max_rows = options_.rows,
-                                                 .precision = options_.precision,
-                                                 .deterministic = options_.deterministic,
-                                                 .captures = options_.captures}));
+  TY_ASSIGN_OR_RETURN(owner_, backend_->Compile(model_, optimizer_, CompileOptionsOf(options_)));
   executable_ = dynamic_cast<cuda::CudaExecutable*>(owner_.get());
   TY_CHECK(executable_ != nullptr);
   TY_RETURN_IF_ERROR(InitializeParameters(1, *executable_));

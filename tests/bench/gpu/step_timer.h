@@ -23,6 +23,9 @@ struct TimerOptions {
   std::string plan_cache_folder = {};  // empty: there is none
 };
 
+// Returns the options of the step that is timed. They are a trainer's, but for what `options` say.
+CompileOptions CompileOptionsOf(const TimerOptions& options);
+
 // Says where the inputs of timed steps come from.
 enum class Source {
   kHost,      // through pinned memory, like a trainer's

@@ -53,7 +53,8 @@ struct CompileOptions {
   // If the backend or the machine lacks the precision, FAILED_PRECONDITION is returned.
   Precision precision = Precision::kF32;
   PassOptions passes = {};
-  // GPUs: the step gives the same bits each time, which excludes engines that sum in any order.
+  // GPUs: the step gives the same bits each time, which excludes engines that sum in any order and
+  // products that are chosen by measuring.
   bool deterministic = true;
   // GPUs: what Executable::MeasuredChoices of another rank returned, or empty. It is taken over
   // instead of being measured, so that equal devices run equal kernels.
@@ -107,6 +108,9 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual absl::string_view name() const = 0;
+  // Returns the precision that `train.precision: auto` means on this device: bf16 on GPUs that
+  // compute in it.
+  virtual Precision auto_precision() const { return Precision::kF32; }
   // Runs shapes, autodiff, passes and the memory plan over the model's forward graph and makes it
   // executable. Parameters start at zero: initialise them with InitializeParameters
   // (models/models.h) or a checkpoint.

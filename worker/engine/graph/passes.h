@@ -23,6 +23,8 @@ struct PassOptions {
   bool recompute_norms = true;
   bool place_parts = true;
   bool reuse_in_place = true;
+
+  friend bool operator==(const PassOptions&, const PassOptions&) = default;
 };
 
 // Fuses conv2d, linear or batch_norm with a relu that is its only reader. With batch_norm the

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -37,6 +38,7 @@ class SharedBackend final : public engine::Backend {
   explicit SharedBackend(std::shared_ptr<engine::Backend> backend) : backend_(std::move(backend)) {}
 
   absl::string_view name() const override { return backend_->name(); }
+  engine::Precision auto_precision() const override { return backend_->auto_precision(); }
   absl::StatusOr<std::unique_ptr<engine::Executable>> Compile(
       const engine::Graph& model, const engine::OptimizerSpec& optimizer,
       const engine::CompileOptions& options) override {
@@ -166,6 +168,14 @@ void WarnWithoutDriver() {
       "plan may name layers that cuDNN does not refuse there");
 }
 
+// Returns a number of a device's description, or nothing if it is not there.
+std::optional<int64_t> DescribedNumber(const std::string& description, const char* name) {
+  const auto json = nlohmann::json::parse(description, nullptr, /*allow_exceptions=*/false);
+  const auto number = json.is_object() ? json.find(name) : json.end();
+  if (number == json.end() || !number->is_number_integer()) return std::nullopt;
+  return number->get<int64_t>();
+}
+
 }  // namespace
 
 absl::Status CudaSupport::Register(const DeviceFlags& flags) {
@@ -176,6 +186,8 @@ absl::Status CudaSupport::Register(const DeviceFlags& flags) {
     TY_ASSIGN_OR_RETURN(description_, ReadFile(flags.description));
     options.device_description = description_;
     WarnWithoutDriver();
+    options.described_capability =
+        static_cast<int>(DescribedNumber(description_, "major").value_or(0));
   }
   const auto factory = std::make_shared<SharedFactory>(std::move(options));
   engine::RegisterBackend("cuda", [factory] { return factory->Make(); });
@@ -194,9 +206,8 @@ absl::Status CudaSupport::Choose(run_dir::RankAssignment& rank) {
 
 absl::StatusOr<int64_t> CudaSupport::MemoryBytes() {
   if (!description_.empty()) {
-    const auto json = nlohmann::json::parse(description_, nullptr, /*allow_exceptions=*/false);
-    const auto total = json.is_object() ? json.find("totalGlobalMem") : json.end();
-    if (total != json.end() && total->is_number_integer()) return total->get<int64_t>();
+    const std::optional<int64_t> total = DescribedNumber(description_, "totalGlobalMem");
+    if (total.has_value()) return *total;
     return absl::InvalidArgumentError(
         "the device's description has no totalGlobalMem; give its bytes with --memory");
   }

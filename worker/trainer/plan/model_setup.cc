@@ -20,8 +20,15 @@ namespace trainyard::trainer {
 
 namespace {
 
-engine::Precision PrecisionOf(const v1::TrainSpec& spec) {
+// The server hands out specs that name a precision. In a run that was started by hand, the rank's
+// own device decides what `auto` means.
+absl::StatusOr<engine::Precision> PrecisionOf(const v1::TrainSpec& spec,
+                                              absl::string_view backend) {
   switch (spec.precision()) {
+    case v1::PRECISION_AUTO: {
+      TY_ASSIGN_OR_RETURN(const auto made, engine::MakeBackend(backend));
+      return made->auto_precision();
+    }
     case v1::PRECISION_TF32:
       return engine::Precision::kTf32;
     case v1::PRECISION_BF16:
@@ -48,6 +55,16 @@ double BaseRate(const v1::OptimizerSpec& spec) {
       break;
   }
   return spec.sgd().lr();
+}
+
+// Returns the options that decide which kernels run. Promising the same bits costs time on a GPU,
+// so only `reproducibility: bitwise` pays for it.
+absl::StatusOr<engine::CompileOptions> StepOptionsOf(const v1::JobSpec& spec,
+                                                     absl::string_view backend) {
+  engine::StepChoices choices = {.deterministic = IsBitwise(spec),
+                                 .recompute = spec.memory().recompute()};
+  TY_ASSIGN_OR_RETURN(choices.precision, PrecisionOf(spec.train(), backend));
+  return engine::OptionsOf(backend, choices);
 }
 
 absl::Status CoupledMicrobatch(int64_t microbatch, int64_t rows, int64_t batch) {
@@ -176,6 +193,7 @@ absl::StatusOr<PreparedModel> PrepareModel(const v1::JobSpec& spec, const Compil
   // The loss is the last node.
   model.graph.nodes.back().attributes = engine::LossAttributes{spec.train().label_smoothing()};
   model.optimizer = MakeOptimizer(spec.optimizer());
+  TY_ASSIGN_OR_RETURN(model.options, StepOptionsOf(spec, target.backend));
   model.couples_rows = CouplesRows(model.graph);
   const bool is_coupled_alone = model.couples_rows && !spec.train().sync_batch_norm();
   model.computes_replicas_alone = is_coupled_alone || IsBitwise(spec);
@@ -208,15 +226,7 @@ absl::StatusOr<PreparedModel> PrepareModel(const v1::JobSpec& spec, const Compil
     model.options.statistics_rank = target.rank;
     model.options.statistics_ranks = target.world_size;
   }
-  if (IsBitwise(spec)) {
-    model.options.deterministic = true;
-    model.options.sum_slots = SumSlotsNeeded(replicas, target.world_size);
-  }
-  model.options.passes.recompute = spec.memory().recompute();
-  // On a GPU the pass costs time to save memory, so it is used only if the spec names it.
-  if (target.backend == kCudaBackend)
-    model.options.passes.recompute_norms = spec.memory().recompute();
-  model.options.precision = PrecisionOf(spec.train());
+  if (IsBitwise(spec)) model.options.sum_slots = SumSlotsNeeded(replicas, target.world_size);
   return model;
 }
 

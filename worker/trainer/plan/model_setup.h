@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "trainyard/v1/spec.pb.h"
 #include "worker/engine/backend/backend.h"
+#include "worker/engine/backend/step_choices.h"
 #include "worker/engine/optim/schedule.h"
 
 namespace trainyard::trainer {
@@ -29,8 +30,7 @@ engine::Schedule MakeSchedule(const v1::JobSpec& spec, int64_t steps_per_epoch,
 // Returns the spec's replicas, or one for each rank if it leaves them open.
 int ReplicaCount(const v1::TrainSpec& spec, int world_size);
 
-// The backend whose devices have memory of their own.
-inline constexpr absl::string_view kCudaBackend = "cuda";
+using engine::kCudaBackend;
 
 struct CompileTarget {
   absl::string_view backend = "cpu";

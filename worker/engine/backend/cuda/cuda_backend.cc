@@ -13,12 +13,21 @@
 namespace trainyard::engine {
 namespace {
 
+// Multiplications in bf16 came with compute capability 8.0.
+constexpr int kBf16Capability = 8;
+
 // Keeps two sets of planners, since a plan that may sum in any order differs from one that may not.
 class CudaBackend final : public Backend {
  public:
   explicit CudaBackend(CudaBackendOptions options) : options_(std::move(options)) {}
 
   absl::string_view name() const override { return "cuda"; }
+
+  Precision auto_precision() const override {
+    const int capability = options_.device_description.empty() ? cuda::DeviceCapability()
+                                                               : options_.described_capability;
+    return capability >= kBf16Capability ? Precision::kBf16 : Precision::kF32;
+  }
 
   absl::StatusOr<std::unique_ptr<Executable>> Compile(const Graph& model,
                                                       const OptimizerSpec& optimizer,

@@ -22,6 +22,8 @@ struct CudaBackendOptions {
   // cuDNN's description of a device in JSON. The backend then plans for that device, whether or not
   // it is present, and runs nothing.
   std::string device_description = {};
+  // The major number of the described device's compute capability; 0 if it is unknown.
+  int described_capability = 0;
 };
 
 // Makes a backend that uses cuDNN, cuBLASLt and our own kernels on the current device. Returns

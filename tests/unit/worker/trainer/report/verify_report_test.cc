@@ -11,6 +11,7 @@
 #include "tests/unit/worker/trainer/gang_trainer.h"
 #include "tests/unit/worker/trainer/train_testing.h"
 #include "worker/checkpoint/checkpoint.h"
+#include "worker/engine/make_backend.h"
 
 namespace trainyard::trainer {
 namespace {
@@ -110,6 +111,26 @@ TEST_F(VerifyChanged, AnotherLossIsToldWithItsDistance) {
   EXPECT_THAT(report.text, ContainsRegex("\ntest.accuracy .* yes\n"));
   EXPECT_THAT(report.text, HasSubstr("1 of 9 differ: test.loss\n"));
   EXPECT_THAT(Verified(folder, VerifyFormat::kJson).text, HasSubstr("\"ok\": false"));
+}
+
+// The CPU plays the GPU here, since only the name of the backend matters.
+TEST_F(VerifyChanged, RoundingOfAStatisticalJobOnAGpuIsNoDifference) {
+  engine::RegisterBackend("cuda", [] { return engine::MakeBackend("cpu"); });
+  const double loss = trainer_->Metric("test.loss").at(kSteps);
+  const std::string state = trainer_->CheckpointBytes(kSteps, "state.json");
+  const size_t at = state.find("\"test.loss\": ");
+  const std::string line = state.substr(at, state.find_first_of(",\n", at) - at);
+  const auto verify = [&](double distance, const std::string& backend) {
+    const std::string changed =
+        absl::StrReplaceAll(state, {{line, absl::StrCat("\"test.loss\": ", loss + distance)},
+                                    {R"("backend": "cpu")", backend}});
+    return Verified(WithState(*trainer_, state, changed));
+  };
+  const VerifyReport rounded = verify(1e-4, R"("backend": "cuda")");
+  EXPECT_TRUE(rounded.is_right) << rounded.text;
+  EXPECT_THAT(rounded.text, ContainsRegex("\ntest.loss .* \\(-[0-9.e-]+\\) +yes\n"));
+  EXPECT_FALSE(verify(1e-1, R"("backend": "cuda")").is_right);
+  EXPECT_FALSE(verify(1e-4, R"("backend": "cpu")").is_right);
 }
 
 TEST_F(VerifyChanged, OtherDataAreNotComparedWith) {

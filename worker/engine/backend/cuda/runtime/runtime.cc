@@ -69,6 +69,16 @@ absl::StatusOr<int64_t> DeviceMemory() {
   return static_cast<int64_t>(total);
 }
 
+int DeviceCapability() {
+  int device = 0;
+  int major = 0;
+  const bool is_known =
+      cudaGetDevice(&device) == cudaSuccess &&
+      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess;
+  (void)cudaGetLastError();
+  return is_known ? major : 0;
+}
+
 double MemoryBytesPerMicrosecond() {
   // This is the value of an old small card, used if the driver does not report it.
   constexpr double kFallback = 3e5;

@@ -28,6 +28,9 @@ absl::Status CheckDevice();
 // Returns the memory of the current device in bytes, used or not.
 absl::StatusOr<int64_t> DeviceMemory();
 
+// Returns the major number of the current device's compute capability, or 0 if it is unknown.
+int DeviceCapability();
+
 // Returns the bytes that the memory of the current device moves in practice, reading and writing
 // together.
 double MemoryBytesPerMicrosecond();
