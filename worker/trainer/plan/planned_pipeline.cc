@@ -78,6 +78,7 @@ class Planner {
     TY_ASSIGN_OR_RETURN(backend_, engine::MakeBackend(options_.backend));
     plan_.name = spec_.name();
     plan_.backend = options_.backend;
+    plan_.precision = model_.options.precision;
     plan_.threads = options_.threads;
     plan_.schedule = std::string(ScheduleName(spec_.stages().schedule()));
     plan_.global_batch = spec_.train().global_batch();

@@ -27,6 +27,7 @@ struct PlannedStage {
 struct PlannedPipeline {
   std::string name;  // of the job
   std::string backend;
+  engine::Precision precision = engine::Precision::kF32;
   std::string schedule;
   int threads = 1;
   int pipelines = 1;

@@ -165,6 +165,8 @@ absl::StatusOr<PlannedStep> PlanStep(const v1::JobSpec& spec, const PlanOptions&
   TY_ASSIGN_OR_RETURN(const engine::CompilePlan plan, PlanPrepared(model, *backend, target.rank));
   PlannedStep report{.name = spec.name(),
                      .backend = options.backend,
+                     .precision = model.options.precision,
+                     .is_auto_precision = spec.train().precision() == v1::PRECISION_AUTO,
                      .threads = options.threads,
                      .devices = spec.devices().count(),
                      .global_batch = spec.train().global_batch(),

@@ -66,6 +66,8 @@ struct PlannedLayer {
 struct PlannedStep {
   std::string name;  // of the job
   std::string backend;
+  engine::Precision precision = engine::Precision::kF32;
+  bool is_auto_precision = false;  // the spec left it to the device
   int threads = 1;
   int devices = 1;
   int64_t global_batch = 0;

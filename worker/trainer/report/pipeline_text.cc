@@ -17,10 +17,11 @@ std::string PipelineText(const PlannedPipeline& plan) {
   std::string text = absl::StrCat(
       plan.stages.size(), " stages, cut before ", absl::StrJoin(plan.cuts, ", "),
       plan.is_chosen ? " (chosen)" : "", "; ", plan.pipelines,
-      plan.pipelines == 1 ? " pipeline" : " pipelines", ", backend ", plan.backend, ", ",
-      plan.threads, plan.threads == 1 ? " thread" : " threads", "\n", plan.schedule, ": ",
-      plan.microbatches, plan.microbatches == 1 ? " microbatch" : " microbatches", " of ",
-      plan.microbatch_rows, plan.microbatch_rows == 1 ? " row" : " rows", "\n");
+      plan.pipelines == 1 ? " pipeline" : " pipelines", ", backend ", plan.backend, " in ",
+      engine::PrecisionName(plan.precision), ", ", plan.threads,
+      plan.threads == 1 ? " thread" : " threads", "\n", plan.schedule, ": ", plan.microbatches,
+      plan.microbatches == 1 ? " microbatch" : " microbatches", " of ", plan.microbatch_rows,
+      plan.microbatch_rows == 1 ? " row" : " rows", "\n");
   const bool is_timed = plan.prediction.step_seconds > 0;
   if (is_timed) {
     absl::StrAppend(&text, "a step of ", FormatCount(plan.global_batch), " samples takes about ",
@@ -45,6 +46,7 @@ std::string PipelineJson(const PlannedPipeline& plan) {
   nlohmann::ordered_json json;
   json["name"] = plan.name;
   json["backend"] = plan.backend;
+  json["precision"] = engine::PrecisionName(plan.precision);
   json["threads"] = plan.threads;
   json["pipelines"] = plan.pipelines;
   json["schedule"] = plan.schedule;

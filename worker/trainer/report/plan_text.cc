@@ -22,8 +22,8 @@ std::string Counted(int64_t count, absl::string_view noun) {
   return absl::StrCat(FormatCount(count), " ", noun, count == 1 ? "" : "s");
 }
 
-// Returns "272,474 parameters; batch of 128 on 2 devices: 64 rows a device, 32 at once; cpu, 2
-// threads".
+// Returns "272,474 parameters, 64 rows a device (32 at once), 2 devices, backend cpu in f32 (auto),
+// 2 threads".
 std::string Headline(const PlannedStep& report) {
   std::string text =
       absl::StrCat(Counted(report.parameters, "parameter"), ", ", FormatCount(report.hosted_rows),
@@ -32,7 +32,9 @@ std::string Headline(const PlannedStep& report) {
     absl::StrAppend(&text, " (", FormatCount(report.rows), " at once)");
   }
   absl::StrAppend(&text, ", ", Counted(report.devices, "device"), ", backend ", report.backend,
-                  ", ", Counted(report.threads, "thread"), "\n");
+                  " in ", engine::PrecisionName(report.precision),
+                  report.is_auto_precision ? " (auto)" : "", ", ",
+                  Counted(report.threads, "thread"), "\n");
   return text;
 }
 
@@ -161,6 +163,7 @@ std::string PlanJson(const PlannedStep& report) {
   ordered_json json;
   json["name"] = report.name;
   json["backend"] = report.backend;
+  json["precision"] = engine::PrecisionName(report.precision);
   json["threads"] = report.threads;
   json["devices"] = report.devices;
   json["global_batch"] = report.global_batch;

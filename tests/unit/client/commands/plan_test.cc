@@ -30,11 +30,12 @@ class Plan : public ::testing::Test {
 TEST_F(Plan, TellsTimeAndMemoryWithoutAServer) {
   const CommandResult result = runner_.Run({"plan", spec_});
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.out,
-              AllOf(StartsWith("12,730 parameters, 64 rows a device, 1 device, backend cpu"),
-                    HasSubstr("\nop "), HasSubstr("\nmemory of a device\n"),
-                    HasSubstr("\nfits: a device has "), HasSubstr("\nfuse_relu "),
-                    HasSubstr(" samples/s")));
+  EXPECT_THAT(
+      result.out,
+      AllOf(
+          StartsWith("12,730 parameters, 64 rows a device, 1 device, backend cpu in f32 (auto), "),
+          HasSubstr("\nop "), HasSubstr("\nmemory of a device\n"),
+          HasSubstr("\nfits: a device has "), HasSubstr("\nfuse_relu "), HasSubstr(" samples/s")));
   EXPECT_THAT(result.err, IsEmpty());
 }
 

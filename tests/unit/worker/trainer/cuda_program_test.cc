@@ -90,7 +90,7 @@ TEST_F(CudaProgram, APlanNeedsAGpuOrADescription) {
       Run({"--plan", spec, "--device_description",
            testing::SourcePath("tests/data/devices/h200.json"), "--format", "table"});
   EXPECT_EQ(with.exit_code, 0) << with.err;
-  EXPECT_THAT(with.out, HasSubstr("backend cuda"));
+  EXPECT_THAT(with.out, HasSubstr("backend cuda in bf16 (auto)"));
   EXPECT_THAT(with.out, HasSubstr("fits: a device has 140 GiB"));
   EXPECT_FALSE(absl::StrContains(with.out, "takes about")) << "nothing was measured";
   EXPECT_FALSE(absl::StrContains(with.out, "checkpoint")) << "it lies in the host's memory";

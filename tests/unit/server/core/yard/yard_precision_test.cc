@@ -47,8 +47,7 @@ TEST_F(YardPrecision, IsUndecidedWhileTheJobWaits) {
   JoinWith("gpus", {Device("GPU-0", "h200", true)});
   EXPECT_EQ(State(job), "STARTING");
   EXPECT_EQ(Job(job).precision, Precision::kBf16);
-  EXPECT_THAT(events_.back().message + events_[events_.size() - 2].message,
-              HasSubstr("in bf16"));
+  EXPECT_THAT(events_.back().message + events_[events_.size() - 2].message, HasSubstr("in bf16"));
 }
 
 TEST_F(YardPrecision, IsF32OnTheCpuAndOnMixedTypes) {

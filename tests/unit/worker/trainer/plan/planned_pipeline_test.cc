@@ -116,8 +116,9 @@ TEST(StagePlans, ArePrintedForASpecWithStages) {
   PlanOptions options = {.backend = "reference", .measures_machine = false};
   const auto text = ReportPlan(spec, options);
   ASSERT_TRUE(text.ok()) << text.status() << spec;
-  EXPECT_THAT(*text, AllOf(HasSubstr("2 stages, cut before conv2; 2 pipelines"),
-                           HasSubstr("1f1b: 8 microbatches of 1 row"), HasSubstr("conv1 to")));
+  EXPECT_THAT(
+      *text, AllOf(HasSubstr("2 stages, cut before conv2; 2 pipelines, backend reference in f32, "),
+                   HasSubstr("1f1b: 8 microbatches of 1 row"), HasSubstr("conv1 to")));
   options.format = PlanFormat::kJson;
   const auto json = ReportPlan(spec, options);
   ASSERT_TRUE(json.ok()) << json.status();

@@ -62,7 +62,7 @@ TEST(PlanReport, IsATableForPeople) {
                    [](const PlannedOp& a, const PlannedOp& b) { return a.op < b.op; });
   report.passes = {PassNamed(report, "fuse_relu")};
   EXPECT_EQ(absl::StrCat("\n", PlanTable(report)), R"(
-3,212 parameters, 8 rows a device, 1 device, backend reference, 1 thread
+3,212 parameters, 8 rows a device, 1 device, backend reference in f32 (auto), 1 thread
 a step of        8 samples
 takes about      949 us, 8.43 k samples/s, without communication
 on a machine of  1.00 GFLOP/s, 954 MiB/s as measured now
@@ -203,9 +203,9 @@ TEST(PlanReport, APassCanBeLeftOut) {
 TEST(PlanReport, JsonHasEveryPart) {
   const auto json =
       nlohmann::json::parse(Plan(Small(), {.backend = "reference", .format = PlanFormat::kJson}));
-  for (const char* field : {"name", "backend", "threads", "devices", "global_batch", "rows",
-                            "rows_per_device", "parameters", "bytes", "memory_limit_bytes", "fits",
-                            "machine", "step", "ops", "passes", "layers"}) {
+  for (const char* field : {"name", "backend", "precision", "threads", "devices", "global_batch",
+                            "rows", "rows_per_device", "parameters", "bytes", "memory_limit_bytes",
+                            "fits", "machine", "step", "ops", "passes", "layers"}) {
     EXPECT_TRUE(json.contains(field)) << field;
   }
   double flops = 0;
