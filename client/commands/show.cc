@@ -116,16 +116,17 @@ void PrintFailure(const v1::Job& job, Sheet& sheet) {
                                      failure.message()));
 }
 
-// Warns of layers that take longer than they should.
+// Warns of operations that take longer than they should.
 std::string FallbackText(const v1::Progress& progress) {
   if (progress.fallbacks() == 0) return "";
   if (progress.fallbacks() == 1) {
-    return absl::StrCat("1 layer is computed by slower kernels, because cuDNN refused it\n",
+    return absl::StrCat("1 operation is computed by slower kernels, because cuDNN refused it\n",
                         progress.first_fallback());
   }
   return absl::StrCat(FormatCount(progress.fallbacks()),
-                      " layers are computed by slower kernels, because cuDNN refused them\nfirst: ",
-                      progress.first_fallback(), "\nthe log of rank 0 names all");
+                      " operations are computed by slower kernels, because cuDNN refused them\n"
+                      "first: ",
+                      progress.first_fallback(), "\nthe log of each rank names its own");
 }
 
 // Prints where the job runs, how far it is and what it has produced.

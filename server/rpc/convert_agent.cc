@@ -126,6 +126,10 @@ core::Progress FromProto(const v1::Progress& progress, const std::string& field,
     check.MaxCount(field + ".hosting", progress.hosting_size(), RanksMax());
     check.MaxBytes(field + ".hosting_reason", progress.hosting_reason(), kReasonBytesMax);
   }
+  if (progress.fallbacks() < 0) {
+    check.Add(field + ".fallbacks",
+              absl::StrCat("is ", progress.fallbacks(), "; expected 0 or more"));
+  }
   check.MaxBytes(field + ".first_fallback", progress.first_fallback(), kReasonBytesMax);
   for (int i = 0; i < progress.hosting_size() && i < RanksMax(); ++i) {
     CheckHosting(progress.hosting(i), absl::StrCat(field, ".hosting[", i, "]"), check);

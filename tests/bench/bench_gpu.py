@@ -159,7 +159,7 @@ class Bench:
     def flags(self, net, batch):
         flags = ["--net", net, "--batch", str(batch), "--plans", self.path("plans")]
         flags += ["--rates", self.path("roofline.json")] if "rates" in self.results else []
-        return flags + (["--steps", "2", "--runs", "1", "--profile-runs", "1"] if self.is_smoke else [])
+        return flags + (["--steps", "2", "--runs", "1", "--profile-runs", "1", "--allow-fallbacks"] if self.is_smoke else [])
 
     def session(self, name, compiles):
         """Runs ours and the forms of PyTorch in turns."""

@@ -124,9 +124,14 @@ class Killer {
   }
 
   void KillSomething() {
-    const int attempt = yard_.GetJob(job_).attempt();
-    const auto record = yard_.SupervisorRecord(yard_.RunDir(job_, attempt));
-    ASSERT_TRUE(record.contains("ranks")) << record;
+    // The step may be one that an earlier attempt had reached, while this one still starts.
+    int attempt = 0;
+    nlohmann::json record;
+    ASSERT_TRUE(yard_.WaitForJob(job_, [&](const Job& seen) {
+      attempt = seen.attempt();
+      record = yard_.SupervisorRecord(yard_.RunDir(job_, attempt));
+      return record.contains("ranks");
+    })) << record;
     const int64_t victim = Draw(0, 3);
     std::printf("attempt %d: kill %s\n", attempt,
                 victim == 3   ? "the worker"

@@ -64,8 +64,8 @@ struct Progress {
   int64_t update_time_us = 0;             // since 1970
   std::vector<RankHosting> hosting = {};  // of all ranks; only rank 0 writes it
   std::string hosting_reason = {};        // for people
-  // The layers that a GPU computes with slower kernels of ours, and the first of them with the
-  // reason, for people. The log names all.
+  // The number of operations that a GPU computes with slower kernels of ours, and one of them with
+  // its layer and the reason, for people. The log names all.
   int64_t fallbacks = 0;
   std::string first_fallback = {};
   // The rank writes this file again by this time, or it is stuck. 0 means that it promises nothing.

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <tuple>
 
+#include "common/base/check.h"
+
 namespace trainyard::core {
 namespace {
 
@@ -51,6 +53,7 @@ Demand DemandOf(const JobRecord& job) {
 }
 
 Precision AutoPrecision(const std::vector<const DeviceRecord*>& devices) {
+  TY_CHECK(!devices.empty());
   const bool is_bf16 = std::all_of(devices.begin(), devices.end(), [&](const auto* device) {
     return device->bf16 && device->type != kCpuType && device->type == devices.front()->type;
   });

@@ -35,6 +35,7 @@ std::vector<const DeviceRecord*> DevicesOf(const Ledger& ledger,
       if (device.name == rank.device) devices.push_back(&device);
     }
   }
+  TY_CHECK(devices.size() == ranks.size());
   return devices;
 }
 

@@ -145,13 +145,13 @@ nlohmann::json FallbacksJson(const StepTimer& timer) {
 absl::Status CheckFallbacks(const Arguments& arguments, const StepTimer& timer) {
   const std::vector<Fallback> fallbacks = timer.fallbacks();
   if (fallbacks.empty() || arguments.allow_fallbacks) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("cuDNN refused ", fallbacks.size(), " layers, so slower kernels compute them: ",
-                   absl::StrJoin(fallbacks, "; ",
-                                 [](std::string* out, const Fallback& fallback) {
-                                   absl::StrAppend(out, FallbackText(fallback));
-                                 }),
-                   "; --allow-fallbacks accepts that"));
+  return absl::FailedPreconditionError(absl::StrCat(
+      "cuDNN refused ", fallbacks.size(), " operations, so slower kernels compute them: ",
+      absl::StrJoin(fallbacks, "; ",
+                    [](std::string* out, const Fallback& fallback) {
+                      absl::StrAppend(out, FallbackText(fallback));
+                    }),
+      "; --allow-fallbacks accepts that"));
 }
 
 nlohmann::json StepJson(const Arguments& arguments, const StepTimer& timer,
@@ -257,7 +257,7 @@ int Main(int argc, char** argv) {
   app.add_flag("--no-autotuning", arguments.no_autotuning, "take each library's first guess");
   app.add_option("--plans", timer.plan_cache_folder, "folder that keeps the chosen plans");
   app.add_flag("--allow-fallbacks", arguments.allow_fallbacks,
-               "succeed though cuDNN refused layers");
+               "succeed though cuDNN refused operations");
   app.add_flag("--profile", arguments.profile, "tell what each call takes");
   app.add_option("--profile-runs", arguments.profile_runs)->check(CLI::Range(1, 100));
   app.add_flag("--serve", arguments.serve, "one run for each line on the input");

@@ -100,12 +100,27 @@ TEST_F(GpuBench, AnswersEachLineAndTakesRatesFromAFile) {
                                    folder_.File("rates.json")};
   args.insert(args.end(), small_rates_.begin(), small_rates_.end());
   ASSERT_EQ(Run(args).exit_code, 0);
-  const ProcessResult result =
-      Run({Program("bench_gpu_on_cpu"), "--net", "gpt2-smoke", "--batch", "2", "--steps", "1",
-           "--serve", "--rates", folder_.File("rates.json"), "--json", folder_.File("step.json")},
-          "run\nrun\nrun\n");
+  // Its few positions are none for cuDNN's attention.
+  args = {Program("bench_gpu_on_cpu"),
+          "--net",
+          "gpt2-smoke",
+          "--batch",
+          "2",
+          "--steps",
+          "1",
+          "--serve",
+          "--rates",
+          folder_.File("rates.json"),
+          "--json",
+          folder_.File("step.json")};
+  const ProcessResult refused = Run(args, "run\n");
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_THAT(refused.err, HasSubstr("attention1 attention: "));
+  EXPECT_EQ(Json("step.json")["step"]["fallbacks"][0]["op"], "attention");
+  args.push_back("--allow-fallbacks");
+  const ProcessResult result = Run(args, "run\nrun\nrun\n");
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.out, ::testing::StartsWith("ready\n"));
+  EXPECT_THAT(result.out, HasSubstr("\nready\n"));
   EXPECT_THAT(result.out, HasSubstr("tokens/s"));
   EXPECT_THAT(result.out, HasSubstr("roofline:"));
   EXPECT_EQ(Json("step.json")["step"]["runs"].size(), 3);

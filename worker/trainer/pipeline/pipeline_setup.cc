@@ -75,6 +75,7 @@ absl::StatusOr<CompiledStage> CompileStage(v1::JobSpec spec, const StageTarget& 
   TY_ASSIGN_OR_RETURN(compiled.tensors, StateOfStages(model.graph, plan.cuts, model.optimizer));
   compiled.executable = executable.get();
   compiled.predicted_bubble = plan.prediction.bubble;
+  compiled.model.precision = model.options.precision;
   compiled.model.planned_bytes = executable->memory_plan().total();
   compiled.model.executable = std::move(executable);
   compiled.model.max_rows = rows;

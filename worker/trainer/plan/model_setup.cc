@@ -248,6 +248,7 @@ absl::StatusOr<CompiledModel> CompileModel(const v1::JobSpec& spec, const Compil
   prepared.options.choices = target.choices;
   TY_ASSIGN_OR_RETURN(const auto backend, engine::MakeBackend(target.backend));
   CompiledModel model;
+  model.precision = prepared.options.precision;
   model.computes_replicas_alone = prepared.computes_replicas_alone;
   model.syncs_statistics = prepared.options.sum_statistics != nullptr;
   model.max_rows = prepared.options.max_rows;

@@ -72,6 +72,7 @@ std::vector<int64_t> ReadyEnds(const engine::Graph& model);
 struct CompiledModel {
   std::unique_ptr<engine::Executable> executable;
   int64_t planned_bytes = 0;  // of the process; 0 if not planned
+  engine::Precision precision = engine::Precision::kF32;
   int64_t max_rows = 1;
   int64_t max_groups = 1;
   int64_t evaluation_rows = 1;

@@ -62,7 +62,7 @@ std::string FallbackList(const PlannedStep& report) {
   if (report.fallbacks.empty()) return "";
   const auto count = static_cast<int64_t>(report.fallbacks.size());
   std::string text =
-      absl::StrCat("cuDNN refused ", Counted(count, "layer"), ", so slower kernels compute ",
+      absl::StrCat("cuDNN refused ", Counted(count, "operation"), ", so slower kernels compute ",
                    count == 1 ? "it" : "them", ":\n");
   for (const engine::Fallback& fallback : report.fallbacks) {
     absl::StrAppend(&text, "  ", engine::FallbackText(fallback), "\n");

@@ -183,7 +183,8 @@ void CompareMetrics(const RecordedEvaluation& recorded, const RecordedEvaluation
     if (row.is_right) continue;
     const double distance = found->second - value;
     absl::StrAppendFormat(&row.recomputed, " (%+.3g)", distance);
-    row.is_right = tolerance > 0 && std::abs(distance) <= tolerance * (1 + std::abs(value));
+    row.is_right = tolerance > 0 && std::isfinite(value) &&
+                   std::abs(distance) <= tolerance * (1 + std::abs(value));
   }
   comparison.Add("samples", absl::StrCat(recorded.samples), absl::StrCat(made.samples));
 }

@@ -49,7 +49,7 @@ absl::StatusOr<int> AgreeOnThreads(parallel::Communicator& host, int threads, in
   return static_cast<int>(least);
 }
 
-bool MeasuresForOthers(const RunSetup& setup) {
+bool OneMeasuresForAll(const RunSetup& setup) {
   return setup.assignment.backend == kCudaBackend && setup.world_size() > 1;
 }
 
@@ -66,7 +66,7 @@ absl::StatusOr<EarlyContact> ConnectEarly(const RunSetup& setup, const ResumePoi
                                           const Connect& connect) {
   EarlyContact early;
   early.threads = setup.mine().threads;
-  if (!setup.is_bitwise && !MeasuresForOthers(setup)) return early;
+  if (!setup.is_bitwise && !OneMeasuresForAll(setup)) return early;
   const bool is_device = setup.assignment.backend == kCudaBackend;
   TY_ASSIGN_OR_RETURN(early.lines, ConnectRanks(setup, connect,
                                                 is_device ? engine::MemoryKind::kDevice
@@ -175,13 +175,15 @@ RunIdentity IdentityOf(const RunSetup& setup, int threads, const Loaded& loaded,
           .threads = setup.is_bitwise ? threads : 0};
 }
 
-// Ranks that were started with different specs, models or data must not train together.
+// Ranks that were started with different specs, models or data must not train together. In a run
+// that was started by hand, ranks could also decide differently about the precision.
 absl::StatusOr<Gang> MeetGang(const RunSetup& setup, const RunIdentity& identity,
-                              Communicators lines) {
+                              engine::Precision precision, Communicators lines) {
   parallel::Communicator& host = *lines.host;
   TY_RETURN_IF_ERROR(
       CheckAgreement(host, absl::StrCat(setup.assignment.spec_json, "\n", setup.world_size(), "\n",
-                                        identity.model_digest, "\n", identity.data_digest)));
+                                        identity.model_digest, "\n", identity.data_digest, "\n",
+                                        engine::PrecisionName(precision))));
   Gang gang;
   gang.lines = std::move(lines);
   TY_ASSIGN_OR_RETURN(gang.device_types, GatherNames(host, setup.mine().device_type));
@@ -236,7 +238,7 @@ absl::StatusOr<PreparedRun> PrepareRun(const run_dir::RunDir& dir,
   TY_ASSIGN_OR_RETURN(const ResumePoint resume, FindResumePoint(setup));
   TY_ASSIGN_OR_RETURN(EarlyContact early, ConnectEarly(setup, resume, connect));
   TY_ASSIGN_OR_RETURN(Loaded loaded,
-                      MeasuresForOthers(setup)
+                      OneMeasuresForAll(setup)
                           ? LoadAndCompileInTurn(setup, early.threads, *early.lines.host)
                           : LoadAndCompile(setup, early.threads));
   StepStrategy& strategy = *loaded.strategy;
@@ -247,7 +249,8 @@ absl::StatusOr<PreparedRun> PrepareRun(const run_dir::RunDir& dir,
     TY_ASSIGN_OR_RETURN(early.lines,
                         ConnectRanks(setup, connect, strategy.executable().memory_kind()));
   }
-  TY_ASSIGN_OR_RETURN(Gang gang, MeetGang(setup, identity, std::move(early.lines)));
+  TY_ASSIGN_OR_RETURN(
+      Gang gang, MeetGang(setup, identity, strategy.model().precision, std::move(early.lines)));
   identity.device_types = gang.device_types;
   TY_ASSIGN_OR_RETURN(GangHosting hosting, ChooseHosting(gang, resume, strategy));
   TY_ASSIGN_OR_RETURN(const int64_t first_step, FirstStepOfRank0(start.step, *gang.lines.host));

@@ -79,14 +79,15 @@ TEST_F(Jobs, ShowWarnsOfLayersThatCudnnRefused) {
   });
   EXPECT_THAT(
       runner_.Run({"show", "1"}).out,
-      HasSubstr("fallbacks     1 layer is computed by slower kernels, because cuDNN refused it\n"
-                "              conv1 conv2d: cuDNN has no plan\n"));
+      HasSubstr(
+          "fallbacks     1 operation is computed by slower kernels, because cuDNN refused it\n"
+          "              conv1 conv2d: cuDNN has no plan\n"));
   server_.ChangeJob("jobs/1", [](v1::Job& job) { job.mutable_progress()->set_fallbacks(12); });
   EXPECT_THAT(runner_.Run({"show", "1"}).out,
-              HasSubstr("fallbacks     12 layers are computed by slower kernels, because cuDNN "
+              HasSubstr("fallbacks     12 operations are computed by slower kernels, because cuDNN "
                         "refused them\n"
                         "              first: conv1 conv2d: cuDNN has no plan\n"
-                        "              the log of rank 0 names all\n"));
+                        "              the log of each rank names its own\n"));
 }
 
 TEST_F(Jobs, ShowTellsThePrecision) {

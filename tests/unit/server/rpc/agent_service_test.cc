@@ -207,13 +207,15 @@ TEST_F(AgentServiceTest, AHostingOutOfRangeIsRefusedWithAllThatIsWrong) {
   host.set_samples_per_s(std::nan(""));
   progress.set_hosting_reason(std::string(1001, 'x'));
   progress.set_first_fallback(std::string(1001, 'x'));
+  progress.set_fallbacks(-1);
   v1::SyncWorkerResponse response;
   auto status = FromGrpcStatus(agents_->SyncWorker(Context().get(), request, &response));
   std::vector<std::string> fields;
   for (const auto& violation : GetFieldViolations(status)) fields.push_back(violation.field);
   const std::string path = "attempts[0].progress.hosting";
-  EXPECT_THAT(fields, ElementsAre(path + "_reason", "attempts[0].progress.first_fallback",
-                                  path + "[0].rank", path + "[0].first_replica", path + "[0].stage",
+  EXPECT_THAT(fields, ElementsAre(path + "_reason", "attempts[0].progress.fallbacks",
+                                  "attempts[0].progress.first_fallback", path + "[0].rank",
+                                  path + "[0].first_replica", path + "[0].stage",
                                   path + "[0].samples_per_s"));
   progress.Clear();
   for (int i = 0; i < 4097; ++i) progress.add_hosting();

@@ -103,11 +103,12 @@ TEST(PlanReport, ListsTheLayersThatCudnnRefuses) {
   PlannedStep report = Report(Small(), {.backend = "reference"});
   EXPECT_THAT(MemoryText(report), Not(HasSubstr("refused")));
   report.fallbacks = {{.layer = "conv1", .op = "conv2d", .reason = "cuDNN has no plan"}};
-  EXPECT_THAT(MemoryText(report), HasSubstr("cuDNN refused 1 layer, so slower kernels compute it:\n"
-                                            "  conv1 conv2d: cuDNN has no plan\n"));
+  EXPECT_THAT(MemoryText(report),
+              HasSubstr("cuDNN refused 1 operation, so slower kernels compute it:\n"
+                        "  conv1 conv2d: cuDNN has no plan\n"));
   report.fallbacks.push_back({.layer = "conv2", .op = "conv2d", .reason = "it is odd"});
   EXPECT_THAT(PlanTable(report),
-              HasSubstr("cuDNN refused 2 layers, so slower kernels compute them"));
+              HasSubstr("cuDNN refused 2 operations, so slower kernels compute them"));
   const auto json = nlohmann::json::parse(PlanJson(report));
   ASSERT_EQ(json["fallbacks"].size(), 2U);
   EXPECT_EQ(json["fallbacks"][1]["layer"], "conv2");

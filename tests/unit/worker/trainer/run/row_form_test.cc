@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/match.h"
 #include "tests/unit/worker/engine/engine_testing.h"
 #include "tests/unit/worker/trainer/train_testing.h"
 #include "worker/data/glyphs.h"
@@ -95,6 +96,9 @@ TEST(TrainWithStoredRows, EndsAsATrainingOfTheReferenceDoes) {
   JobText job = WithBatchNorm();
   job.data = R"({"dataset": "glyphs", "train_size": 50, "test_size": 17,
     "augment": {"pad_crop": "3", "flip": true, "cutout": 6}})";
+  // Left to itself, a GPU would train in bf16.
+  ASSERT_TRUE(absl::StrContains(job.train, "{"));
+  job.train.replace(job.train.find('{'), 1, R"({"precision": "PRECISION_F32", )");
   GangTrainer expected(job, 1);
   ExpectSuccess(expected.Run());
   GangTrainer trainer(job, 1, engine::testing::TestedBackend());

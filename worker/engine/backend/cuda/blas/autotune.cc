@@ -27,8 +27,8 @@ absl::StatusOr<TuningMemory> AllocateFor(const MatmulProblem& problem, int64_t w
 
 }  // namespace
 
-int FastestCandidate(const MatmulProblem& problem, int64_t workspace_bytes, int count,
-                     const RunCandidate& run) {
+absl::StatusOr<int> FastestCandidate(const MatmulProblem& problem, int64_t workspace_bytes,
+                                     int count, const RunCandidate& run) {
   Bench bench;
   if (!bench.Open().ok()) return -1;
   const auto memory = AllocateFor(problem, workspace_bytes, bench);
@@ -37,6 +37,7 @@ int FastestCandidate(const MatmulProblem& problem, int64_t workspace_bytes, int 
   double fastest_time = 0;
   for (int i = 0; i < count; ++i) {
     const auto time = bench.Microseconds([&] { return run(i, *memory, bench.stream()); });
+    if (!time.ok()) TY_RETURN_IF_ERROR(bench.CheckDevice(time.status()));
     if (!time.ok() || (fastest >= 0 && *time >= fastest_time)) continue;
     fastest = i;
     fastest_time = *time;

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "worker/engine/backend/cuda/blas/matmul_problem.h"
 
 namespace trainyard::engine::cuda::blas {
@@ -25,8 +26,9 @@ using RunCandidate =
     std::function<absl::Status(int index, const TuningMemory& memory, cudaStream_t stream)>;
 
 // Returns the fastest of `count` candidates, ignoring those that fail to start, or -1 if nothing
-// could be measured, because there is no memory or all failed. Waits for the device.
-int FastestCandidate(const MatmulProblem& problem, int64_t workspace_bytes, int count,
-                     const RunCandidate& run);
+// could be measured, because there is no memory or all failed. Waits for the device. Returns the
+// error of a candidate after which the device does nothing more.
+absl::StatusOr<int> FastestCandidate(const MatmulProblem& problem, int64_t workspace_bytes,
+                                     int count, const RunCandidate& run);
 
 }  // namespace trainyard::engine::cuda::blas

@@ -285,8 +285,10 @@ class LtMatmulPlanner : public MatmulPlanner {
       TY_ASSIGN_OR_RETURN(auto product, LtMatmul::Describe(library_.get(), problem, fused));
       TY_ASSIGN_OR_RETURN(const auto candidates, product->Candidates(options_));
       if (candidates.empty()) continue;
-      const size_t choice = measures ? Fastest(problem, candidates, *product) : 0;
-      if (measures) choices_[problem.Key()] = static_cast<int>(choice);
+      size_t choice = 0;
+      if (measures) {
+        TY_ASSIGN_OR_RETURN(choice, Fastest(problem, candidates, *product));
+      }
       product->Choose(candidates[choice]);
       return product;
     }
@@ -294,11 +296,18 @@ class LtMatmulPlanner : public MatmulPlanner {
         absl::StrCat("product ", problem.Key(), ": cuBLASLt has no algorithm"));
   }
 
-  size_t Fastest(const MatmulProblem& problem,
-                 const std::vector<cublasLtMatmulHeuristicResult_t>& candidates,
-                 LtMatmul& product) const {
+  // Choices hold for one version of the library.
+  static std::string ChoiceKey(const MatmulProblem& problem) {
+    return absl::StrCat(problem.Key(), " | cublasLt ", cublasLtGetVersion());
+  }
+
+  // Returns 0, and keeps no choice, if nothing could be measured.
+  absl::StatusOr<size_t> Fastest(const MatmulProblem& problem,
+                                 const std::vector<cublasLtMatmulHeuristicResult_t>& candidates,
+                                 LtMatmul& product) {
     if (candidates.size() < 2) return 0;
-    const auto known = choices_.find(problem.Key());
+    const std::string key = ChoiceKey(problem);
+    const auto known = choices_.find(key);
     if (known != choices_.end() && known->second >= 0 &&
         static_cast<size_t>(known->second) < candidates.size()) {
       return static_cast<size_t>(known->second);
@@ -307,13 +316,18 @@ class LtMatmulPlanner : public MatmulPlanner {
     for (const auto& candidate : candidates) {
       workspace_bytes = std::max(workspace_bytes, candidate.workspaceSize);
     }
-    const int fastest = FastestCandidate(
-        problem, static_cast<int64_t>(workspace_bytes), static_cast<int>(candidates.size()),
-        [&](int index, const TuningMemory& memory, cudaStream_t stream) {
-          product.Choose(candidates[static_cast<size_t>(index)]);
-          return product.Run(memory.a, memory.b, memory.bias, memory.d, memory.workspace, stream);
-        });
-    return static_cast<size_t>(std::max(0, fastest));
+    TY_ASSIGN_OR_RETURN(
+        const int fastest,
+        FastestCandidate(problem, static_cast<int64_t>(workspace_bytes),
+                         static_cast<int>(candidates.size()),
+                         [&](int index, const TuningMemory& memory, cudaStream_t stream) {
+                           product.Choose(candidates[static_cast<size_t>(index)]);
+                           return product.Run(memory.a, memory.b, memory.bias, memory.d,
+                                              memory.workspace, stream);
+                         }));
+    if (fastest < 0) return 0;
+    choices_[key] = fastest;
+    return static_cast<size_t>(fastest);
   }
 
   const LibraryHandle library_;

@@ -72,13 +72,14 @@ class CandidateChooser {
       Refuse(absl::StrCat(engine.name, " does not keep precision or determinism"));
       return false;
     }
-    const int64_t bytes = graph_.WorkspaceBytes(engine.workspace_bytes);
-    if (bytes > options_.planner.workspace_bytes_max) {
-      Refuse(absl::StrCat(engine.name, " needs ", bytes, " bytes of workspace, of ",
-                          options_.planner.workspace_bytes_max));
-      return false;
-    }
-    return true;
+    if (Fits(engine.workspace_bytes)) return true;
+    Refuse(absl::StrCat(engine.name, " needs ", graph_.WorkspaceBytes(engine.workspace_bytes),
+                        " bytes of workspace, of ", options_.planner.workspace_bytes_max));
+    return false;
+  }
+
+  bool Fits(int64_t plan_bytes) const {
+    return graph_.WorkspaceBytes(plan_bytes) <= options_.planner.workspace_bytes_max;
   }
 
   void Take(absl::Span<const EngineConfig* const> engines) {
@@ -91,7 +92,9 @@ class CandidateChooser {
     }
     std::vector<absl::StatusOr<BuiltPlan>> plans = builder_.Build(engines);
     for (size_t i = 0; i < plans.size(); ++i) {
-      if (plans[i].ok()) {
+      if (plans[i].ok() && !Fits(plans[i]->workspace_bytes)) {
+        Refuse(absl::StrCat(engines[i]->name, " needs more workspace than it announced"));
+      } else if (plans[i].ok()) {
         candidates_.push_back({.plan = *std::move(plans[i]), .name = engines[i]->name});
       } else {
         Refuse(std::string(plans[i].status().message()));

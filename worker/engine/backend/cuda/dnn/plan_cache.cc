@@ -82,7 +82,12 @@ absl::Status PlanCache::Take(const std::string& text) {
   const auto file = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (file.is_object() && file.contains("key") && file["key"].is_string()) {
     const auto key = file["key"].get<std::string>();
-    if (std::optional<CachedPlan> plan = PlanOf(file, key)) return Put(key, *std::move(plan));
+    if (std::optional<CachedPlan> plan = PlanOf(file, key)) {
+      const bool is_kept = !folder_.empty() && FileExists(PathOf(key));
+      if (!is_kept) return Put(key, *std::move(plan));
+      plans_[key] = *std::move(plan);
+      return absl::OkStatus();
+    }
   }
   return absl::InvalidArgumentError("a choice is not whole, or of another version");
 }

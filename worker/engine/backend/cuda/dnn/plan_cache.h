@@ -29,7 +29,8 @@ class PlanCache {
   std::optional<CachedPlan> Find(const std::string& key);
   // Returns the text of a choice's file.
   static std::string Encode(const std::string& key, const CachedPlan& plan);
-  // Keeps the choice of another cache's file. Returns INVALID_ARGUMENT for any other text.
+  // Follows the choice of another cache's file. It does not replace a file of this cache, because a
+  // run that resumes here must find what it chose. Returns INVALID_ARGUMENT for any other text.
   absl::Status Take(const std::string& text);
   // Keeps a choice, and writes its file by rename. Even if that fails, Find returns the choice.
   absl::Status Put(const std::string& key, CachedPlan plan);

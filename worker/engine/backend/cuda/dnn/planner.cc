@@ -51,7 +51,11 @@ class CudnnPlanner : public Planner {
 
   void TakeChoice(const std::string& text) override {
     const absl::Status taken = cache_.Take(text);
-    if (!taken.ok()) WarnThatNothingIsKept(taken);
+    if (absl::IsInvalidArgument(taken)) {
+      LogWarning("a choice of another rank is ignored", {{"reason", std::string(taken.message())}});
+    } else if (!taken.ok()) {
+      WarnThatNothingIsKept(taken);
+    }
   }
 
   int64_t workspace_bytes_max() const override { return options_.workspace_bytes_max; }

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "gtest/gtest.h"
-#include "tests/testing/cuda_on_cpu/cuda_on_cpu.h"
 #include "tests/testing/cuda_on_cpu/cudnn/cudnn_on_cpu.h"
 #include "tests/unit/worker/engine/engine_testing.h"
 #include "worker/engine/backend/cuda/cuda_backend.h"
@@ -82,14 +81,12 @@ TEST_F(CudaEffort, ARankThatTakesChoicesOverMeasuresNothing) {
   ASSERT_TRUE(leader.ok()) << leader.status();
   options.choices = (*leader)->MeasuredChoices();
   const std::unique_ptr<Backend> other = *MakeCudaBackend({.autotunes = true});
-  const int64_t kernels = cuda_on_cpu::KernelsLaunched();
   const int64_t of_follower = PlansOf([&] {
     auto follower = other->Compile(model_, {}, options);
     ASSERT_TRUE(follower.ok()) << follower.status();
     EXPECT_EQ((*follower)->MeasuredChoices(), options.choices);
   });
   EXPECT_EQ(of_follower, 0);
-  EXPECT_EQ(cuda_on_cpu::KernelsLaunched(), kernels) << "products were measured";
   options.choices = "{}";
   EXPECT_EQ(other->Compile(model_, {}, options).status().code(),
             absl::StatusCode::kInvalidArgument);

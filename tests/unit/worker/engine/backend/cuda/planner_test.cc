@@ -298,6 +298,31 @@ TEST(Planner, TakesOverWhatAnotherRankMeasured) {
   EXPECT_EQ(follower->MeasuredChoices(), choices);
 }
 
+// A run that resumes on this host must find what it has chosen.
+TEST(Planner, AChoiceOfAnotherRankDoesNotReplaceAKeptOne) {
+  const trainyard::testing::TempDir here;
+  const trainyard::testing::TempDir there;
+  PlannerOptions options;
+  const auto choose = [&](const std::string& folder, int64_t engine) {
+    options.cache_folder = folder;
+    cuda_on_cpu::FailRuns([engine](int64_t other) { return other != engine; });
+    const std::unique_ptr<Planner> planner = PlannerWith(options);
+    EXPECT_TRUE(planner->Find(Small(), Effort::kMeasure).ok());
+    cuda_on_cpu::FailRuns({});
+    return planner->MeasuredChoices();
+  };
+  EXPECT_EQ(choose(here.path(), 1).size(), 1U);
+  const std::vector<std::string> others = choose(there.path(), 0);
+  const auto engine = [&](const std::vector<std::string>& taken) {
+    options.cache_folder = here.path();
+    const std::unique_ptr<Planner> planner = PlannerWith(options);
+    for (const std::string& choice : taken) planner->TakeChoice(choice);
+    return (*planner->Find(Small(), Effort::kMeasure))->facts().engine.substr(0, 8);
+  };
+  EXPECT_EQ(engine(others), "engine 0");
+  EXPECT_EQ(engine({}), "engine 1") << "the file was replaced";
+}
+
 TEST(Planner, EstimatesWithoutBuilding) {
   const std::unique_ptr<Planner> planner = PlannerWith({});
   const int64_t before = cuda_on_cpu::LiveCudnnObjects();
