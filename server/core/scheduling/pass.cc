@@ -305,8 +305,9 @@ PassState::PassState(const PassInput& input, const PolicyOptions& pass_options)
       quotas.Charge(job->user, job->project, devices);
       share.Charge(job->user, job->project, devices);
     } else if (const auto found = input.running.find(id); found != input.running.end()) {
-      const auto more = std::count_if(claimed.begin(), claimed.end(),
-                                      [&](int32_t slot) { return slots.slot(slot).holder != id; });
+      const auto more = std::count_if(
+          claimed.begin(), claimed.end(),
+          [&, holder = id](int32_t slot) { return slots.slot(slot).holder != holder; });
       const RunningJob& grows = found->second;
       quotas.Charge(grows.user, grows.project, static_cast<int32_t>(more));
       share.Charge(grows.user, grows.project, static_cast<int32_t>(more));

@@ -69,6 +69,7 @@ std::vector<DesiredAttempt> DesiredFor(const YardState& state, const std::string
     }
   }
   std::vector<DesiredAttempt> result;
+  result.reserve(desired.size());
   for (auto& [id, attempt] : desired) result.push_back(std::move(attempt));
   return result;
 }

@@ -14,7 +14,7 @@ namespace {
 
 // Returns "12:03:07 UTC" for "2026-11-21 12:03:07 UTC", because the queue needs no more.
 std::string TimeOfDay(int64_t wall_us) {
-  const int64_t second = wall_us / kSecond % (24 * 3600);
+  const int64_t second = wall_us / kSecond % (int64_t{24} * 3600);
   return absl::StrFormat("%02d:%02d:%02d UTC", second / 3600, second / 60 % 60, second % 60);
 }
 

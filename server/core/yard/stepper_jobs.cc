@@ -33,7 +33,7 @@ std::string Detail(const JobState& state) {
   return "";
 }
 
-std::string Join(std::string a, std::string b) {
+std::string Join(const std::string& a, const std::string& b) {
   if (a.empty() || b.empty() || a == b) return a.empty() ? b : a;
   return absl::StrCat(a, "; ", b);
 }
