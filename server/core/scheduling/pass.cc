@@ -254,6 +254,7 @@ class Pass {
 
   std::vector<DeviceKey> KeysOf(const std::vector<int32_t>& slots) const {
     std::vector<DeviceKey> keys;
+    keys.reserve(slots.size());
     for (const int32_t slot : slots) keys.push_back(state_.slots.KeyOf(input_.pool, slot));
     std::sort(keys.begin(), keys.end());
     return keys;

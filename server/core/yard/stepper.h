@@ -31,7 +31,7 @@ class Stepper {
   // Steps the job. Returns JOB_NOT_FOUND, or JOB_STATE_CONFLICT if the job's state refuses the
   // input. An input that is ignored gives OK.
   absl::Status StepJob(JobId id, const job_fsm::Input& input, absl::string_view actor,
-                       std::string message);
+                       const std::string& message);
   // Does the bookkeeping when the job has begun to wait.
   void EnterQueue(JobId id);
   // Returns the time until a delayed start must be looked at again. It is 0 or less if the delay is

@@ -78,7 +78,7 @@ void Stepper::AddEvent(std::string resource, std::string type, absl::string_view
 }
 
 absl::Status Stepper::StepJob(JobId id, const job_fsm::Input& input, absl::string_view actor,
-                              std::string message) {
+                              const std::string& message) {
   const auto found = yard_.snapshot().jobs.find(id);
   if (found == yard_.snapshot().jobs.end()) return error::JobNotFound(JobName(id));
   const JobState before = found->second.state;
@@ -93,7 +93,7 @@ absl::Status Stepper::StepJob(JobId id, const job_fsm::Input& input, absl::strin
   job.state = std::move(transition->next);
   EnterJobState(id, before);
   AddEvent(JobName(id), absl::StrCat("JOB_", job_fsm::Name(job.state)), actor,
-           Join(Detail(job.state), std::move(message)));
+           Join(Detail(job.state), message));
   for (const job_fsm::Effect& effect : transition->effects) {
     if (const auto* stop = std::get_if<job_fsm::StopAttempt>(&effect)) {
       StepAttempt({id, job.attempt}, attempt_fsm::Stop{stop->reason}, actor);
