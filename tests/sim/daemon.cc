@@ -19,7 +19,7 @@ constexpr Time kLookIdle = 20 * kSecond;
 }  // namespace
 
 Daemon::Daemon(World& world, const Options& options, Transport& transport, Server& server,
-               Host& host, Trainers& trainers)
+               Machine& host, Trainers& trainers)
     : world_(world),
       options_(options),
       transport_(transport),
@@ -187,7 +187,7 @@ void Daemon::SetTargets() {
 
 std::vector<agent::Device> Daemon::Devices() const {
   std::vector<agent::Device> devices;
-  for (const HostDevice& device : host_.devices) {
+  for (const MachineDevice& device : host_.devices) {
     if (device.is_gone) continue;
     agent::Device seen;
     seen.name = device.name;

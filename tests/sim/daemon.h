@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/sim/host.h"
+#include "tests/sim/machine.h"
 #include "tests/sim/options.h"
 #include "tests/sim/ports.h"
 #include "tests/sim/server.h"
@@ -27,7 +27,7 @@ namespace trainyard::sim {
 
 class Daemon {
  public:
-  Daemon(World& world, const Options& options, Transport& transport, Server& server, Host& host,
+  Daemon(World& world, const Options& options, Transport& transport, Server& server, Machine& host,
          Trainers& trainers);
 
   void Start();  // does nothing if it runs
@@ -112,7 +112,7 @@ class Daemon {
   const Options& options_;
   Transport& transport_;
   Server& server_;
-  Host& host_;
+  Machine& host_;
   Trainers& trainers_;
   SimClock clock_;
   SimRng rng_;

@@ -102,7 +102,7 @@ void Faults::CrashWorker() {
   Note(away);
   // Now and then the driver shows one device less to the next life.
   if (host.devices.size() > 1 && world_.random().Chance(100)) {
-    HostDevice& device = host.devices.back();
+    MachineDevice& device = host.devices.back();
     device.is_gone = true;
     world_.Say("faults", device.name, " of ", host.name, " is gone");
   }
@@ -220,7 +220,7 @@ void Faults::JumpClock() {
 
 void Faults::BreakDevice() {
   Host& host = AnyHost();
-  HostDevice& device = host.devices[static_cast<size_t>(
+  MachineDevice& device = host.devices[static_cast<size_t>(
       world_.random().Below(static_cast<int64_t>(host.devices.size())))];
   device.is_bad = true;
   world_.Say("faults", device.name, " of ", host.name, " breaks");
@@ -232,7 +232,7 @@ void Faults::BreakDevice() {
 
 void Faults::UseDevice() {
   Host& host = AnyHost();
-  HostDevice& device = host.devices[static_cast<size_t>(
+  MachineDevice& device = host.devices[static_cast<size_t>(
       world_.random().Below(static_cast<int64_t>(host.devices.size())))];
   device.is_foreign = true;
   world_.Say("faults", "somebody else computes on ", device.name, " of ", host.name);
@@ -287,7 +287,7 @@ void Faults::Repair() {
     host->is_disk_full = false;
     host->PowerOn();
     bool was_gone = false;
-    for (HostDevice& device : host->devices) {
+    for (MachineDevice& device : host->devices) {
       was_gone = was_gone || device.is_gone;
       device.is_bad = device.is_foreign = device.is_gone = false;
     }

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "tests/sim/daemon.h"
 
 namespace trainyard::sim {
 namespace {
@@ -15,21 +14,9 @@ constexpr Time kWriteback = 40 * kSecond;
 }  // namespace
 
 Host::Host(World& world, Trainers& trainers, int host_number, std::string host_name)
-    : number(host_number), name(std::move(host_name)), world_(world), trainers_(trainers) {}
+    : Machine(world, host_number, std::move(host_name)), trainers_(trainers) {}
 
 Host::~Host() = default;
-
-HostDevice* Host::FindDevice(const std::string& device) {
-  for (HostDevice& candidate : devices) {
-    if (candidate.name == device) return &candidate;
-  }
-  return nullptr;
-}
-
-RunDirectory* Host::FindDirectory(AttemptId attempt) {
-  const auto found = directories.find(attempt);
-  return found == directories.end() ? nullptr : found->second.get();
-}
 
 SupervisorProcess* Host::SupervisorOf(AttemptId attempt) {
   const auto found = supervisors_.find(attempt);

@@ -3,7 +3,7 @@
 
 #include "common/base/check.h"
 #include "common/base/env.h"
-#include "tests/sim/host.h"
+#include "tests/sim/machine.h"
 #include "tests/sim/world.h"
 
 namespace trainyard::sim {
@@ -11,7 +11,7 @@ namespace trainyard::sim {
 // The clocks of a host.
 class SimClock : public Clock {
  public:
-  SimClock(World& world, const Host& host) : world_(world), host_(host) {}
+  SimClock(World& world, const Machine& host) : world_(world), host_(host) {}
 
   absl::Time Now() override { return absl::FromUnixMicros(host_.clock.Wall(world_.now())); }
   absl::Duration Uptime() override { return host_.Uptime(); }
@@ -19,7 +19,7 @@ class SimClock : public Clock {
 
  private:
   World& world_;
-  const Host& host_;
+  const Machine& host_;
 };
 
 class SimRng : public Rng {

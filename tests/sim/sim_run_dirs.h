@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/sim/host.h"
+#include "tests/sim/machine.h"
 #include "tests/sim/trainers.h"
 #include "tests/sim/world.h"
 #include "worker/agent/run_dirs.h"
@@ -14,7 +14,7 @@ namespace trainyard::sim {
 
 class SimRunDirs : public agent::RunDirs {
  public:
-  SimRunDirs(World& world, Host& host, Trainers& trainers)
+  SimRunDirs(World& world, Machine& host, Trainers& trainers)
       : world_(world), host_(host), trainers_(trainers) {}
 
   // Says that a checkpoint is to be fetched from the server, or no longer.
@@ -51,7 +51,7 @@ class SimRunDirs : public agent::RunDirs {
   absl::StatusOr<RunDirectory*> Writable(AttemptId id);
 
   World& world_;
-  Host& host_;
+  Machine& host_;
   Trainers& trainers_;
 };
 

@@ -97,7 +97,7 @@ class Pool {
       const std::string type = options_.two_types && world_.random().Chance(400) ? "h200" : "cpu";
       const int64_t devices = world_.random().Between(1, options_.devices_max);
       for (int64_t d = 0; d < devices; ++d) {
-        HostDevice device;
+        MachineDevice device;
         device.name = absl::StrCat(type, "-", d);
         device.type = type;
         host->devices.push_back(std::move(device));
@@ -117,7 +117,7 @@ class Pool {
     trainers_.on_change = [this](int host, AttemptId attempt) { HostOf(host).Touch(attempt); };
     trainers_.is_disk_full = [this](int host) { return HostOf(host).is_disk_full; };
     trainers_.is_device_bad = [this](int host, const std::string& device) {
-      const HostDevice* found = HostOf(host).FindDevice(device);
+      const MachineDevice* found = HostOf(host).FindDevice(device);
       return found != nullptr && found->is_bad;
     };
     trainers_.on_start = [this](const RankProcess& process) { checkers_.ProcessStarts(process); };

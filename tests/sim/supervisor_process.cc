@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "tests/sim/host.h"
 
 namespace trainyard::sim {
 namespace {
@@ -18,7 +17,7 @@ constexpr Time kWriteRetry = 5 * kSecond;
 
 }  // namespace
 
-SupervisorProcess::SupervisorProcess(World& world, Trainers& trainers, Host& host,
+SupervisorProcess::SupervisorProcess(World& world, Trainers& trainers, Machine& host,
                                      AttemptId attempt)
     : world_(world),
       trainers_(trainers),

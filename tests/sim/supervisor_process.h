@@ -7,6 +7,7 @@
 #include <set>
 #include <vector>
 
+#include "tests/sim/machine.h"
 #include "tests/sim/run_directory.h"
 #include "tests/sim/trainers.h"
 #include "tests/sim/world.h"
@@ -14,11 +15,9 @@
 
 namespace trainyard::sim {
 
-class Host;
-
 class SupervisorProcess {
  public:
-  SupervisorProcess(World& world, Trainers& trainers, Host& host, AttemptId attempt);
+  SupervisorProcess(World& world, Trainers& trainers, Machine& host, AttemptId attempt);
 
   // Takes the lock, and holds it until it ends. Returns false if there is nothing to do.
   bool Begin();
@@ -38,7 +37,7 @@ class SupervisorProcess {
 
   World& world_;
   Trainers& trainers_;
-  Host& host_;
+  Machine& host_;
   const AttemptId attempt_;
   const std::shared_ptr<RunDirectory> dir_;
   std::unique_ptr<supervisor::SupervisorCore> core_;

@@ -220,7 +220,7 @@ void Users::Operate() {
   if (is_calm_) return;
   Random& random = world_.random();
   Host& host = *hosts_[static_cast<size_t>(random.Below(static_cast<int64_t>(hosts_.size())))];
-  const HostDevice& device =
+  const MachineDevice& device =
       host.devices[static_cast<size_t>(random.Below(static_cast<int64_t>(host.devices.size())))];
   const Time back = random.Around((random.Chance(300) ? 20 : 4) * kMinute);
   const int64_t dice = random.Below(100);
@@ -277,7 +277,7 @@ bool Users::IsFeasible(const core::Demand& demand) const {
   std::map<std::string, int32_t> devices;
   int32_t all = 0;
   for (const auto& host : hosts_) {
-    for (const HostDevice& device : host->devices) {
+    for (const MachineDevice& device : host->devices) {
       ++devices[device.type];
       ++all;
     }
