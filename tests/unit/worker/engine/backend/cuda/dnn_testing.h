@@ -1,4 +1,4 @@
-// Device memory and planners for tests over the emulated cuDNN.
+// Device memory, planners and a convolution for tests over the emulated cuDNN.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -80,6 +80,44 @@ inline std::unique_ptr<Planner> PlannerWith(const PlannerOptions& options) {
   absl::StatusOr<std::unique_ptr<Planner>> planner = Planner::ForDevice(options);
   EXPECT_TRUE(planner.ok()) << planner.status();
   return planner.ok() ? *std::move(planner) : nullptr;
+}
+
+// The type is f32, so that sums can be compared, with stride 2, two groups, and tensors within
+// wider ones.
+inline ConvProblem SmallConv() {
+  ConvProblem problem;
+  problem.type = Type::kF32;
+  problem.tf32 = true;
+  problem.rows = 2;
+  problem.channels = 8;
+  problem.height = 5;
+  problem.width = 6;
+  problem.out_channels = 4;
+  problem.out_height = 3;
+  problem.out_width = 3;
+  problem.kernel = 3;
+  problem.stride = 2;
+  problem.padding = 1;
+  problem.groups = 2;
+  problem.x_stride = 12;
+  problem.y_stride = 8;
+  return problem;
+}
+
+inline ConvProblem SmallConvOf(int64_t rows) {
+  ConvProblem problem = SmallConv();
+  problem.rows = rows;
+  return problem;
+}
+
+// The numbers of elements of the tensors of a convolution.
+struct ConvSizes {
+  size_t x, weight, y;
+};
+inline ConvSizes SizesOf(const ConvProblem& p) {
+  return {static_cast<size_t>(p.rows * p.height * p.width * p.x_stride),
+          static_cast<size_t>(p.out_channels * p.kernel * p.kernel * p.channels / p.groups),
+          static_cast<size_t>(p.rows * p.out_height * p.out_width * p.y_stride)};
 }
 
 }  // namespace trainyard::engine::cuda::dnn

@@ -1,11 +1,9 @@
-// Tests that plans are chosen, kept and run, over the emulated cuDNN.
+// Tests which plans are chosen, measured, estimated, taken over and kept, over the emulated cuDNN.
 #include "worker/engine/backend/cuda/dnn/planner.h"
 
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,76 +18,9 @@
 namespace trainyard::engine::cuda::dnn {
 namespace {
 
-// The type is f32, so that sums can be compared, with stride 2, two groups, and tensors within
-// wider ones.
-ConvProblem Small() {
-  ConvProblem problem;
-  problem.type = Type::kF32;
-  problem.tf32 = true;
-  problem.rows = 2;
-  problem.channels = 8;
-  problem.height = 5;
-  problem.width = 6;
-  problem.out_channels = 4;
-  problem.out_height = 3;
-  problem.out_width = 3;
-  problem.kernel = 3;
-  problem.stride = 2;
-  problem.padding = 1;
-  problem.groups = 2;
-  problem.x_stride = 12;
-  problem.y_stride = 8;
-  return problem;
-}
-
-ConvProblem SmallOf(int64_t rows) {
-  ConvProblem problem = Small();
-  problem.rows = rows;
-  return problem;
-}
-
-// Calls f(index in x, in the weight, in y) for every product of the convolution.
-template <typename F>
-void ForEachProduct(const ConvProblem& p, const F& f) {
-  const int64_t inner = p.channels / p.groups;
-  for (int64_t y = 0; y < p.rows * p.out_height * p.out_width * p.out_channels; ++y) {
-    const int64_t k = y % p.out_channels;
-    const int64_t pixel = y / p.out_channels;
-    const int64_t column = pixel % p.out_width;
-    const int64_t line = pixel / p.out_width % p.out_height;
-    const int64_t row = pixel / p.out_width / p.out_height;
-    const int64_t group = k / (p.out_channels / p.groups);
-    for (int64_t w = 0; w < p.kernel * p.kernel * inner; ++w) {
-      const int64_t c = w % inner;
-      const int64_t v = line * p.stride - p.padding + w / inner / p.kernel * p.dilation;
-      const int64_t u = column * p.stride - p.padding + w / inner % p.kernel * p.dilation;
-      if (v < 0 || v >= p.height || u < 0 || u >= p.width) continue;
-      f(((row * p.height + v) * p.width + u) * p.x_stride + group * inner + c,
-        k * p.kernel * p.kernel * inner + w, pixel * p.y_stride + k);
-    }
-  }
-}
-
-struct Sizes {
-  size_t x, weight, y;
-};
-Sizes SizesOf(const ConvProblem& p) {
-  return {static_cast<size_t>(p.rows * p.height * p.width * p.x_stride),
-          static_cast<size_t>(p.out_channels * p.kernel * p.kernel * p.channels / p.groups),
-          static_cast<size_t>(p.rows * p.out_height * p.out_width * p.y_stride)};
-}
-
-absl::Status RunConv(const ConvProblem& problem, const ConvMemory& memory) {
-  const std::unique_ptr<Planner> planner = PlannerWith({});
-  const absl::StatusOr<const Plan*> plan = planner->Find(problem, Effort::kMeasure);
-  if (!plan.ok()) return plan.status();
-  const Memory workspace(static_cast<size_t>((*plan)->facts().workspace_bytes) + 256);
-  return (*plan)->Run(memory, workspace.get(), nullptr);
-}
-
 // Runs the plan of a problem without bias on memory of its own.
 void ExpectRuns(const Plan& plan, const ConvProblem& problem) {
-  const Sizes sizes = SizesOf(problem);
+  const ConvSizes sizes = SizesOf(problem);
   const Memory x(Values(sizes.x, 1));
   const Memory weight(Values(sizes.weight, 2));
   const Memory y(sizes.y * sizeof(float));
@@ -98,120 +29,9 @@ void ExpectRuns(const Plan& plan, const ConvProblem& problem) {
   EXPECT_TRUE(plan.Run(memory, workspace.get(), nullptr).ok());
 }
 
-TEST(Planner, ForwardConvolutionsAddTheBiasAndRectify) {
-  ConvProblem p = Small();
-  p.bias = p.relu = true;
-  const Sizes sizes = SizesOf(p);
-  const std::vector<float> x = Values(sizes.x, 1);
-  const std::vector<float> weight = Values(sizes.weight, 2);
-  const std::vector<float> bias = Values(4, 3);
-  const std::vector<float> before(sizes.y, 99);
-  const Memory x_memory(x);
-  const Memory weight_memory(weight);
-  const Memory bias_memory(bias);
-  const Memory y_memory(before);
-  const absl::Status status = RunConv(p, {.x = x_memory.get(),
-                                          .weight = weight_memory.get(),
-                                          .y = y_memory.get(),
-                                          .bias = bias_memory.floats()});
-  ASSERT_TRUE(status.ok()) << status;
-  std::vector<float> expected(sizes.y, 0);
-  ForEachProduct(p, [&](int64_t i, int64_t j, int64_t k) {
-    expected[static_cast<size_t>(k)] += x[static_cast<size_t>(i)] * weight[static_cast<size_t>(j)];
-  });
-  const std::vector<float> y = y_memory.Read<float>(sizes.y);
-  for (size_t i = 0; i < sizes.y; ++i) {
-    const size_t channel = i % 8;
-    // The elements beyond the channels do not belong to the tensor.
-    const float value = channel < 4 ? std::max(0.0F, expected[i] + bias[channel]) : 99;
-    EXPECT_NEAR(y[i], value, 1e-4) << i;
-  }
-}
-
-TEST(Planner, ForwardConvolutionsSumTheirOutput) {
-  ConvProblem p = Small();
-  p.y_stride = 4;
-  p.statistics = true;
-  const Sizes sizes = SizesOf(p);
-  const Memory x_memory(Values(sizes.x, 1));
-  const Memory weight_memory(Values(sizes.weight, 2));
-  const Memory y_memory(sizes.y * sizeof(float));
-  const Memory sum(4 * sizeof(float));
-  const Memory square_sum(4 * sizeof(float));
-  const absl::Status status = RunConv(p, {.x = x_memory.get(),
-                                          .weight = weight_memory.get(),
-                                          .y = y_memory.get(),
-                                          .sum = sum.floats(),
-                                          .square_sum = square_sum.floats()});
-  ASSERT_TRUE(status.ok()) << status;
-  std::vector<float> sums(4, 0);
-  std::vector<float> squares(4, 0);
-  const std::vector<float> y = y_memory.Read<float>(sizes.y);
-  for (size_t i = 0; i < y.size(); ++i) {
-    sums[i % 4] += y[i];
-    squares[i % 4] += y[i] * y[i];
-  }
-  for (size_t c = 0; c < 4; ++c) {
-    EXPECT_NEAR(sum.Read<float>(4)[c], sums[c], 1e-3);
-    EXPECT_NEAR(square_sum.Read<float>(4)[c], squares[c], 1e-2);
-    EXPECT_GT(squares[c], 1);
-  }
-}
-
-TEST(Planner, InputGradientsAreRight) {
-  ConvProblem p = Small();
-  p.kind = ConvProblem::Kind::kInputGradient;
-  const Sizes sizes = SizesOf(p);
-  const std::vector<float> dy = Values(sizes.y, 1);
-  const std::vector<float> weight = Values(sizes.weight, 2);
-  const Memory dx_memory(std::vector<float>(sizes.x, 99));
-  const Memory weight_memory(weight);
-  const Memory dy_memory(dy);
-  const absl::Status status =
-      RunConv(p, {.x = dx_memory.get(), .weight = weight_memory.get(), .y = dy_memory.get()});
-  ASSERT_TRUE(status.ok()) << status;
-  std::vector<float> expected(sizes.x, 0);
-  ForEachProduct(p, [&](int64_t i, int64_t j, int64_t k) {
-    expected[static_cast<size_t>(i)] += dy[static_cast<size_t>(k)] * weight[static_cast<size_t>(j)];
-  });
-  const std::vector<float> dx = dx_memory.Read<float>(sizes.x);
-  for (size_t i = 0; i < sizes.x; ++i) {
-    EXPECT_NEAR(dx[i], i % 12 < 8 ? expected[i] : 99, 1e-4) << i;
-  }
-}
-
-TEST(Planner, WeightGradientsAreOfTheTypeOfTheirFactorsOrF32) {
-  for (const bool f32_gradient : {false, true}) {
-    ConvProblem p = Small();
-    p.kind = ConvProblem::Kind::kWeightGradient;
-    p.type = Type::kBf16;
-    p.tf32 = false;
-    p.f32_gradient = f32_gradient;
-    const Sizes sizes = SizesOf(p);
-    const std::vector<float> x = Values(sizes.x, 1);
-    const std::vector<float> dy = Values(sizes.y, 2);
-    const Memory x_memory(ToBf16(x));
-    const Memory dy_memory(ToBf16(dy));
-    const Memory dweight(sizes.weight * sizeof(float));
-    const absl::Status status =
-        RunConv(p, {.x = x_memory.get(), .weight = dweight.get(), .y = dy_memory.get()});
-    ASSERT_TRUE(status.ok()) << status;
-    std::vector<float> expected(sizes.weight, 0);
-    ForEachProduct(p, [&](int64_t i, int64_t j, int64_t k) {
-      expected[static_cast<size_t>(j)] += dy[static_cast<size_t>(k)] * x[static_cast<size_t>(i)];
-    });
-    const std::vector<float> made = f32_gradient ? dweight.Read<float>(sizes.weight)
-                                                 : FromBf16(dweight.Read<uint16_t>(sizes.weight));
-    for (size_t i = 0; i < sizes.weight; ++i) {
-      EXPECT_NEAR(made[i], expected[i], f32_gradient ? 1e-4 : 8e-3 * std::abs(expected[i]) + 1e-4)
-          << i;
-    }
-  }
-}
-
 TEST(Planner, LeavesOutWhatCannotBeBuiltOrTakesTooMuchRoom) {
   const std::unique_ptr<Planner> planner = PlannerWith({});
-  const absl::StatusOr<const Plan*> plan = planner->Find(Small(), Effort::kMeasure);
+  const absl::StatusOr<const Plan*> plan = planner->Find(SmallConv(), Effort::kMeasure);
   ASSERT_TRUE(plan.ok()) << plan.status();
   // One of the emulation's five engines needs 300 MiB, and no plan can be made of another.
   EXPECT_EQ((*plan)->facts().candidates, 3);
@@ -223,7 +43,7 @@ TEST(Planner, LeavesOutWhatIsNotDeterministic) {
   PlannerOptions options;
   options.autotunes = false;
   const auto engine_of = [](const std::unique_ptr<Planner>& planner) {
-    return (*planner->Find(Small(), Effort::kMeasure))->facts().engine;
+    return (*planner->Find(SmallConv(), Effort::kMeasure))->facts().engine;
   };
   EXPECT_TRUE(absl::StartsWith(engine_of(PlannerWith(options)), "engine 3 "));
   options.deterministic = true;
@@ -235,28 +55,28 @@ TEST(Planner, TakesNoMoreThanItsWorkspace) {
   options.deterministic = true;
   options.workspace_bytes_max = 1 << 10;
   const std::unique_ptr<Planner> planner = PlannerWith(options);
-  EXPECT_TRUE(
-      absl::StartsWith((*planner->Find(Small(), Effort::kMeasure))->facts().engine, "engine 0 "));
+  EXPECT_TRUE(absl::StartsWith((*planner->Find(SmallConv(), Effort::kMeasure))->facts().engine,
+                               "engine 0 "));
 }
 
 TEST(Planner, MeasuresAtMostSoManyCandidates) {
   PlannerOptions options;
   options.candidates_max = 2;
-  EXPECT_EQ((*PlannerWith(options)->Find(Small(), Effort::kMeasure))->facts().candidates, 2);
+  EXPECT_EQ((*PlannerWith(options)->Find(SmallConv(), Effort::kMeasure))->facts().candidates, 2);
 }
 
 TEST(Planner, SaysThatThereIsNoPlan) {
   cuda_on_cpu::RefuseConvolutions([](const cuda_on_cpu::ConvolutionShape&) { return true; });
   const std::unique_ptr<Planner> planner = PlannerWith({});
-  const absl::Status status = planner->Find(Small(), Effort::kMeasure).status();
+  const absl::Status status = planner->Find(SmallConv(), Effort::kMeasure).status();
   cuda_on_cpu::RefuseConvolutions({});
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << status;
-  EXPECT_TRUE(absl::StrContains(status.message(), Small().Key())) << status;
+  EXPECT_TRUE(absl::StrContains(status.message(), SmallConv().Key())) << status;
 }
 
 TEST(Planner, TakesAnotherEngineIfOneDoesNotRun) {
   cuda_on_cpu::FailRuns([](int64_t engine) { return engine != 1; });
-  const absl::StatusOr<const Plan*> plan = PlannerWith({})->Find(Small(), Effort::kMeasure);
+  const absl::StatusOr<const Plan*> plan = PlannerWith({})->Find(SmallConv(), Effort::kMeasure);
   cuda_on_cpu::FailRuns({});
   ASSERT_TRUE(plan.ok()) << plan.status();
 }
@@ -266,7 +86,7 @@ TEST(Planner, ChoosesAmongTheSameWhateverTheThreads) {
     PlannerOptions options;
     options.autotunes = false;
     options.build_threads = threads;
-    return (*PlannerWith(options)->Find(Small(), Effort::kMeasure))->facts();
+    return (*PlannerWith(options)->Find(SmallConv(), Effort::kMeasure))->facts();
   };
   for (const int threads : {2, 3, 8}) {
     EXPECT_EQ(facts(threads).engine, facts(1).engine) << threads;
@@ -275,7 +95,7 @@ TEST(Planner, ChoosesAmongTheSameWhateverTheThreads) {
   options.build_threads = 8;
   const std::unique_ptr<Planner> planner = PlannerWith(options);
   for (const int64_t rows : {1, 2, 3, 4}) {
-    const ConvProblem problem = SmallOf(rows);
+    const ConvProblem problem = SmallConvOf(rows);
     const absl::StatusOr<const Plan*> plan = planner->Find(problem, Effort::kMeasure);
     ASSERT_TRUE(plan.ok()) << plan.status();
     EXPECT_EQ((*plan)->facts().candidates, 3);
@@ -285,16 +105,16 @@ TEST(Planner, ChoosesAmongTheSameWhateverTheThreads) {
 
 TEST(Planner, TakesOverWhatAnotherRankMeasured) {
   const std::unique_ptr<Planner> leader = PlannerWith({});
-  const PlanFacts measured = (*leader->Find(SmallOf(8), Effort::kMeasure))->facts();
-  const PlanFacts tail = (*leader->Find(SmallOf(3), Effort::kInherit))->facts();
+  const PlanFacts measured = (*leader->Find(SmallConvOf(8), Effort::kMeasure))->facts();
+  const PlanFacts tail = (*leader->Find(SmallConvOf(3), Effort::kInherit))->facts();
   const std::vector<std::string> choices = leader->MeasuredChoices();
   EXPECT_EQ(choices.size(), 1U) << "only measured choices are given on";
   const std::unique_ptr<Planner> follower = PlannerWith({});
   for (const std::string& choice : choices) follower->TakeChoice(choice);
   follower->TakeChoice("no choice");
   const int64_t runs = cuda_on_cpu::PlansRun();
-  EXPECT_EQ((*follower->Find(SmallOf(8), Effort::kMeasure))->facts().engine, measured.engine);
-  EXPECT_EQ((*follower->Find(SmallOf(3), Effort::kInherit))->facts().engine, tail.engine);
+  EXPECT_EQ((*follower->Find(SmallConvOf(8), Effort::kMeasure))->facts().engine, measured.engine);
+  EXPECT_EQ((*follower->Find(SmallConvOf(3), Effort::kInherit))->facts().engine, tail.engine);
   EXPECT_EQ(cuda_on_cpu::PlansRun(), runs) << "something was measured";
   EXPECT_EQ(follower->MeasuredChoices(), choices);
 }
@@ -308,7 +128,7 @@ TEST(Planner, AChoiceOfAnotherRankDoesNotReplaceAKeptOne) {
     options.cache_folder = folder;
     cuda_on_cpu::FailRuns([engine](int64_t other) { return other != engine; });
     const std::unique_ptr<Planner> planner = PlannerWith(options);
-    EXPECT_TRUE(planner->Find(Small(), Effort::kMeasure).ok());
+    EXPECT_TRUE(planner->Find(SmallConv(), Effort::kMeasure).ok());
     cuda_on_cpu::FailRuns({});
     return planner->MeasuredChoices();
   };
@@ -318,7 +138,7 @@ TEST(Planner, AChoiceOfAnotherRankDoesNotReplaceAKeptOne) {
     options.cache_folder = here.path();
     const std::unique_ptr<Planner> planner = PlannerWith(options);
     for (const std::string& choice : taken) planner->TakeChoice(choice);
-    return (*planner->Find(Small(), Effort::kMeasure))->facts().engine.substr(0, 8);
+    return (*planner->Find(SmallConv(), Effort::kMeasure))->facts().engine.substr(0, 8);
   };
   EXPECT_EQ(engine(others), "engine 0");
   EXPECT_EQ(engine({}), "engine 1") << "the file was replaced";
@@ -327,7 +147,7 @@ TEST(Planner, AChoiceOfAnotherRankDoesNotReplaceAKeptOne) {
 TEST(Planner, EstimatesWithoutBuilding) {
   const std::unique_ptr<Planner> planner = PlannerWith({});
   const int64_t before = cuda_on_cpu::LiveCudnnObjects();
-  const absl::StatusOr<const Plan*> estimate = planner->Find(Small(), Effort::kEstimate);
+  const absl::StatusOr<const Plan*> estimate = planner->Find(SmallConv(), Effort::kEstimate);
   ASSERT_TRUE(estimate.ok()) << estimate.status();
   EXPECT_EQ(cuda_on_cpu::LiveCudnnObjects(), before) << "something was built and kept";
   // Engine 4 cannot be built, which is not known yet, and engine 2 takes too much.
@@ -335,27 +155,28 @@ TEST(Planner, EstimatesWithoutBuilding) {
   EXPECT_EQ((*estimate)->Run(ConvMemory(), nullptr, nullptr).code(),
             absl::StatusCode::kFailedPrecondition);
   // A measurement is more certain than an estimate.
-  const PlanFacts measured = (*planner->Find(Small(), Effort::kMeasure))->facts();
-  EXPECT_EQ((*planner->Find(Small(), Effort::kEstimate))->facts().engine, measured.engine);
+  const PlanFacts measured = (*planner->Find(SmallConv(), Effort::kMeasure))->facts();
+  EXPECT_EQ((*planner->Find(SmallConv(), Effort::kEstimate))->facts().engine, measured.engine);
 }
 
 TEST(Planner, EstimatesWhatAnEarlierRunMeasured) {
   const trainyard::testing::TempDir folder;
   PlannerOptions options;
   options.cache_folder = folder.File("plans");
-  const PlanFacts measured = (*PlannerWith(options)->Find(Small(), Effort::kMeasure))->facts();
-  const PlanFacts estimated = (*PlannerWith(options)->Find(Small(), Effort::kEstimate))->facts();
+  const PlanFacts measured = (*PlannerWith(options)->Find(SmallConv(), Effort::kMeasure))->facts();
+  const PlanFacts estimated =
+      (*PlannerWith(options)->Find(SmallConv(), Effort::kEstimate))->facts();
   EXPECT_EQ(estimated.engine, measured.engine);
   EXPECT_EQ(estimated.workspace_bytes, measured.workspace_bytes);
   EXPECT_EQ(estimated.microseconds, measured.microseconds);
   options.autotunes = false;  // then the run would not use it
   EXPECT_TRUE(absl::StartsWith(
-      (*PlannerWith(options)->Find(Small(), Effort::kEstimate))->facts().engine, "engine 4 "));
+      (*PlannerWith(options)->Find(SmallConv(), Effort::kEstimate))->facts().engine, "engine 4 "));
 }
 
 TEST(Planner, IsRefusedIfNoEngineRuns) {
   cuda_on_cpu::FailRuns([](int64_t) { return true; });
-  const absl::Status status = PlannerWith({})->Find(Small(), Effort::kMeasure).status();
+  const absl::Status status = PlannerWith({})->Find(SmallConv(), Effort::kMeasure).status();
   cuda_on_cpu::FailRuns({});
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << status;
   EXPECT_TRUE(absl::StrContains(status.message(), "a test made this run fail")) << status;
@@ -368,7 +189,7 @@ TEST(Planner, AnErrorThatEndsAllWorkOnTheDeviceIsNoRefusal) {
     cuda_on_cpu::BreakDevices(cudaErrorIllegalAddress);
     return true;
   });
-  const absl::Status status = planner->Find(Small(), Effort::kMeasure).status();
+  const absl::Status status = planner->Find(SmallConv(), Effort::kMeasure).status();
   cuda_on_cpu::FailRuns({});
   cuda_on_cpu::BreakDevices(cudaSuccess);
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
@@ -379,7 +200,7 @@ TEST(Planner, RunsWhatItsFileKept) {
   const trainyard::testing::TempDir folder;
   PlannerOptions options;
   options.cache_folder = folder.File("plans");
-  ConvProblem p = Small();
+  ConvProblem p = SmallConv();
   {
     const std::unique_ptr<Planner> planner = PlannerWith(options);
     ASSERT_TRUE(planner->Find(p, Effort::kMeasure).ok());
@@ -394,10 +215,10 @@ TEST(Planner, RunsWhatItsFileKept) {
 
 TEST(Planner, WithOtherRowsTheMeasuredChoiceIsTakenOver) {
   const std::unique_ptr<Planner> planner = PlannerWith({});
-  const PlanFacts large = (*planner->Find(SmallOf(8), Effort::kMeasure))->facts();
+  const PlanFacts large = (*planner->Find(SmallConvOf(8), Effort::kMeasure))->facts();
   const int64_t runs = cuda_on_cpu::PlansRun();
   for (const int64_t rows : {1, 3, 7}) {
-    const absl::StatusOr<const Plan*> plan = planner->Find(SmallOf(rows), Effort::kInherit);
+    const absl::StatusOr<const Plan*> plan = planner->Find(SmallConvOf(rows), Effort::kInherit);
     ASSERT_TRUE(plan.ok()) << plan.status();
     EXPECT_EQ((*plan)->facts().engine, large.engine);
     EXPECT_EQ((*plan)->facts().candidates, 1);
@@ -406,33 +227,33 @@ TEST(Planner, WithOtherRowsTheMeasuredChoiceIsTakenOver) {
   }
   EXPECT_EQ(cuda_on_cpu::PlansRun(), runs) << "something was measured";
   // A problem that was measured itself keeps what was chosen for it.
-  EXPECT_EQ((*planner->Find(SmallOf(8), Effort::kInherit))->facts().candidates, 3);
+  EXPECT_EQ((*planner->Find(SmallConvOf(8), Effort::kInherit))->facts().candidates, 3);
 }
 
 TEST(Planner, TheLargestProblemOfAFamilyLeads) {
   PlannerOptions options;
   options.deterministic = true;
   const std::unique_ptr<Planner> planner = PlannerWith(options);
-  const std::string large = (*planner->Find(SmallOf(8), Effort::kMeasure))->facts().engine;
+  const std::string large = (*planner->Find(SmallConvOf(8), Effort::kMeasure))->facts().engine;
   cuda_on_cpu::RefuseConvolutions([](const cuda_on_cpu::ConvolutionShape& shape) {
     return shape.rows == 5;  // a problem without a plan does not lead
   });
-  EXPECT_FALSE(planner->Find(SmallOf(5), Effort::kMeasure).ok());
+  EXPECT_FALSE(planner->Find(SmallConvOf(5), Effort::kMeasure).ok());
   cuda_on_cpu::RefuseConvolutions({});
-  ASSERT_TRUE(planner->Find(SmallOf(2), Effort::kMeasure).ok());
-  EXPECT_EQ((*planner->Find(SmallOf(3), Effort::kInherit))->facts().engine, large);
+  ASSERT_TRUE(planner->Find(SmallConvOf(2), Effort::kMeasure).ok());
+  EXPECT_EQ((*planner->Find(SmallConvOf(3), Effort::kInherit))->facts().engine, large);
 }
 
 TEST(Planner, WithoutAnythingToTakeOverTheFirstProposalServes) {
   const std::unique_ptr<Planner> planner = PlannerWith({});
   const int64_t runs = cuda_on_cpu::PlansRun();
-  const absl::StatusOr<const Plan*> plan = planner->Find(Small(), Effort::kInherit);
+  const absl::StatusOr<const Plan*> plan = planner->Find(SmallConv(), Effort::kInherit);
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_TRUE(absl::StartsWith((*plan)->facts().engine, "engine 3 "));
   EXPECT_EQ((*plan)->facts().microseconds, 0);
   EXPECT_EQ(cuda_on_cpu::PlansRun(), runs) << "something was measured";
   // It does not stand in the way of a measurement, and stays valid.
-  EXPECT_EQ((*planner->Find(Small(), Effort::kMeasure))->facts().candidates, 3);
+  EXPECT_EQ((*planner->Find(SmallConv(), Effort::kMeasure))->facts().candidates, 3);
   EXPECT_EQ((*plan)->facts().candidates, 1);
 }
 
@@ -443,11 +264,11 @@ TEST(Planner, AnotherRunsMeasurementDoesNotReplaceTheLeaders) {
   options.cache_folder = folder.File("plans");
   const auto tail = [&] {
     const std::unique_ptr<Planner> planner = PlannerWith(options);
-    EXPECT_TRUE(planner->Find(SmallOf(8), Effort::kMeasure).ok());
-    return (*planner->Find(SmallOf(3), Effort::kInherit))->facts().candidates;
+    EXPECT_TRUE(planner->Find(SmallConvOf(8), Effort::kMeasure).ok());
+    return (*planner->Find(SmallConvOf(3), Effort::kInherit))->facts().candidates;
   };
   EXPECT_EQ(tail(), 1);
-  EXPECT_EQ((*PlannerWith(options)->Find(SmallOf(3), Effort::kMeasure))->facts().candidates, 3);
+  EXPECT_EQ((*PlannerWith(options)->Find(SmallConvOf(3), Effort::kMeasure))->facts().candidates, 3);
   EXPECT_EQ(tail(), 1) << "the tail took what the other run had measured";
 }
 
@@ -455,21 +276,21 @@ TEST(Planner, WhatAnEarlierRunMeasuredServesWhereNothingLeads) {
   const trainyard::testing::TempDir folder;
   PlannerOptions options;
   options.cache_folder = folder.File("plans");
-  ASSERT_TRUE(PlannerWith(options)->Find(Small(), Effort::kMeasure).ok());
+  ASSERT_TRUE(PlannerWith(options)->Find(SmallConv(), Effort::kMeasure).ok());
   const std::unique_ptr<Planner> planner = PlannerWith(options);
-  EXPECT_EQ((*planner->Find(Small(), Effort::kInherit))->facts().candidates, 3);
+  EXPECT_EQ((*planner->Find(SmallConv(), Effort::kInherit))->facts().candidates, 3);
   // It also leads once it is the answer to a measurement.
-  const std::string engine = (*planner->Find(Small(), Effort::kMeasure))->facts().engine;
-  EXPECT_EQ((*planner->Find(SmallOf(1), Effort::kInherit))->facts().engine, engine);
+  const std::string engine = (*planner->Find(SmallConv(), Effort::kMeasure))->facts().engine;
+  EXPECT_EQ((*planner->Find(SmallConvOf(1), Effort::kInherit))->facts().engine, engine);
 }
 
 TEST(Planner, WithoutMeasuringEachProblemHasItsFirstProposal) {
   PlannerOptions options;
   options.autotunes = false;
   const std::unique_ptr<Planner> planner = PlannerWith(options);
-  EXPECT_TRUE(absl::StartsWith((*planner->Find(SmallOf(8), Effort::kMeasure))->facts().engine,
+  EXPECT_TRUE(absl::StartsWith((*planner->Find(SmallConvOf(8), Effort::kMeasure))->facts().engine,
                                "engine 3 "));
-  const PlanFacts tail = (*planner->Find(SmallOf(3), Effort::kInherit))->facts();
+  const PlanFacts tail = (*planner->Find(SmallConvOf(3), Effort::kInherit))->facts();
   EXPECT_TRUE(absl::StartsWith(tail.engine, "engine 3 "));
   EXPECT_EQ(tail.microseconds, 0);
 }
@@ -480,24 +301,12 @@ TEST(Planner, KeepsWhatWasTakenOver) {
   options.cache_folder = folder.File("plans");
   for (const bool from_cache : {false, true}) {
     const std::unique_ptr<Planner> planner = PlannerWith(options);
-    const PlanFacts large = (*planner->Find(SmallOf(8), Effort::kMeasure))->facts();
-    const PlanFacts small = (*planner->Find(SmallOf(3), Effort::kInherit))->facts();
+    const PlanFacts large = (*planner->Find(SmallConvOf(8), Effort::kMeasure))->facts();
+    const PlanFacts small = (*planner->Find(SmallConvOf(3), Effort::kInherit))->facts();
     EXPECT_EQ(large.from_cache, from_cache);
     EXPECT_EQ(small.from_cache, from_cache);
     EXPECT_EQ(small.engine, large.engine);
   }
-}
-
-TEST(Planner, RefusesMemoryThatIsMissingOrNotAligned) {
-  const ConvProblem p = Small();
-  const Sizes sizes = SizesOf(p);
-  const Memory x(Values(sizes.x + 1, 1));
-  const Memory weight(Values(sizes.weight, 2));
-  const Memory y(sizes.y * sizeof(float));
-  EXPECT_EQ(RunConv(p, {.x = x.get(), .weight = weight.get()}).code(),
-            absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(RunConv(p, {.x = x.floats() + 1, .weight = weight.get(), .y = y.get()}).code(),
-            absl::StatusCode::kInvalidArgument);
 }
 
 TEST(Planner, DescribesItsDevice) {
@@ -516,7 +325,7 @@ TEST(Planner, LeavesNothingBehind) {
                                       .width = 8};
   {
     const std::unique_ptr<Planner> planner = PlannerWith({});
-    ASSERT_TRUE(planner->Find(Small(), Effort::kMeasure).ok());
+    ASSERT_TRUE(planner->Find(SmallConv(), Effort::kMeasure).ok());
     ASSERT_TRUE(planner->Find(attention, Effort::kMeasure).ok());
     EXPECT_GT(cuda_on_cpu::LiveCudnnObjects(), before);
   }
