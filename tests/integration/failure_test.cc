@@ -66,8 +66,8 @@ void ExpectNoTrace(Yard& yard, const std::string& job, const std::string& undist
 TEST(Failure, AStoppedRankIsNamedWithItsStackAndTheJobGoesOnWithTheSameCurve) {
   // The rank is stopped neither in an evaluation, nor at a checkpoint or the end, because ranks
   // wait longer there. Ranks report their steps once a second, in which a quiet machine makes a
-  // thousand, so many more steps must follow in which the rank can be stopped.
-  constexpr int kEpochs = 36;
+  // hundred of this network, so several times as many must follow.
+  constexpr int kEpochs = 16;
   constexpr int kStep = 620;
   constexpr char kRarely[] = "checkpoint: {every: 600 steps}\nevaluate: {every: 1000 epochs}\n";
   const auto spec = [&](const std::string& name) {
