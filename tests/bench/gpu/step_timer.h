@@ -56,6 +56,8 @@ class StepTimer {
   int64_t units() const { return static_cast<int64_t>(batch_.labels.size()); }
   int64_t graph_nodes() const { return executable_->StepNodes(options_.rows); }
   int64_t calls() const;
+  // Returns what the calls of a step launch and move, as they were compiled.
+  std::vector<CallWork> work() const { return executable_->StepWork(); }
   std::vector<Fallback> fallbacks() const { return executable_->fallbacks(); }
   double compile_seconds() const { return compile_seconds_; }
   // The device memory that this process has taken since before it compiled.

@@ -92,11 +92,23 @@ struct CompileOptions {
 };
 
 // The needs of a step, found without compiling it for use.
+// What one call of a step launches, computes and moves.
+struct CallWork {
+  std::string name;  // "conv1 conv2d"
+  std::string op;    // "conv2d"
+  int64_t kernels = 1;
+  double flops = 0;
+  double bytes = 0;  // read and written
+};
+
 struct CompilePlan {
   MemoryPlan memory;
   // The number of kernels of a training step by the name of their op. "reorder" stands for changes
   // of layout.
   std::map<std::string, int64_t> calls = {};
+  // The calls of a training step and of its update, in order; empty where the backend does not
+  // count what they do.
+  std::vector<CallWork> work = {};
   std::vector<Fallback> fallbacks = {};
   StageBlocks stage_output = {};  // see CompileOptions::stage_input
 

@@ -32,7 +32,7 @@ absl::Status LowerNode(Lowering& lowering, const Node& node) {
 void LowerInput(Lowering& lowering) {
   const ValueId input = lowering.step().graph.input;
   const StepControl* control = lowering.state().control;
-  Call call{.name = "input", .op = "input", .enqueue = nullptr};
+  Call call{.name = "input", .op = "input", .enqueue = nullptr, .bytes = 0};
   if (lowering.step().graph.vocabulary > 0) {
     const int64_t count = lowering.Pixels(input) * lowering.Channels(input);
     const BufferId tokens = lowering.PlainBuffer(input, count * SizeOf(Type::kF32));
@@ -56,6 +56,9 @@ void LowerInput(Lowering& lowering) {
       return absl::OkStatus();
     };
   }
+  // The host's values have 4 bytes each.
+  call.bytes = lowering.Bytes(input) +
+               static_cast<double>(lowering.value(input).Elements(lowering.rows())) * 4;
   lowering.program().Emit(std::move(call), {lowering.PlaceOf(input).buffer});
 }
 

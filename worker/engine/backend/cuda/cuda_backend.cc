@@ -44,6 +44,7 @@ class CudaBackend final : public Backend {
                         Make(model, optimizer, options, Backing::kAddresses));
     return CompilePlan{.memory = executable->memory_plan(),
                        .calls = executable->CallsByOp(),
+                       .work = executable->StepWork(),
                        .fallbacks = executable->fallbacks()};
   }
 

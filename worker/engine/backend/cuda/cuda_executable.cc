@@ -213,6 +213,12 @@ std::map<std::string, int64_t> CudaExecutable::CallsByOp() const {
   return training_programs_.at(options_.max_rows)->CallsByOp();
 }
 
+std::vector<CallWork> CudaExecutable::StepWork() const {
+  std::vector<CallWork> work = training_programs_.at(options_.max_rows)->Work();
+  work.push_back(updater_.Work(weights_));
+  return work;
+}
+
 int64_t CudaExecutable::StepNodes(int64_t rows) const {
   const auto found = launches_.find({Work::kStep, rows, 0});
   return found == launches_.end() ? 0 : found->second.graph.nodes;

@@ -93,6 +93,8 @@ class CudaExecutable final : public Executable,
 
   // Returns the number of calls of the training program for max_rows, by op.
   std::map<std::string, int64_t> CallsByOp() const;
+  // Returns what the calls of that program and the update launch and move.
+  std::vector<CallWork> StepWork() const;
   // Runs forward and backward, and returns the time of each call. Adds to the reduction.
   absl::StatusOr<std::vector<CallTime>> Profile(const Batch& batch);
   // Repeats the last step for measurements, as StartStep makes it, with the batch and the learning

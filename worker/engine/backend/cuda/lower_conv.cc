@@ -269,22 +269,28 @@ absl::Status LowerConv2dParameterGradient(Lowering& lowering, const Node& node) 
   const BufferId workspace =
       plan == nullptr ? kNoBuffer : lowering.AddScratch(plan->facts().workspace_bytes);
   const Unpacking unpacking = UnpackingOf(lowering, gradients, copy);
-  lowering.Emit(node,
-                [=, program = &lowering.program()](const Enqueue& how) -> absl::Status {
-                  const bool is_direct = is_plain && !how.adds;
-                  void* const computed = is_direct ? sums : program->ptr<void>(scratch);
-                  if (plan == nullptr) {
-                    ConvWeightGradient(shape, program->At(dy), program->At(x),
-                                       static_cast<float*>(computed), false, how.stream);
-                  } else {
-                    TY_RETURN_IF_ERROR(plan->Run(
-                        {.x = program->At(x).data, .weight = computed, .y = program->At(dy).data},
+  Traffic traffic;
+  if (!is_plain) {
+    traffic.kernels += static_cast<int64_t>(members);
+    traffic.bytes = 2 * static_cast<double>(out_channels * filter * copy.stride * SizeOf(type));
+  }
+  lowering.Emit(
+      node,
+      [=, program = &lowering.program()](const Enqueue& how) -> absl::Status {
+        const bool is_direct = is_plain && !how.adds;
+        void* const computed = is_direct ? sums : program->ptr<void>(scratch);
+        if (plan == nullptr) {
+          ConvWeightGradient(shape, program->At(dy), program->At(x), static_cast<float*>(computed),
+                             false, how.stream);
+        } else {
+          TY_RETURN_IF_ERROR(
+              plan->Run({.x = program->At(x).data, .weight = computed, .y = program->At(dy).data},
                         program->ptr_or_null<void>(workspace), how.stream));
-                  }
-                  if (!is_direct) unpacking.Enqueue(computed, type, how.adds, how.stream);
-                  return absl::OkStatus();
-                },
-                {dy.buffer, x.buffer, scratch, workspace});
+        }
+        if (!is_direct) unpacking.Enqueue(computed, type, how.adds, how.stream);
+        return absl::OkStatus();
+      },
+      {dy.buffer, x.buffer, scratch, workspace}, traffic);
   int64_t first_channel = 0;
   for (size_t i = members; i < node.outputs.size(); ++i) {
     lowering.EmitBiasGradient(node, dy_id, first_channel, node.outputs[i]);

@@ -22,6 +22,12 @@ int64_t WorkspaceOf(const blas::Matmul* product) {
                             : product->workspace_bytes();
 }
 
+// Returns what a product launches and moves whose output is `output`.
+Traffic TrafficOf(Lowering& lowering, const blas::Matmul* product, ValueId output) {
+  if (product == nullptr || !product->has_own_epilogue()) return {};
+  return {.kernels = 2, .bytes = 2 * lowering.Bytes(output)};
+}
+
 }  // namespace
 
 absl::Status LowerLinear(Lowering& lowering, const Node& node) {
@@ -48,12 +54,13 @@ absl::Status LowerLinear(Lowering& lowering, const Node& node) {
                              .relu = node.relu}));
   const BufferId workspace = lowering.AddScratch(WorkspaceOf(product));
   const void* const weight = copy.data;
-  lowering.Emit(node,
-                [=, program = &lowering.program()](const Enqueue& how) {
-                  return product->Run(program->At(x).data, weight, bias, program->At(y).data,
-                                      program->ptr<void>(workspace), how.stream);
-                },
-                {x.buffer, y.buffer, workspace});
+  lowering.Emit(
+      node,
+      [=, program = &lowering.program()](const Enqueue& how) {
+        return product->Run(program->At(x).data, weight, bias, program->At(y).data,
+                            program->ptr<void>(workspace), how.stream);
+      },
+      {x.buffer, y.buffer, workspace}, TrafficOf(lowering, product, output));
   return absl::OkStatus();
 }
 

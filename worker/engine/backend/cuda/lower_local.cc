@@ -160,7 +160,7 @@ absl::Status LowerFlattenGradient(Lowering& lowering, const Node& node) {
             Copy(from, to, rows, channels, false, how.stream);
           }
         },
-        {dy.buffer, dx.buffer});
+        {dy.buffer, dx.buffer}, {.kernels = positions});
     return absl::OkStatus();
   }
   const ImageShape shape = lowering.Image(output);
@@ -204,6 +204,13 @@ absl::Status LowerConcat(Lowering& lowering, const Node& node) {
   // If there is padding, no part lies in place.
   const bool clears = lowering.ClearsPadding(y, output);
   const int64_t bytes = pixels * y.stride * SizeOf(y.type);
+  Traffic traffic = {.kernels = static_cast<int64_t>(parts.size()) + (clears ? 1 : 0),
+                     .bytes = clears ? static_cast<double>(bytes) : 0,
+                     .has_tensors = false};
+  for (const Copied& part : parts) {
+    traffic.bytes += static_cast<double>(pixels * part.channels) *
+                     static_cast<double>(SizeOf(part.from.type) + SizeOf(y.type));
+  }
   lowering.EmitKernel(
       node,
       [=, program = &lowering.program()](const Enqueue& how) {
@@ -215,7 +222,7 @@ absl::Status LowerConcat(Lowering& lowering, const Node& node) {
                how.stream);
         }
       },
-      buffers);
+      buffers, traffic);
   return absl::OkStatus();
 }
 

@@ -54,7 +54,7 @@ absl::Status LowerSoftmaxCrossEntropyGradient(Lowering& lowering, const Node& no
         LossGradient(loss, program->At(logits), program->ptr<float>(logsum), program->At(dlogits),
                      true, state.control, state.loss_scale, how.stream);
       },
-      {logits.buffer, logsum, dlogits.buffer});
+      {logits.buffer, logsum, dlogits.buffer}, {.bytes = lowering.Bytes(softmax.logits)});
   return absl::OkStatus();
 }
 

@@ -198,7 +198,8 @@ void LowerNormOfSums(Lowering& lowering, const Node& node, const NormPlaces& pla
                                   program->ptr<float>(variance), how.stream);
                       },
                       {places.x.buffer, places.y.buffer, places.residual.buffer, places.mask, mean,
-                       variance, computed});
+                       variance, computed},
+                      {.kernels = 2});
 }
 
 // The places of the operands of a gradient of batch_norm, and what is known of it before it runs.
@@ -255,6 +256,21 @@ NormGradient Resolve(const Program& program, const NormGradientPlaces& places) {
   return gradient;
 }
 
+// The second kernel reads x again, and the gradient as the first one has read or left it.
+Traffic GradientTraffic(Lowering& lowering, const Node& node) {
+  const bool has_dx = node.outputs[0] != kNoValue;
+  const int64_t kernels = has_dx ? NormKernels(lowering.Pixels(node.inputs[1])) : 1;
+  if (kernels == 1) return {};
+  const NormAttributes& norm = node.norm();
+  const bool has_residual = node.outputs.size() > 3 && node.outputs[3] != kNoValue;
+  const double gradient = has_residual
+                              ? lowering.Bytes(node.outputs[3])
+                              : lowering.Bytes(node.inputs[0]) +
+                                    lowering.Bytes(FusedInput(node, norm.second_gradient)) +
+                                    lowering.Bytes(FusedInput(node, norm.mask));
+  return {.kernels = kernels, .bytes = lowering.Bytes(node.inputs[1]) + gradient};
+}
+
 }  // namespace
 
 absl::Status LowerBatchNorm(Lowering& lowering, const Node& node) {
@@ -297,9 +313,11 @@ absl::Status LowerBatchNorm(Lowering& lowering, const Node& node) {
     });
     return absl::OkStatus();
   };
+  const int64_t kernels = NormKernels(places.norm.pixels);
   lowering.Emit(node, train,
                 {places.x.buffer, places.y.buffer, places.residual.buffer, places.mask, mean,
-                 variance, workspace});
+                 variance, workspace},
+                {.kernels = kernels, .bytes = kernels > 1 ? lowering.Bytes(node.inputs[0]) : 0});
   return absl::OkStatus();
 }
 
@@ -327,7 +345,8 @@ absl::Status LowerBatchNormGradient(Lowering& lowering, const Node& node) {
   lowering.Emit(node, train,
                 {places.dy.buffer, places.x.buffer, places.second.buffer, places.addend.buffer,
                  places.mask.buffer, places.mean, places.variance, places.dx.buffer,
-                 places.residual.buffer, workspace});
+                 places.residual.buffer, workspace},
+                GradientTraffic(lowering, node));
   return absl::OkStatus();
 }
 

@@ -88,7 +88,11 @@ absl::Status LowerLayerNormGradient(Lowering& lowering, const Node& node) {
                           program->At(at.dx), at.dweight, at.dbias, how.adds, count, channels,
                           program->ptr<void>(at.workspace), how.stream);
       },
-      at.buffers());
+      at.buffers(),
+      {.kernels = node.outputs[0] == kNoValue ? 2 : 3,
+       .bytes = node.outputs[0] == kNoValue
+                    ? 0
+                    : lowering.Bytes(node.inputs[0]) + lowering.Bytes(node.inputs[1])});
   return absl::OkStatus();
 }
 
@@ -114,15 +118,15 @@ absl::Status LowerGroupNormGradient(Lowering& lowering, const Node& node) {
   const GroupNormShape shape = {lowering.Image(x), node.layer<layers::GroupNorm>().groups};
   const RowNormGradientPlaces at = PlaceRowNormGradient(lowering, node, GroupNormWorkspace(shape));
   const bool clears = at.dx.buffer != kNoBuffer && lowering.ClearsPadding(at.dx, x);
-  lowering.EmitKernel(
-      node,
-      [=, program = &lowering.program()](const Enqueue& how) {
-        GroupNormBackward(shape, program->At(at.dy), program->At(at.x), at.weight,
-                          program->ptr<float>(at.mean), program->ptr<float>(at.inverse),
-                          program->At(at.dx), at.dweight, at.dbias, how.adds, clears,
-                          program->ptr<void>(at.workspace), how.stream);
-      },
-      at.buffers());
+  lowering.EmitKernel(node,
+                      [=, program = &lowering.program()](const Enqueue& how) {
+                        GroupNormBackward(shape, program->At(at.dy), program->At(at.x), at.weight,
+                                          program->ptr<float>(at.mean),
+                                          program->ptr<float>(at.inverse), program->At(at.dx),
+                                          at.dweight, at.dbias, how.adds, clears,
+                                          program->ptr<void>(at.workspace), how.stream);
+                      },
+                      at.buffers(), {.kernels = 2});
   return absl::OkStatus();
 }
 

@@ -51,7 +51,11 @@ absl::Status LowerEmbedding(Lowering& lowering, const Node& node) {
                         EmbeddingForward(program->ptr<int32_t>(tokens), weight, program->At(y),
                                          count, channels, how.stream);
                       },
-                      {tokens, y.buffer});
+                      {tokens, y.buffer},
+                      // It reads the rows of its tokens only.
+                      {.bytes = lowering.Bytes(node.inputs[0]) + lowering.Bytes(output) +
+                                static_cast<double>(count * channels * SizeOf(Type::kF32)),
+                       .has_tensors = false});
   return absl::OkStatus();
 }
 
@@ -71,7 +75,7 @@ absl::Status LowerEmbeddingGradient(Lowering& lowering, const Node& node) {
                                           how.adds, count, vocabulary, channels,
                                           program->ptr<void>(workspace), how.stream);
                       },
-                      {dy.buffer, tokens, workspace});
+                      {dy.buffer, tokens, workspace}, {.kernels = kEmbeddingGradientKernels});
   return absl::OkStatus();
 }
 
@@ -140,7 +144,8 @@ absl::Status LowerAttention(Lowering& lowering, const Node& node) {
                                     .logsum = program->ptr<float>(logsum)},
                                    program->ptr<void>(workspace), how.stream);
                 },
-                {x.buffer, y.buffer, logsum, workspace});
+                {x.buffer, y.buffer, logsum, workspace},
+                {.kernels = static_cast<int64_t>(parts->count())});
   return absl::OkStatus();
 }
 
@@ -162,7 +167,7 @@ absl::Status LowerAttentionGradient(Lowering& lowering, const Node& node) {
                                             program->ptr<float>(logsum), program->At(dx),
                                             program->ptr<void>(workspace), how.stream);
                         },
-                        {dy.buffer, x.buffer, logsum, dx.buffer, workspace});
+                        {dy.buffer, x.buffer, logsum, dx.buffer, workspace}, {.kernels = 2});
     return absl::OkStatus();
   }
   // cuDNN's gradient reads the output, which the graph does not keep for it.
@@ -170,16 +175,18 @@ absl::Status LowerAttentionGradient(Lowering& lowering, const Node& node) {
                       FindParts(lowering, node, /*is_gradient=*/true));
   const Place y = lowering.PlaceOf(output->second);
   const BufferId workspace = lowering.AddScratch(parts.workspace_bytes());
-  lowering.Emit(node,
-                [=, program = &lowering.program()](const Enqueue& how) {
-                  return parts.Run({.x = program->At(x).data,
-                                    .y = program->At(y).data,
-                                    .logsum = program->ptr<float>(logsum),
-                                    .dy = program->At(dy).data,
-                                    .dx = program->At(dx).data},
-                                   program->ptr<void>(workspace), how.stream);
-                },
-                {dy.buffer, x.buffer, y.buffer, logsum, dx.buffer, workspace});
+  lowering.Emit(
+      node,
+      [=, program = &lowering.program()](const Enqueue& how) {
+        return parts.Run({.x = program->At(x).data,
+                          .y = program->At(y).data,
+                          .logsum = program->ptr<float>(logsum),
+                          .dy = program->At(dy).data,
+                          .dx = program->At(dx).data},
+                         program->ptr<void>(workspace), how.stream);
+      },
+      {dy.buffer, x.buffer, y.buffer, logsum, dx.buffer, workspace},
+      {.kernels = static_cast<int64_t>(parts.count()), .bytes = lowering.Bytes(output->second)});
   return absl::OkStatus();
 }
 

@@ -88,7 +88,29 @@ Place& Lowering::MakeOutput(const Node& node, int index) {
   return SharePlace(output, place);
 }
 
+double Lowering::Bytes(ValueId id) const {
+  if (id == kNoValue) return 0;
+  if (const auto plain = plain_bytes_.find(id); plain != plain_bytes_.end()) return plain->second;
+  if (HasPlace(id)) {
+    return static_cast<double>(Pixels(id) * Channels(id) * SizeOf(PlaceOf(id).type));
+  }
+  const auto elements = static_cast<double>(value(id).Elements(rows()));
+  switch (value(id).role) {
+    case Role::kParameter:
+      // Matrices and filters are packed in the type of the activations.
+      return elements *
+             static_cast<double>(SizeOf(value(id).shape.size() > 1 ? target_.type : Type::kF32));
+    case Role::kParameterGradient:
+    case Role::kBuffer:
+    case Role::kLabels:
+      return elements * static_cast<double>(SizeOf(Type::kF32));
+    default:
+      return 0;
+  }
+}
+
 BufferId Lowering::PlainBuffer(ValueId id, int64_t bytes) {
+  plain_bytes_[id] = static_cast<double>(bytes);
   return SharePlace(id, {AddScratch(bytes), 0, 0, Type::kF32}).buffer;
 }
 
@@ -110,7 +132,7 @@ StatisticSums Lowering::SumsOfStatistics(const Node& norm) const {
 }
 
 void Lowering::Emit(const Node& node, std::function<absl::Status(const Enqueue&)> enqueue,
-                    const Buffers& buffers) {
+                    const Buffers& buffers, const Traffic& traffic) {
   Call call;
   call.op = std::string(OpName(node.op));
   call.name = absl::StrCat(node.name, " ", call.op, node.relu ? "+relu" : "");
@@ -123,7 +145,13 @@ void Lowering::Emit(const Node& node, std::function<absl::Status(const Enqueue&)
   } else {
     call.enqueue = std::move(enqueue);
   }
-  call.flops = NodeCost(step_.graph, node, rows()).flops;
+  call.kernels = traffic.kernels;
+  call.bytes = traffic.bytes;
+  if (traffic.has_tensors) {
+    call.flops = NodeCost(step_.graph, node, rows()).flops;
+    for (const ValueId id : node.inputs) call.bytes += Bytes(id);
+    for (const ValueId id : node.outputs) call.bytes += Bytes(id);
+  }
   program_.Emit(std::move(call), buffers);
 }
 
@@ -134,14 +162,14 @@ void Lowering::FallBack(const Node& node, const absl::Status& refusal) {
 }
 
 void Lowering::EmitKernel(const Node& node, std::function<void(const Enqueue&)> enqueue,
-                          const Buffers& buffers) {
+                          const Buffers& buffers, const Traffic& traffic) {
   Emit(
       node,
       [enqueue = std::move(enqueue)](const Enqueue& how) {
         enqueue(how);
         return absl::OkStatus();
       },
-      buffers);
+      buffers, traffic);
 }
 
 void Lowering::EmitBiasGradient(const Node& node, ValueId dy_id, int64_t first_channel,
@@ -157,7 +185,10 @@ void Lowering::EmitBiasGradient(const Node& node, ValueId dy_id, int64_t first_c
                ColumnSum(program->At(dy), pixels, channels, how.adds, sums,
                          program->ptr<void>(workspace), how.stream);
              },
-             {dy.buffer, workspace});
+             {dy.buffer, workspace},
+             {.kernels = ColumnSumKernels(pixels, channels),
+              .bytes = static_cast<double>(pixels * channels * SizeOf(dy.type)),
+              .has_tensors = false});
 }
 
 }  // namespace trainyard::engine::cuda

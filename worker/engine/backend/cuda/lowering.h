@@ -41,6 +41,14 @@ struct MapViews {
   cudaStream_t stream = nullptr;
 };
 
+// Says what a call launches and moves. By default that is one kernel that reads or writes each
+// tensor of its node once.
+struct Traffic {
+  int64_t kernels = 1;
+  double bytes = 0;         // that are read or written besides
+  bool has_tensors = true;  // false if these bytes are all
+};
+
 class Lowering {
  public:
   // Borrows everything but `state` and `target`.
@@ -76,6 +84,9 @@ class Lowering {
   int64_t Channels(ValueId id) const;
   int64_t PixelsPerRow(ValueId id) const;
   int64_t Pixels(ValueId id) const { return rows() * PixelsPerRow(id); }
+  // Returns the bytes that a value takes where kernels read or write it, without padding; 0 for
+  // kNoValue, and for values that have no place.
+  double Bytes(ValueId id) const;
   bool IsImage(ValueId id) const { return value(id).shape.size() == 3; }
   ImageShape Image(ValueId id) const;
   // Returns true if the value has padding channels that its own kernel must clear.
@@ -113,12 +124,12 @@ class Lowering {
   // Makes the node a call of the program that reads and writes `buffers`. If the node adds to what
   // an earlier one wrote, every run of the call adds.
   void Emit(const Node& node, std::function<absl::Status(const Enqueue&)> enqueue,
-            const Buffers& buffers);
+            const Buffers& buffers, const Traffic& traffic = {});
   // Notes that kernels of our own compute the node, because the library refused it with `refusal`.
   void FallBack(const Node& node, const absl::Status& refusal);
   // Does so for kernels of our own, which report errors when they are launched.
   void EmitKernel(const Node& node, std::function<void(const Enqueue&)> enqueue,
-                  const Buffers& buffers);
+                  const Buffers& buffers, const Traffic& traffic = {});
   // Emits a kernel, which run(views) launches, that computes the output of the node from its first
   // inputs.
   template <int inputs, class Run>
@@ -154,7 +165,8 @@ class Lowering {
   const CompileTarget target_;
   Program& program_;
   std::map<ValueId, Place> places_;
-  std::map<ValueId, ConcatPart> parts_;  // the parts that are written in place
+  std::map<ValueId, double> plain_bytes_;  // of values without a layout
+  std::map<ValueId, ConcatPart> parts_;    // the parts that are written in place
 };
 
 }  // namespace trainyard::engine::cuda

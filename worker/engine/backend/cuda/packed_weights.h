@@ -45,6 +45,9 @@ class PackedWeights {
   // that has two.
   void RefreshSecond(cudaStream_t stream) const;
 
+  bool has_second_copies() const { return second_ < place_count_; }
+
+  int64_t copied_bytes() const { return memory_.bytes(); }
   int64_t bytes() const { return memory_.bytes() + places_.bytes() + first_chunks_.bytes(); }
   // Return the copies, for kernels. place_of_offset gives the first copy of a parameter by its
   // offset, for the update.

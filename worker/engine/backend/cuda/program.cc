@@ -60,6 +60,14 @@ absl::Status Program::Run(size_t calls, const Enqueue& enqueue,
   return absl::OkStatus();
 }
 
+std::vector<CallWork> Program::Work() const {
+  std::vector<CallWork> work;
+  for (const Call& call : calls_) {
+    work.push_back({call.name, call.op, call.kernels, call.flops, call.bytes});
+  }
+  return work;
+}
+
 absl::StatusOr<std::vector<CallTime>> Program::Time(const Enqueue& enqueue) const {
   std::vector<Event> marks;
   const auto mark = [&]() -> absl::Status {

@@ -36,6 +36,10 @@ struct Call {
   std::string op;    // "conv2d"; "copy" for a call that belongs to no node
   std::function<absl::Status(const Enqueue&)> enqueue;
   double flops = 0;
+  // The kernels that it launches for one group of rows, if nothing is added to earlier sums. A plan
+  // of cuDNN or a product of cuBLASLt counts as one.
+  int64_t kernels = 1;
+  double bytes = 0;  // that they read and write
   // After this call the reduction arena is final up to this element. 0 means no further than
   // before.
   int64_t ready = 0;
@@ -71,6 +75,7 @@ class Program : public CallList<Call> {
   absl::Status Run(size_t calls, const Enqueue& enqueue,
                    const Executable::ReadyCallback& on_ready) const;
   // Runs all calls, and returns how long each took.
+  std::vector<CallWork> Work() const;
   absl::StatusOr<std::vector<CallTime>> Time(const Enqueue& enqueue) const;
 
   // The compiler sets these. The logits are as the loss reads them.

@@ -142,6 +142,21 @@ void Updater::Enqueue(float* parameters, float* statistics, float* reduction,
   weights.RefreshSecond(stream);
 }
 
+CallWork Updater::Work(const PackedWeights& weights) const {
+  const bool scales_loss = loss_scale() != nullptr;
+  const auto parameters = static_cast<double>(layout_.gradient_elements * SizeOf(Type::kF32));
+  // Parameters, slots and averages are read and written; gradients are read and cleared.
+  double bytes = 4 * parameters + static_cast<double>(2 * (slots_.bytes() + averages_.bytes()) +
+                                                      weights.copied_bytes());
+  const int64_t kernels = UpdateKernels(spec_, scales_loss);
+  // Whatever an update launches besides, it reads the gradients once more.
+  bytes += static_cast<double>(kernels - 1) * parameters;
+  return {.name = "update",
+          .op = "update",
+          .kernels = kernels + (weights.has_second_copies() ? 1 : 0),
+          .bytes = bytes};
+}
+
 bool Updater::updates_ranges() const {
   return IsElementwise(spec_) && loss_scale() == nullptr;
 }

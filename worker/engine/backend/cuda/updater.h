@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "worker/engine/backend/backend.h"
 #include "worker/engine/backend/cuda/kernels/update.h"
 #include "worker/engine/backend/cuda/packed_weights.h"
 #include "worker/engine/backend/cuda/runtime/runtime.h"
@@ -35,6 +36,8 @@ class Updater {
                   const StepControl* control, StepResult* result, const PackedWeights& weights,
                   cudaStream_t stream) const;
   bool updates_ranges() const;
+  // Returns what Enqueue launches and moves.
+  CallWork Work(const PackedWeights& weights) const;
   // The caller must write the packed weights again afterwards.
   void ExchangeAverages(float* parameters, cudaStream_t stream) const;
 

@@ -134,6 +134,9 @@ class LtMatmul : public Matmul {
   }
 
   int64_t workspace_bytes() const override { return static_cast<int64_t>(workspace_bytes_); }
+  bool has_own_epilogue() const override {
+    return fused_ == Fused::kNone && (problem_.bias || problem_.relu);
+  }
 
   absl::Status Run(const void* a, const void* b, const float* bias, void* d, void* workspace,
                    cudaStream_t stream) const override {
@@ -228,7 +231,7 @@ class LtMatmul : public Matmul {
   }
 
   absl::Status RunOwnEpilogue(const float* bias, void* d, cudaStream_t stream) const {
-    if (fused_ == Fused::kAll || (!problem_.bias && !problem_.relu)) return absl::OkStatus();
+    if (!has_own_epilogue()) return absl::OkStatus();
     const View view = {d, problem_.d_stride, problem_.output};
     if (problem_.bias) {
       AddBias(view, bias, problem_.relu, problem_.m, problem_.n, stream);

@@ -24,6 +24,8 @@ class Matmul {
  public:
   virtual ~Matmul() = default;
   virtual int64_t workspace_bytes() const = 0;
+  // Returns true if a kernel of ours does the epilogue, which reads and writes d once more.
+  virtual bool has_own_epilogue() const = 0;
   // Enqueues the product; may be captured. Only one thread at a time may call it. Pointers must be
   // aligned to 16 bytes, and the workspace to 256; otherwise INVALID_ARGUMENT is returned. If
   // cuBLASLt refuses, INTERNAL is returned with its message.

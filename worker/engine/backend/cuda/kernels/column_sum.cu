@@ -95,6 +95,10 @@ int64_t ColumnSumWorkspace(int64_t pixels, int64_t channels) {
   return tile.tiles * LaneGroups(channels) * kLanes * static_cast<int64_t>(sizeof(float));
 }
 
+int64_t ColumnSumKernels(int64_t pixels, int64_t channels) {
+  return PlanColumnSum(pixels, channels).tiles > 1 ? 2 : 1;
+}
+
 void ColumnSum(View x, int64_t pixels, int64_t channels, bool adds, float* sums, void* workspace,
                cudaStream_t stream) {
   const Tile tile = PlanColumnSum(pixels, channels);

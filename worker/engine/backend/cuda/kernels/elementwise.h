@@ -36,6 +36,8 @@ void UnflattenImages(View features, View images, const ImageShape& shape, bool c
 // Sets sums[c] to the sum of x over the pixels, or adds it, which gives the gradient of a bias. The
 // order is fixed.
 int64_t ColumnSumWorkspace(int64_t pixels, int64_t channels);
+// Returns how many kernels it launches.
+int64_t ColumnSumKernels(int64_t pixels, int64_t channels);
 void ColumnSum(View x, int64_t pixels, int64_t channels, bool adds, float* sums, void* workspace,
                cudaStream_t stream);
 // Computes x += bias (f32 [channels]), then rectified if `relu`. This is for products without such

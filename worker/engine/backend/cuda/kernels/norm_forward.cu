@@ -269,6 +269,10 @@ void NormApply(const NormForward& norm, const float* mean, const float* variance
       norm.channels, norm.x, norm.y, norm.residual);
 }
 
+int64_t NormKernels(int64_t pixels) {
+  return TakesOneLaunch(pixels) ? 1 : 2;
+}
+
 void NormTraining(const NormForward& norm, float* mean, float* variance, const StatisticSums& sums,
                   void* workspace, uint32_t* tickets, cudaStream_t stream) {
   const bool is_one_launch = TakesOneLaunch(norm.pixels);

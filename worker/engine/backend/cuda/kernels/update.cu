@@ -14,8 +14,8 @@ namespace trainyard::engine::cuda {
 namespace {
 
 // Returns true if a launch over the gradients comes first.
-bool IsSurveyed(const OptimizerSpec& spec, const UpdateMemory& memory) {
-  return spec.clip_norm > 0 || spec.rule == Rule::kLars || memory.loss_scale != nullptr;
+bool IsSurveyed(const OptimizerSpec& spec, bool scales_loss) {
+  return spec.clip_norm > 0 || spec.rule == Rule::kLars || scales_loss;
 }
 
 __device__ float LossScaleOf(const UpdateMemory& memory) {
@@ -285,7 +285,7 @@ Job MakeJob(const OptimizerSpec& spec, const UpdateTables& tables, const UpdateM
           .progress = reinterpret_cast<Progress*>(bytes),
           .sums = sums,
           .ratios = reinterpret_cast<double*>(sums + tables.chunk_count),
-          .is_surveyed = IsSurveyed(spec, memory),
+          .is_surveyed = IsSurveyed(spec, memory.loss_scale != nullptr),
           .is_aligned = IsAligned(memory.parameters) && IsAligned(memory.gradients) &&
                         IsAligned(memory.slots) && IsAligned(memory.averages) &&
                         memory.gradient_elements % 4 == 0,
@@ -319,6 +319,10 @@ void LaunchRule(const Job& job, cudaStream_t stream) {
 
 int64_t UpdateWorkspace(const OptimizerSpec&, int64_t segments, int64_t chunks) {
   return kProgressBytes + chunks * int64_t{sizeof(ChunkSums)} + segments * int64_t{sizeof(double)};
+}
+
+int64_t UpdateKernels(const OptimizerSpec& spec, bool scales_loss) {
+  return (IsSurveyed(spec, scales_loss) ? 1 : 0) + (spec.rule == Rule::kLamb ? 2 : 1);
 }
 
 void Update(const OptimizerSpec& spec, const UpdateTables& tables, const UpdateMemory& memory,

@@ -27,8 +27,8 @@ inline constexpr float kLossScaleGrowth = 2000;
 inline constexpr float kLossScaleMax = 16777216;
 // The lower limit. A model whose gradients are never finite would otherwise bring the scale to 0.
 inline constexpr float kLossScaleMin = 1 / kLossScaleMax;
-// Takes one launch for SGD and AdamW, two for LAMB, and one more with LARS, clipping or a loss
-// scale.
+// Takes one launch, two for LAMB, and one more with LARS, clipping or a loss scale.
+int64_t UpdateKernels(const OptimizerSpec& spec, bool scales_loss);
 void Update(const OptimizerSpec& spec, const UpdateTables& tables, const UpdateMemory& memory,
             cudaStream_t stream);
 // Updates in parts, if no sum over parameters is needed (SGD, AdamW, no clipping, no loss scale):

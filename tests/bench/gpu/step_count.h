@@ -1,0 +1,50 @@
+// Counts what a training step launches, computes and moves, without running it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "nlohmann/json.hpp"
+#include "tests/bench/gpu/step_timer.h"
+#include "worker/engine/backend/backend.h"
+
+namespace trainyard::engine::bench {
+
+// The rates by which a step is estimated, those of an H200: memory at the speed of copies, products
+// of 16-bit numbers, the time of a node of a graph, and that of launching the graph.
+struct CountRates {
+  double bytes_per_second = 4.0e12;
+  double flops_per_second = 700e12;
+  double seconds_per_kernel = 1.5e-6;
+  double seconds_per_launch = 6e-6;
+};
+
+// All calls of an op, or of a step.
+struct OpCount {
+  std::string op;
+  int64_t calls = 0;
+  int64_t kernels = 0;
+  double flops = 0;
+  double bytes = 0;
+  // The longer of the times for bytes and for flops, added up over the calls, and the time of the
+  // kernels' nodes; for a step, also that of the launch.
+  double seconds = 0;
+};
+
+struct StepCount {
+  std::vector<OpCount> ops;  // those that take the longest first
+  OpCount total;
+};
+
+// Plans the step on the current device, and counts. Nothing is allocated or measured there.
+absl::StatusOr<StepCount> CountStep(const TimerOptions& options);
+StepCount CountWork(const std::vector<CallWork>& work, const CountRates& rates);
+
+nlohmann::json ToJson(const StepCount& count);
+std::string RenderCount(const StepCount& count);
+// Returns the line of the table in docs/cuda.md.
+std::string CountLine(const TimerOptions& options, const StepCount& count);
+
+}  // namespace trainyard::engine::bench
