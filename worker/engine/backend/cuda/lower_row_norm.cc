@@ -89,10 +89,7 @@ absl::Status LowerLayerNormGradient(Lowering& lowering, const Node& node) {
                           program->ptr<void>(at.workspace), how.stream);
       },
       at.buffers(),
-      {.kernels = node.outputs[0] == kNoValue ? 2 : 3,
-       .bytes = node.outputs[0] == kNoValue
-                    ? 0
-                    : lowering.Bytes(node.inputs[0]) + lowering.Bytes(node.inputs[1])});
+      {.kernels = 2, .bytes = 2 * static_cast<double>(LayerNormWorkspace(count, channels))});
   return absl::OkStatus();
 }
 

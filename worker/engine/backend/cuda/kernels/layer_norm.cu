@@ -15,8 +15,9 @@ constexpr int kWarps = kThreads / kWarp;
 constexpr int kHeldGroups = 4;
 constexpr int64_t kWarpChannels = int64_t{kHeldGroups} * kLanes * kWarp;
 
-// The part of one vector that a thread of a team handles: groups of lanes, `threads` apart.
-template <class T, int operands, int threads>
+// The part of one vector that a thread of a team handles: groups of lanes, `threads` apart. The
+// first `held` of them stay in registers. Without `has_rest` there are no others.
+template <class T, int operands, int threads, int held = kHeldGroups, bool has_rest = true>
 class Row {
  public:
   // The operands `of` are all read at vector n.
@@ -27,7 +28,7 @@ class Row {
       of_[i] = of[i];
     }
 #pragma unroll
-    for (int group = 0; group < kHeldGroups; ++group) {
+    for (int group = 0; group < held; ++group) {
       Load(ChannelOf(group), held_[group]);
     }
   }
@@ -35,17 +36,34 @@ class Row {
   // Calls body(channel, count, values[operands]) for all groups in order.
   template <class Body>
   __device__ void ForGroups(const Body& body) const {
+    ForHeld([&](int, int64_t channel, int count, const Float8* values) {
+      body(channel, count, values);
+    });
+    ForRest(body);
+  }
+  // Calls body(group, channel, count, values[operands]) for the groups in registers. The number of
+  // the group is a constant once the loop is unrolled.
+  template <class Body>
+  __device__ void ForHeld(const Body& body) const {
 #pragma unroll
-    for (int group = 0; group < kHeldGroups; ++group) {
+    for (int group = 0; group < held; ++group) {
       if (ChannelOf(group) < channels_) {
-        Call(ChannelOf(group), held_[group], body);
+        Call(ChannelOf(group), held_[group], [&](int64_t channel, int count, const Float8* values) {
+          body(group, channel, count, values);
+        });
       }
     }
-    for (int64_t channel = ChannelOf(kHeldGroups); channel < channels_;
-         channel += int64_t{kLanes} * threads) {
-      Group group;
-      Load(channel, group);
-      Call(channel, group, body);
+  }
+  // Reads the other groups, and calls body(channel, count, values[operands]).
+  template <class Body>
+  __device__ void ForRest(const Body& body) const {
+    if constexpr (has_rest) {
+      for (int64_t channel = ChannelOf(held); channel < channels_;
+           channel += int64_t{kLanes} * threads) {
+        Group group;
+        Load(channel, group);
+        Call(channel, group, body);
+      }
     }
   }
 
@@ -79,7 +97,7 @@ class Row {
 
   Operand of_[operands];
   int64_t n_, channels_, first_;
-  Group held_[kHeldGroups];
+  Group held_[held];
 };
 
 template <int threads>
@@ -155,114 +173,159 @@ struct Gradient {
   int64_t count, channels;
 };
 
-// With h = (x - mean) inverse and g = dy weight: dx = inverse (g - mean of g - h times the mean of
-// g h). The launch bound asks for two blocks a multiprocessor; without it the compiler would use a
-// few registers too many for that.
-template <class T, int threads>
-__global__ void __launch_bounds__(kThreads, 2) InputGradientKernel(Gradient g) {
-  __shared__ float shared[kWarp];
-  constexpr int kTeams = kThreads / threads;
-  const int64_t n = static_cast<int64_t>(blockIdx.x) * kTeams + threadIdx.x / threads;
-  if (n >= g.count) {
-    return;  // together with its whole team
+// A warp takes a vector of at most kWarpGradientChannels, since it keeps a group of lanes a thread,
+// and a block one of at most kBlockChannels. So few registers let many of them wait for memory at a
+// time. Longer vectors take a larger block, and more groups a thread.
+constexpr int64_t kWarpGradientChannels = int64_t{kLanes} * kWarp;
+constexpr int kBlockThreads = 128;
+constexpr int64_t kBlockChannels = int64_t{kLanes} * kBlockThreads;
+
+// The sums over the vectors of a block lie in [blocks][2][channels]: first those of dweight, then
+// those of dbias. The number of blocks depends only on the shape.
+constexpr int64_t kGradientBlocksMax = 1024;
+constexpr int64_t kTeamVectorsMin = 4;
+
+int64_t GradientBlocks(int64_t count, int64_t channels) {
+  const int64_t teams = channels > kWarpGradientChannels ? 1 : kWarps;
+  return std::clamp<int64_t>(count / (teams * kTeamVectorsMin), 1, kGradientBlocksMax);
+}
+
+// Adds up what the warps of a block have for the same channels, and writes it. All threads call it.
+__device__ inline void WriteSumsOfWarps(const Float8& of_lane, int64_t channels, float* sums) {
+  __shared__ float shared[kWarps][kWarp][kLanes + 1];
+#pragma unroll
+  for (int i = 0; i < kLanes; ++i) {
+    shared[threadIdx.x / kWarp][threadIdx.x % kWarp][i] = of_lane.at[i];
   }
+  __syncthreads();
+  // Each thread has one of the channels.
+  if (threadIdx.x < channels) {
+    float sum = 0;
+    for (int i = 0; i < kWarps; ++i) {
+      sum += shared[i][threadIdx.x / kLanes][threadIdx.x % kLanes];
+    }
+    sums[threadIdx.x] = sum;
+  }
+  __syncthreads();
+}
+
+// Computes dx and the sums of the parameters' gradients in one pass over dy and x. With h = (x -
+// mean) inverse and g = dy weight: dx = inverse (g - mean of g - h times the mean of g h), dweight
+// = sum of dy h and dbias = sum of dy. A team goes over vectors that lie as far apart as there are
+// teams, and its threads keep the sums of their channels in registers.
+template <class T, int block, int threads, int held>
+__global__ void __launch_bounds__(block, held > 1 ? 1 : 768 / block)
+    GradientKernel(Gradient g, float* partial) {
+  __shared__ float shared[kWarp];
+  constexpr int kTeams = block / threads;
   const int thread = static_cast<int>(threadIdx.x) % threads;
-  const Row<T, 2, threads> row({g.dy, g.x}, n, g.channels, thread);
-  const float mean = g.mean[n];
-  const float inverse = g.inverse[n];
-  float sum = 0;
-  float product = 0;
-  row.ForGroups([&](int64_t channel, int count, const Float8* dy_x) {
-    const Float8 weight = Unpack(LoadLanes<float>(g.weight, 0, channel, count));
-#pragma unroll
-    for (int i = 0; i < kLanes; ++i) {
-      const float scaled = dy_x[0].at[i] * weight.at[i];  // zero beyond the channels
-      sum += scaled;
-      product += scaled * ((dy_x[1].at[i] - mean) * inverse);
-    }
-  });
+  float* const sums = partial + int64_t{2} * blockIdx.x * g.channels;
   const auto channels = static_cast<float>(g.channels);
-  const float mean_of_sum = SumOfTeam<threads>(sum, shared) / channels;
-  const float mean_of_product = SumOfTeam<threads>(product, shared) / channels;
-  row.ForGroups([&](int64_t channel, int count, const Float8* dy_x) {
-    const Float8 weight = Unpack(LoadLanes<float>(g.weight, 0, channel, count));
-    Float8 dx;
-#pragma unroll
-    for (int i = 0; i < kLanes; ++i) {
-      const float normed = (dy_x[1].at[i] - mean) * inverse;
-      dx.at[i] = inverse * (dy_x[0].at[i] * weight.at[i] - mean_of_sum - normed * mean_of_product);
-    }
-    StoreLanes<T>(g.dx, n, channel, count, dx);
-  });
-}
-
-// Sums over vectors are taken in two stages: slices of them, [slices][2][channels], then the
-// slices. Their number depends only on the shape.
-constexpr int64_t kSlicesMax = 128;
-constexpr int64_t kSliceVectorsMin = 32;
-
-int64_t SlicesOf(int64_t count) {
-  return std::clamp<int64_t>(count / kSliceVectorsMin, 1, kSlicesMax);
-}
-
-// A warp goes over vectors of a slice that lie kWarps apart, each lane at its group of channels.
-template <class T>
-__global__ void ParameterGradientKernel(Gradient g, int64_t slices, float* partial) {
-  __shared__ float shared[2][kWarps][kWarp][kLanes + 1];
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const int warp = static_cast<int>(threadIdx.x) / kWarp;
-  const int64_t slice = blockIdx.y;
-  const int64_t channel = (static_cast<int64_t>(blockIdx.x) * kWarp + lane) * kLanes;
-  const int count = LaneCount(g.channels, channel);
-  Float8 dweight = {};
-  Float8 dbias = {};
-  if (channel < g.channels) {
-    const int64_t end = (slice + 1) * g.count / slices;
-#pragma unroll 4
-    for (int64_t n = slice * g.count / slices + warp; n < end; n += kWarps) {
-      const Float8 dy = Unpack(LoadLanes<T>(g.dy, n, channel, count));
-      const Float8 x = Unpack(LoadLanes<T>(g.x, n, channel, count));
-      const float mean = g.mean[n];
-      const float inverse = g.inverse[n];
+  Float8 dweight[held] = {};
+  Float8 dbias[held] = {};
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * kTeams + threadIdx.x / threads;
+  for (int64_t n = first; n < g.count; n += static_cast<int64_t>(gridDim.x) * kTeams) {
+    const Row<T, 2, threads, held, (held > 1)> row({g.dy, g.x}, n, g.channels, thread);
+    const float mean = g.mean[n];
+    const float inverse = g.inverse[n];
+    float sum = 0;
+    float product = 0;
+    // Returns x without its mean and variance.
+    const auto add = [&](int64_t channel, int count, const Float8* dy_x, Float8& normed) {
+      const Float8 weight = Unpack(LoadLanes<float>(g.weight, 0, channel, count));
 #pragma unroll
       for (int i = 0; i < kLanes; ++i) {
-        dweight.at[i] += dy.at[i] * ((x.at[i] - mean) * inverse);
-        dbias.at[i] += dy.at[i];
+        normed.at[i] = (dy_x[1].at[i] - mean) * inverse;
+        const float scaled = dy_x[0].at[i] * weight.at[i];  // zero beyond the channels
+        sum += scaled;
+        product += scaled * normed.at[i];
+      }
+    };
+    row.ForHeld([&](int group, int64_t channel, int count, const Float8* dy_x) {
+      Float8 normed;
+      add(channel, count, dy_x, normed);
+#pragma unroll
+      for (int i = 0; i < kLanes; ++i) {
+        dweight[group].at[i] += dy_x[0].at[i] * normed.at[i];
+        dbias[group].at[i] += dy_x[0].at[i];
+      }
+    });
+    // Only this thread has these channels, so their sums can stay in memory.
+    row.ForRest([&](int64_t channel, int count, const Float8* dy_x) {
+      Float8 normed;
+      add(channel, count, dy_x, normed);
+#pragma unroll
+      for (int i = 0; i < kLanes; ++i) {
+        if (i < count) {
+          float* const of_weight = sums + channel + i;
+          float* const of_bias = of_weight + g.channels;
+          *of_weight = (n == first ? 0 : *of_weight) + dy_x[0].at[i] * normed.at[i];
+          *of_bias = (n == first ? 0 : *of_bias) + dy_x[0].at[i];
+        }
+      }
+    });
+    if (!g.dx) {
+      continue;
+    }
+    const float mean_of_sum = SumOfTeam<threads>(sum, shared) / channels;
+    const float mean_of_product = SumOfTeam<threads>(product, shared) / channels;
+    row.ForGroups([&](int64_t channel, int count, const Float8* dy_x) {
+      const Float8 weight = Unpack(LoadLanes<float>(g.weight, 0, channel, count));
+      Float8 dx;
+#pragma unroll
+      for (int i = 0; i < kLanes; ++i) {
+        const float normed = (dy_x[1].at[i] - mean) * inverse;
+        dx.at[i] =
+            inverse * (dy_x[0].at[i] * weight.at[i] - mean_of_sum - normed * mean_of_product);
+      }
+      StoreLanes<T>(g.dx, n, channel, count, dx);
+    });
+  }
+  if constexpr (threads < block) {
+    static_assert(threads == kWarp && block == kThreads && held == 1);
+    WriteSumsOfWarps(dweight[0], g.channels, sums);
+    WriteSumsOfWarps(dbias[0], g.channels, sums + g.channels);
+  } else {
+#pragma unroll
+    for (int group = 0; group < held; ++group) {
+      const int64_t channel = int64_t{kLanes} * (thread + group * threads);
+      const int count = channel < g.channels ? LaneCount(g.channels, channel) : 0;
+#pragma unroll
+      for (int i = 0; i < kLanes; ++i) {
+        if (i < count) {
+          sums[channel + i] = dweight[group].at[i];
+          sums[g.channels + channel + i] = dbias[group].at[i];
+        }
       }
     }
   }
-#pragma unroll
-  for (int i = 0; i < kLanes; ++i) {
-    shared[0][warp][lane][i] = dweight.at[i];
-    shared[1][warp][lane][i] = dbias.at[i];
-  }
-  __syncthreads();
-  // Each thread has one of the block's channels.
-  const int64_t own = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (own >= g.channels) {
-    return;
-  }
-  for (int kind = 0; kind < 2; ++kind) {
-    float sum = 0;
-    for (int i = 0; i < kWarps; ++i) {
-      sum += shared[kind][i][threadIdx.x / kLanes][threadIdx.x % kLanes];
-    }
-    partial[(slice * 2 + kind) * g.channels + own] = sum;
-  }
 }
 
-__global__ void SumSlicesKernel(const float* partial, int64_t slices, int64_t channels, bool adds,
+// Adds up the sums of the blocks. Each warp takes every kSumWarps-th of them, for kWarp sums.
+constexpr int kSumWarps = 32;
+
+__global__ void SumBlocksKernel(const float* partial, int64_t blocks, int64_t channels, bool adds,
                                 float* dweight, float* dbias) {
-  const int64_t index = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (index >= 2 * channels) {
+  __shared__ float shared[kSumWarps][kWarp];
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int64_t index = static_cast<int64_t>(blockIdx.x) * kWarp + lane;
+  float sum = 0;
+  if (index < 2 * channels) {
+#pragma unroll 8
+    for (int64_t block = warp; block < blocks; block += kSumWarps) {
+      sum += partial[block * 2 * channels + index];
+    }
+  }
+  shared[warp][lane] = sum;
+  __syncthreads();
+  if (warp > 0 || index >= 2 * channels) {
     return;
   }
-  float sum = 0;
-#pragma unroll 8
-  for (int64_t slice = 0; slice < slices; ++slice) {
-    sum += partial[slice * 2 * channels + index];
+  for (int i = 1; i < kSumWarps; ++i) {
+    sum += shared[i][lane];
   }
-  float* target = index < channels ? dweight + index : dbias + index - channels;
+  float* const target = index < channels ? dweight + index : dbias + index - channels;
   *target = (adds ? *target : 0) + sum;
 }
 
@@ -302,7 +365,7 @@ void LayerNormForward(View x, const float* weight, const float* bias, float eps,
 }
 
 int64_t LayerNormWorkspace(int64_t count, int64_t channels) {
-  return SlicesOf(count) * 2 * channels * int64_t{sizeof(float)};
+  return GradientBlocks(count, channels) * 2 * channels * int64_t{sizeof(float)};
 }
 
 void LayerNormGradient(View dy, View x, const float* weight, const float* mean,
@@ -314,29 +377,26 @@ void LayerNormGradient(View dy, View x, const float* weight, const float* mean,
   const Gradient gradient = {
       Input(dy), Input(x), Output(dx, channels, true), Parameter(weight, channels), mean, inverse,
       count,     channels};
-  const int64_t slices = SlicesOf(count);
+  const int64_t blocks = GradientBlocks(count, channels);
   auto* partial = static_cast<float*>(workspace);
   WithTypeOf(
       [&](auto* type) {
         using T = std::remove_pointer_t<decltype(type)>;
-        // This comes before dx, which may overwrite dy.
-        Launch(ParameterGradientKernel<T>,
-               dim3(Blocks(channels, kThreads), static_cast<unsigned>(slices)), dim3(kThreads), 0,
-               stream, gradient, slices, partial);
-        if (!dx) {
-          return;
-        }
-        if (channels > kWarpChannels) {
-          Launch(InputGradientKernel<T, kThreads>, dim3(Blocks(count, 1)), dim3(kThreads), 0,
-                 stream, gradient);
+        const auto launch = [&](auto* kernel, int threads) {
+          Launch(kernel, dim3(static_cast<unsigned>(blocks)), dim3(static_cast<unsigned>(threads)),
+                 0, stream, gradient, partial);
+        };
+        if (channels <= kWarpGradientChannels) {
+          launch(GradientKernel<T, kThreads, kWarp, 1>, kThreads);
+        } else if (channels <= kBlockChannels) {
+          launch(GradientKernel<T, kBlockThreads, kBlockThreads, 1>, kBlockThreads);
         } else {
-          Launch(InputGradientKernel<T, kWarp>, dim3(Blocks(count, kWarps)), dim3(kThreads), 0,
-                 stream, gradient);
+          launch(GradientKernel<T, kThreads, kThreads, kHeldGroups>, kThreads);
         }
       },
       dy, x, dx);
-  Launch(SumSlicesKernel, dim3(Blocks(2 * channels, kThreads)), dim3(kThreads), 0, stream, partial,
-         slices, channels, adds, dweight, dbias);
+  Launch(SumBlocksKernel, dim3(Blocks(2 * channels, kWarp)), dim3(kSumWarps * kWarp), 0, stream,
+         static_cast<const float*>(partial), blocks, channels, adds, dweight, dbias);
 }
 
 }  // namespace trainyard::engine::cuda

@@ -27,9 +27,9 @@ struct Shape {
   int64_t count, channels, stride;
 };
 // Vectors for a warp and for a block; vectors that a block's registers cannot hold; rows that do
-// not fill a vector.
-constexpr Shape kShapes[] = {{9, 768, 768},   {70, 13, 16},    {3, 1024, 1024},
-                             {5, 1100, 1112}, {2, 9001, 9001}, {300, 20, 20}};
+// not fill a vector; several vectors for each warp or block, and more of them than blocks.
+constexpr Shape kShapes[] = {{9, 768, 768},   {70, 13, 16},    {3, 1024, 1024}, {40, 800, 800},
+                             {5, 1100, 1112}, {9, 9001, 9001}, {300, 20, 20},   {8500, 16, 16}};
 
 struct Expected {
   std::vector<double> y, mean, inverse, dx, dweight, dbias;
