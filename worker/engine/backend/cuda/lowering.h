@@ -66,13 +66,8 @@ class Lowering {
   Program& program() { return program_; }
 
   // These are values that some nodes leave for later ones.
-  struct Softmax {
-    ValueId logits = kNoValue;
-    BufferId logsum = kNoBuffer;
-  };
-  // The values from which the probabilities of a loss are computed again, since they are not kept,
-  // by the value of the probabilities.
-  std::map<ValueId, Softmax> softmaxes;
+  // The logits of a loss, by the value of its probabilities, which are not computed.
+  std::map<ValueId, ValueId> loss_logits;
   // The sums, then the sums of squares, by the output of the convolution that took them as
   // statistics.
   std::map<ValueId, BufferId> convolution_sums;

@@ -146,9 +146,9 @@ __device__ inline Lanes<MixedTypes> LoadMixed(const Operand& from, int64_t at, i
   return converted;
 }
 
-// Loads elements [channel, channel + count) of a pixel, followed by zeros. `channel` is a multiple
-// of 8. kIsFull says that count is 8 and the view is aligned, so the compiler can drop the other
-// case.
+// Loads elements [channel, channel + count) of a pixel, followed by zeros. If count is 8, `channel`
+// is a multiple of 8. kIsFull says that count is 8 and the view is aligned, so the compiler can
+// drop the other case.
 template <class T, bool kIsFull = false>
 __device__ inline Lanes<T> LoadLanes(const Operand& from, int64_t pixel, int64_t channel,
                                      int count) {

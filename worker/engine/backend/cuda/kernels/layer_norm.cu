@@ -1,9 +1,6 @@
 // Computes layer_norm and its gradient. A warp takes a vector of few channels, a block one of many.
-// Channels that fit into registers are loaded once and used as often as the formulas need; the rest
-// is read again.
-#include "worker/engine/backend/cuda/kernels/lanes.h"
-#include "worker/engine/backend/cuda/kernels/reduce.h"
 #include "worker/engine/backend/cuda/kernels/sequence.h"
+#include "worker/engine/backend/cuda/kernels/team_row.h"
 
 namespace trainyard::engine::cuda {
 namespace {
@@ -14,100 +11,6 @@ constexpr int kWarps = kThreads / kWarp;
 // block 8,192.
 constexpr int kHeldGroups = 4;
 constexpr int64_t kWarpChannels = int64_t{kHeldGroups} * kLanes * kWarp;
-
-// The part of one vector that a thread of a team handles: groups of lanes, `threads` apart. The
-// first `held` of them stay in registers. Without `has_rest` there are no others.
-template <class T, int operands, int threads, int held = kHeldGroups, bool has_rest = true>
-class Row {
- public:
-  // The operands `of` are all read at vector n.
-  __device__ Row(const Operand (&of)[operands], int64_t n, int64_t channels, int thread)
-      : n_(n), channels_(channels), first_(int64_t{kLanes} * thread) {
-#pragma unroll
-    for (int i = 0; i < operands; ++i) {
-      of_[i] = of[i];
-    }
-#pragma unroll
-    for (int group = 0; group < held; ++group) {
-      Load(ChannelOf(group), held_[group]);
-    }
-  }
-
-  // Calls body(channel, count, values[operands]) for all groups in order.
-  template <class Body>
-  __device__ void ForGroups(const Body& body) const {
-    ForHeld([&](int, int64_t channel, int count, const Float8* values) {
-      body(channel, count, values);
-    });
-    ForRest(body);
-  }
-  // Calls body(group, channel, count, values[operands]) for the groups in registers. The number of
-  // the group is a constant once the loop is unrolled.
-  template <class Body>
-  __device__ void ForHeld(const Body& body) const {
-#pragma unroll
-    for (int group = 0; group < held; ++group) {
-      if (ChannelOf(group) < channels_) {
-        Call(ChannelOf(group), held_[group], [&](int64_t channel, int count, const Float8* values) {
-          body(group, channel, count, values);
-        });
-      }
-    }
-  }
-  // Reads the other groups, and calls body(channel, count, values[operands]).
-  template <class Body>
-  __device__ void ForRest(const Body& body) const {
-    if constexpr (has_rest) {
-      for (int64_t channel = ChannelOf(held); channel < channels_;
-           channel += int64_t{kLanes} * threads) {
-        Group group;
-        Load(channel, group);
-        Call(channel, group, body);
-      }
-    }
-  }
-
- private:
-  struct Group {
-    Lanes<T> of[operands];
-  };
-
-  __device__ int64_t ChannelOf(int group) const {
-    return first_ + int64_t{group} * kLanes * threads;
-  }
-  __device__ void Load(int64_t channel, Group& group) const {
-    if (channel >= channels_) {
-      return;
-    }
-    const int count = LaneCount(channels_, channel);
-#pragma unroll
-    for (int i = 0; i < operands; ++i) {
-      group.of[i] = LoadLanes<T>(of_[i], n_, channel, count);
-    }
-  }
-  template <class Body>
-  __device__ void Call(int64_t channel, const Group& group, const Body& body) const {
-    Float8 values[operands];
-#pragma unroll
-    for (int i = 0; i < operands; ++i) {
-      values[i] = Unpack(group.of[i]);
-    }
-    body(channel, LaneCount(channels_, channel), values);
-  }
-
-  Operand of_[operands];
-  int64_t n_, channels_, first_;
-  Group held_[held];
-};
-
-template <int threads>
-__device__ float SumOfTeam(float value, float* shared) {
-  if constexpr (threads == kWarp) {
-    return WarpSum(value);
-  } else {
-    return BlockSum(value, shared);
-  }
-}
 
 // Makes an operand for parameters, which are read as a single vector.
 Operand Parameter(const float* values, int64_t channels) {
@@ -131,7 +34,7 @@ __global__ void ForwardKernel(Forward f) {
     return;  // together with its whole team
   }
   const int thread = static_cast<int>(threadIdx.x) % threads;
-  const Row<T, 1, threads> row({f.x}, n, f.channels, thread);
+  const TeamRow<T, 1, threads, kHeldGroups> row({f.x}, n, f.channels, thread);
   const auto channels = static_cast<float>(f.channels);
   float sum = 0;
   row.ForGroups([&](int64_t, int, const Float8* x) {
@@ -225,7 +128,7 @@ __global__ void __launch_bounds__(block, held > 1 ? 1 : 768 / block)
   Float8 dbias[held] = {};
   const int64_t first = static_cast<int64_t>(blockIdx.x) * kTeams + threadIdx.x / threads;
   for (int64_t n = first; n < g.count; n += static_cast<int64_t>(gridDim.x) * kTeams) {
-    const Row<T, 2, threads, held, (held > 1)> row({g.dy, g.x}, n, g.channels, thread);
+    const TeamRow<T, 2, threads, held, (held > 1)> row({g.dy, g.x}, n, g.channels, thread);
     const float mean = g.mean[n];
     const float inverse = g.inverse[n];
     float sum = 0;

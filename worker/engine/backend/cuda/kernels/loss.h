@@ -1,5 +1,4 @@
-// Declares softmax_cross_entropy (graph/ops/loss.cc). Probabilities are not kept. Their gradient
-// computes them again from the logits and `logsum`, the log of the sum of a vector's exponentials.
+// Declares softmax_cross_entropy (graph/ops/loss.cc) together with its gradient.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -25,22 +24,25 @@ struct LossParameters {
   bool counts_top5 = false;  // as in backend/judge.h
 };
 
+// The places of the sums over a batch; null for what is not wanted.
+struct LossSums {
+  LossTotals* totals = nullptr;
+  // The sums of the step: weight * mean loss and weight * correct / labels.
+  float* loss = nullptr;
+  float* correct = nullptr;
+  bool adds = false;  // true if these two are added to the present values
+};
+
 // Returns the bytes of the workspace, which must be zero before its first use. Each use leaves it
 // ready for the next.
 int64_t LossWorkspace(int64_t labels);
-// Computes the loss. logits is [labels, classes], and logsum is f32 [labels]. Sums are taken in a
-// fixed order, and labels come from `control`. A logit that is not finite makes the loss not
-// finite, except for -inf beside other logits. loss_sum and correct_sum are the sums of the step:
-// weight * mean loss and weight * correct / labels are added to them, or written unless `adds`.
-// They and `totals` may be null.
-void LossForward(const LossParameters& loss, View logits, float* logsum, LossTotals* totals,
-                 float* loss_sum, float* correct_sum, bool adds, const StepControl* control,
-                 void* workspace, cudaStream_t stream);
-// Computes dlogits = (probabilities - target) * gradient_scale * loss scale. It may overwrite the
-// logits if both views are alike. With `clears_padding`, its padding up to PaddedChannels becomes
-// zero if the stride has room for it. A null loss_scale means 1.
-void LossGradient(const LossParameters& loss, View logits, const float* logsum, View dlogits,
-                  bool clears_padding, const StepControl* control, const LossScale* loss_scale,
-                  cudaStream_t stream);
+// Computes the loss of logits [labels, classes]; labels come from `control`. Sums are taken in a
+// fixed order. A logit that is not finite makes the loss not finite, except for -inf beside other
+// logits. Unless dlogits is null, it becomes (probabilities - target) * gradient_scale * loss
+// scale. It may overwrite the logits if both views are alike. With `clears_padding`, its padding up
+// to PaddedChannels becomes zero if the stride has room for it. A null loss_scale means 1.
+void Loss(const LossParameters& loss, View logits, View dlogits, bool clears_padding,
+          const LossSums& into, const StepControl* control, const LossScale* loss_scale,
+          void* workspace, cudaStream_t stream);
 
 }  // namespace trainyard::engine::cuda
