@@ -7,6 +7,7 @@
 
 #include "client/fetch/download.h"
 #include "common/base/env.h"
+#include "common/base/run_main.h"
 #include "common/base/version.h"
 
 namespace trainyard::fetch {
@@ -50,8 +51,6 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace trainyard::fetch
 
-// NOLINTNEXTLINE(bugprone-exception-escape): an exception is a mistake of ours and ends the
-// program.
 int main(int argc, char** argv) {
-  return trainyard::fetch::Main(argc, argv);
+  return trainyard::RunMain("trainyard-fetch", trainyard::fetch::Main, argc, argv);
 }

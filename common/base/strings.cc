@@ -115,7 +115,7 @@ std::string FormatBytes(int64_t bytes) {
     ++unit;
   }
   if (unit == 0) return absl::StrCat(bytes, " B");
-  return absl::StrFormat(value < 10 ? "%.1f %s" : "%.0f %s", value, kUnits[unit]);
+  return absl::StrFormat("%.*f %s", value < 10 ? 1 : 0, value, kUnits[unit]);
 }
 
 std::string FormatCount(int64_t count) {

@@ -25,10 +25,10 @@ using ::testing::HasSubstr;
 using testing::NamedValues;
 
 Layer Of(Kind kind, std::vector<std::string> from = {}) {
-  return {"", std::move(from), kind};
+  return {"", std::move(from), std::move(kind)};
 }
 Layer Named(std::string name, Kind kind, std::vector<std::string> from = {}) {
-  return {std::move(name), std::move(from), kind};
+  return {std::move(name), std::move(from), std::move(kind)};
 }
 
 Graph Built(const Stack& stack) {
