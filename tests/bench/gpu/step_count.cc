@@ -36,9 +36,10 @@ StepCount CountWork(const std::vector<CallWork>& work, const CountRates& rates) 
                           .calls = 1,
                           .kernels = call.kernels,
                           .flops = call.flops,
-                          .bytes = call.bytes,
+                          .bytes = call.bytes + call.more_bytes,
                           .seconds = std::max(call.bytes / rates.bytes_per_second,
                                               call.flops / rates.flops_per_second) +
+                                     call.more_bytes / rates.bytes_per_second +
                                      static_cast<double>(call.kernels) * rates.seconds_per_kernel};
     AddTo(by_op[call.op], part);
     AddTo(count.total, part);

@@ -28,8 +28,8 @@ struct OpCount {
   int64_t kernels = 0;
   double flops = 0;
   double bytes = 0;
-  // The longer of the times for bytes and for flops, added up over the calls, and the time of the
-  // kernels' nodes; for a step, also that of the launch.
+  // The longer of the times for bytes and for flops of each call, the bytes of further kernels of a
+  // call, and the time of the kernels' nodes; for a step, also that of the launch.
   double seconds = 0;
 };
 

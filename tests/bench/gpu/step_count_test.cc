@@ -50,7 +50,7 @@ TEST(CountWork, TakesTheLongerOfTheTimesForBytesAndForFlops) {
                             .flops_per_second = 1e12,
                             .seconds_per_kernel = 1e-6,
                             .seconds_per_launch = 1e-5};
-  const StepCount count = CountWork({{"a conv2d", "conv2d", 1, 3e9, 1e6},
+  const StepCount count = CountWork({{"a conv2d", "conv2d", 1, 3e9, 1e6, 5e5},
                                      {"b conv2d", "conv2d", 1, 1e6, 2e6},
                                      {"update", "update", 3, 0, 1e9}},
                                     rates);
@@ -58,9 +58,10 @@ TEST(CountWork, TakesTheLongerOfTheTimesForBytesAndForFlops) {
   EXPECT_EQ(count.ops[0].op, "update");
   EXPECT_DOUBLE_EQ(count.ops[0].seconds, 1 + 3e-6);
   EXPECT_EQ(count.ops[1].calls, 2);
-  EXPECT_DOUBLE_EQ(count.ops[1].seconds, 3e-3 + 2e-3 + 2e-6);
+  EXPECT_DOUBLE_EQ(count.ops[1].seconds, 3e-3 + 5e-4 + 2e-3 + 2e-6);
+  EXPECT_DOUBLE_EQ(count.ops[1].bytes, 3.5e6);
   EXPECT_EQ(count.total.kernels, 5);
-  EXPECT_DOUBLE_EQ(count.total.seconds, 1 + 5e-3 + 5e-6 + 1e-5);
+  EXPECT_DOUBLE_EQ(count.total.seconds, 1 + 5.5e-3 + 5e-6 + 1e-5);
 }
 
 TEST(Docs, ShowWhatAStepLaunchesAndMoves) {

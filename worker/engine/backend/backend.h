@@ -98,7 +98,8 @@ struct CallWork {
   std::string op;    // "conv2d"
   int64_t kernels = 1;
   double flops = 0;
-  double bytes = 0;  // read and written
+  double bytes = 0;       // that the first kernel reads and writes
+  double more_bytes = 0;  // that the others do
 };
 
 struct CompilePlan {

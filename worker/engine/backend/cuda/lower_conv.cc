@@ -272,7 +272,8 @@ absl::Status LowerConv2dParameterGradient(Lowering& lowering, const Node& node) 
   Traffic traffic;
   if (!is_plain) {
     traffic.kernels += static_cast<int64_t>(members);
-    traffic.bytes = 2 * static_cast<double>(out_channels * filter * copy.stride * SizeOf(type));
+    traffic.more_bytes =
+        2 * static_cast<double>(out_channels * filter * copy.stride * SizeOf(type));
   }
   lowering.Emit(
       node,

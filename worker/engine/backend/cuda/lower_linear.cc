@@ -25,7 +25,7 @@ int64_t WorkspaceOf(const blas::Matmul* product) {
 // Returns what a product launches and moves whose output is `output`.
 Traffic TrafficOf(Lowering& lowering, const blas::Matmul* product, ValueId output) {
   if (product == nullptr || !product->has_own_epilogue()) return {};
-  return {.kernels = 2, .bytes = 2 * lowering.Bytes(output)};
+  return {.kernels = 2, .more_bytes = 2 * lowering.Bytes(output)};
 }
 
 }  // namespace
@@ -37,7 +37,11 @@ absl::Status LowerLinear(Lowering& lowering, const Node& node) {
   const bool is_exact =
       output == lowering.step().graph.logits && lowering.Channels(output) <= kExactLogitsMax;
   const Place y = is_exact ? lowering.MakePlace(output, Type::kF32) : lowering.MakeOutput(node);
-  const float* const bias = node.inputs.size() > 2 ? lowering.Parameter(node.inputs[2]) : nullptr;
+  const void* bias = nullptr;
+  if (node.inputs.size() > 2) {
+    bias = y.type == Type::kF32 ? lowering.Parameter(node.inputs[2])
+                                : lowering.weights().copy({node.inputs[2]}).data;
+  }
   TY_ASSIGN_OR_RETURN(
       const blas::Matmul* const product,
       FindProduct(lowering, {.m = lowering.Pixels(output),

@@ -24,6 +24,9 @@ bool HasGradient(const Graph& graph, ValueId probabilities) {
 void EmitLoss(Lowering& lowering, const Node& node, ValueId logits_id, const Place& dlogits) {
   const Place logits = lowering.PlaceOf(logits_id);
   const LossParameters loss = ParametersOf(lowering, node, logits_id);
+  // The labels are among the inputs of both nodes, the logits only of the loss.
+  Traffic traffic;
+  if (dlogits.buffer != kNoBuffer) traffic.bytes = lowering.Bytes(logits_id);
   LossSums sums = {.totals = lowering.state().totals};
   if (lowering.target().is_training) {
     sums.loss = lowering.state().reduction + lowering.reduction().loss_offset;
@@ -39,8 +42,7 @@ void EmitLoss(Lowering& lowering, const Node& node, ValueId logits_id, const Pla
         Loss(counted, program->At(logits), program->At(dlogits), /*clears_padding=*/true, into,
              state.control, state.loss_scale, state.loss_workspace, how.stream);
       },
-      {logits.buffer, dlogits.buffer},
-      {.bytes = dlogits.buffer == kNoBuffer ? 0 : lowering.Bytes(logits_id)});
+      {logits.buffer, dlogits.buffer}, traffic);
 }
 
 }  // namespace

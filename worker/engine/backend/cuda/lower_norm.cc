@@ -268,7 +268,7 @@ Traffic GradientTraffic(Lowering& lowering, const Node& node) {
                               : lowering.Bytes(node.inputs[0]) +
                                     lowering.Bytes(FusedInput(node, norm.second_gradient)) +
                                     lowering.Bytes(FusedInput(node, norm.mask));
-  return {.kernels = kernels, .bytes = lowering.Bytes(node.inputs[1]) + gradient};
+  return {.kernels = kernels, .more_bytes = lowering.Bytes(node.inputs[1]) + gradient};
 }
 
 }  // namespace
@@ -314,10 +314,11 @@ absl::Status LowerBatchNorm(Lowering& lowering, const Node& node) {
     return absl::OkStatus();
   };
   const int64_t kernels = NormKernels(places.norm.pixels);
-  lowering.Emit(node, train,
-                {places.x.buffer, places.y.buffer, places.residual.buffer, places.mask, mean,
-                 variance, workspace},
-                {.kernels = kernels, .bytes = kernels > 1 ? lowering.Bytes(node.inputs[0]) : 0});
+  lowering.Emit(
+      node, train,
+      {places.x.buffer, places.y.buffer, places.residual.buffer, places.mask, mean, variance,
+       workspace},
+      {.kernels = kernels, .more_bytes = kernels > 1 ? lowering.Bytes(node.inputs[0]) : 0});
   return absl::OkStatus();
 }
 

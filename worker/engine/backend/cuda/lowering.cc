@@ -147,6 +147,7 @@ void Lowering::Emit(const Node& node, std::function<absl::Status(const Enqueue&)
   }
   call.kernels = traffic.kernels;
   call.bytes = traffic.bytes;
+  call.more_bytes = traffic.more_bytes;
   if (traffic.has_tensors) {
     call.flops = NodeCost(step_.graph, node, rows()).flops;
     for (const ValueId id : node.inputs) call.bytes += Bytes(id);

@@ -45,7 +45,8 @@ struct MapViews {
 // tensor of its node once.
 struct Traffic {
   int64_t kernels = 1;
-  double bytes = 0;         // that are read or written besides
+  double bytes = 0;         // that it reads or writes besides
+  double more_bytes = 0;    // that kernels after the first one read or write
   bool has_tensors = true;  // false if these bytes are all
 };
 

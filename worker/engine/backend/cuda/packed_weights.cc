@@ -59,6 +59,13 @@ void PackedWeights::AddCopies(const StepGraph& step, Type type) {
       const bool is_itself = type == Type::kF32 && copy.stride == copy.inner;
       copy.bytes = is_itself ? 0 : shape[0] * copy.stride * SizeOf(type);
       copies_.emplace(std::vector{node.inputs[1]}, copy);
+      if (type == Type::kF32 || node.inputs.size() < 3) continue;
+      // A product adds a bias of its output's type.
+      const int64_t channels = ElementCount(step.graph.value(node.inputs[2]).shape);
+      copies_.emplace(std::vector{node.inputs[2]}, WeightCopy{.inner = channels,
+                                                              .stride = channels,
+                                                              .bytes = channels * SizeOf(type),
+                                                              .type = type});
     }
   }
 }

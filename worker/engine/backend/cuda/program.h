@@ -39,7 +39,8 @@ struct Call {
   // The kernels that it launches for one group of rows, if nothing is added to earlier sums. A plan
   // of cuDNN or a product of cuBLASLt counts as one.
   int64_t kernels = 1;
-  double bytes = 0;  // that they read and write
+  double bytes = 0;       // that the first of them reads and writes
+  double more_bytes = 0;  // that the others do
   // After this call the reduction arena is final up to this element. 0 means no further than
   // before.
   int64_t ready = 0;

@@ -16,9 +16,8 @@ absl::StatusOr<TuningMemory> AllocateFor(const MatmulProblem& problem, int64_t w
                       bench.Allocate(extents.a_rows * problem.a_stride * SizeOf(problem.input)));
   TY_ASSIGN_OR_RETURN(memory.b,
                       bench.Allocate(extents.b_rows * problem.b_stride * SizeOf(problem.input)));
-  TY_ASSIGN_OR_RETURN(void* const bias,
-                      bench.Allocate(problem.bias ? problem.n * SizeOf(Type::kF32) : 0));
-  memory.bias = static_cast<float*>(bias);
+  TY_ASSIGN_OR_RETURN(memory.bias,
+                      bench.Allocate(problem.bias ? problem.n * SizeOf(problem.output) : 0));
   TY_ASSIGN_OR_RETURN(memory.d,
                       bench.Allocate(problem.m * problem.d_stride * SizeOf(problem.output)));
   TY_ASSIGN_OR_RETURN(memory.workspace, bench.Allocate(workspace_bytes));

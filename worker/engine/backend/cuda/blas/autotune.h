@@ -16,7 +16,7 @@ namespace trainyard::engine::cuda::blas {
 struct TuningMemory {
   void* a = nullptr;
   void* b = nullptr;
-  float* bias = nullptr;
+  void* bias = nullptr;
   void* d = nullptr;
   void* workspace = nullptr;
 };

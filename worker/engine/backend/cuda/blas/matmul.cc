@@ -138,7 +138,7 @@ class LtMatmul : public Matmul {
     return fused_ == Fused::kNone && (problem_.bias || problem_.relu);
   }
 
-  absl::Status Run(const void* a, const void* b, const float* bias, void* d, void* workspace,
+  absl::Status Run(const void* a, const void* b, const void* bias, void* d, void* workspace,
                    cudaStream_t stream) const override {
     if (!IsAligned(a, kPointerAlignment) || !IsAligned(b, kPointerAlignment) ||
         !IsAligned(d, kPointerAlignment) || !IsAligned(bias, kPointerAlignment) ||
@@ -223,14 +223,14 @@ class LtMatmul : public Matmul {
     const auto epilogue = static_cast<uint32_t>(EpilogueOf(problem_, fused_));
     TY_RETURN_IF_ERROR(Set(description_, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue));
     if (fused_ == Fused::kNone || !problem_.bias) return absl::OkStatus();
-    const int32_t bias_type = CUDA_R_32F;
+    const int32_t bias_type = DataType(problem_.output);
     TY_RETURN_IF_ERROR(Set(description_, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, bias_type));
     // Nothing is read there. The heuristic derives the alignment of biases from the address.
     const void* aligned = std::bit_cast<const void*>(uintptr_t{kPointerAlignment});
     return Set(description_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned);
   }
 
-  absl::Status RunOwnEpilogue(const float* bias, void* d, cudaStream_t stream) const {
+  absl::Status RunOwnEpilogue(const void* bias, void* d, cudaStream_t stream) const {
     if (!has_own_epilogue()) return absl::OkStatus();
     const View view = {d, problem_.d_stride, problem_.output};
     if (problem_.bias) {
@@ -280,11 +280,7 @@ class LtMatmulPlanner : public MatmulPlanner {
 
   absl::StatusOr<std::unique_ptr<LtMatmul>> Plan(const MatmulProblem& problem, Effort effort) {
     const bool measures = options_.autotunes && effort == Effort::kMeasure;
-    // In cuBLASLt a bias has the output's type, and ours is f32 (cuBLAS 13, table "bias type" of
-    // cublasLtMatmul). With a 16-bit output it would be read wrongly or refused.
-    const bool is_fusible = !problem.bias || problem.output == Type::kF32;
     for (const Fused fused : {Fused::kAll, Fused::kNone}) {
-      if (fused == Fused::kAll && !is_fusible) continue;
       TY_ASSIGN_OR_RETURN(auto product, LtMatmul::Describe(library_.get(), problem, fused));
       TY_ASSIGN_OR_RETURN(const auto candidates, product->Candidates(options_));
       if (candidates.empty()) continue;

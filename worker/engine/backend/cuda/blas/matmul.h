@@ -28,9 +28,9 @@ class Matmul {
   virtual bool has_own_epilogue() const = 0;
   // Enqueues the product; may be captured. Only one thread at a time may call it. Pointers must be
   // aligned to 16 bytes, and the workspace to 256; otherwise INVALID_ARGUMENT is returned. If
-  // cuBLASLt refuses, INTERNAL is returned with its message.
-  virtual absl::Status Run(const void* a, const void* b, const float* bias, void* d,
-                           void* workspace, cudaStream_t stream) const = 0;
+  // cuBLASLt refuses, INTERNAL is returned with its message. The bias has the type of d.
+  virtual absl::Status Run(const void* a, const void* b, const void* bias, void* d, void* workspace,
+                           cudaStream_t stream) const = 0;
 };
 
 struct MatmulOptions {

@@ -24,7 +24,7 @@ struct MatmulProblem {
   int64_t a_stride = 1, b_stride = 1, d_stride = 1;  // elements from row to row in memory
   bool tf32 = false;                                 // f32 products may be taken in tf32
   bool adds = false;
-  bool bias = false;  // f32 [n]
+  bool bias = false;  // [n], of the output's type
   bool relu = false;
 
   std::string Key() const;

@@ -20,15 +20,15 @@ constexpr int64_t kGroupsMax = int64_t{1} << 30;
 
 // The functions in which the ops of a kernel differ: y = f(a, b, channel).
 struct Relu {
-  __device__ float operator()(float x, float, int64_t) const {
+  __device__ float operator()(float x, float) const {
     return x < 0 ? 0.0F : x;  // a NaN stays
   }
 };
 struct Tanh {
-  __device__ float operator()(float x, float, int64_t) const { return tanhf(x); }
+  __device__ float operator()(float x, float) const { return tanhf(x); }
 };
 struct Sigmoid {
-  __device__ float operator()(float x, float, int64_t) const { return 1 / (1 + expf(-x)); }
+  __device__ float operator()(float x, float) const { return 1 / (1 + expf(-x)); }
 };
 
 constexpr float kInverseSqrt2 = 0.70710678F;
@@ -38,52 +38,48 @@ constexpr float kScale = 0.79788456F;  // sqrt(2 / pi)
 constexpr float kCube = 0.044715F;
 
 struct Gelu {
-  __device__ float operator()(float x, float, int64_t) const {
+  __device__ float operator()(float x, float) const {
     return 0.5F * x * (1 + erff(x * kInverseSqrt2));
   }
 };
 struct GeluTanh {
-  __device__ float operator()(float x, float, int64_t) const {
+  __device__ float operator()(float x, float) const {
     return 0.5F * x * (1 + tanhf(kScale * (x + kCube * x * x * x)));
   }
 };
 
 // The gradients: a is dy, b is what was saved.
 struct ReluGradient {
-  __device__ float operator()(float dy, float y, int64_t) const { return y > 0 ? dy : 0.0F; }
+  __device__ float operator()(float dy, float y) const { return y > 0 ? dy : 0.0F; }
 };
 struct TanhGradient {
-  __device__ float operator()(float dy, float y, int64_t) const { return dy * (1 - y * y); }
+  __device__ float operator()(float dy, float y) const { return dy * (1 - y * y); }
 };
 struct SigmoidGradient {
-  __device__ float operator()(float dy, float y, int64_t) const { return dy * y * (1 - y); }
+  __device__ float operator()(float dy, float y) const { return dy * y * (1 - y); }
 };
 struct GeluGradient {
-  __device__ float operator()(float dy, float x, int64_t) const {
+  __device__ float operator()(float dy, float x) const {
     return dy * (0.5F * (1 + erff(x * kInverseSqrt2)) + x * kInverseSqrt2Pi * expf(-0.5F * x * x));
   }
 };
 struct GeluTanhGradient {
-  __device__ float operator()(float dy, float x, int64_t) const {
+  __device__ float operator()(float dy, float x) const {
     const float t = tanhf(kScale * (x + kCube * x * x * x));
     return dy * (0.5F * (1 + t) + 0.5F * x * (1 - t * t) * kScale * (1 + 3 * kCube * x * x));
   }
 };
 
 struct Sum {
-  __device__ float operator()(float a, float b, int64_t) const { return a + b; }
+  bool relu = false;
+
+  __device__ float operator()(float a, float b) const {
+    const float sum = a + b;
+    return relu && sum < 0 ? 0.0F : sum;
+  }
 };
 struct Identity {
-  __device__ float operator()(float x, float, int64_t) const { return x; }
-};
-struct WithBias {
-  const float* bias;
-  bool relu;
-
-  __device__ float operator()(float x, float, int64_t channel) const {
-    const float y = x + bias[channel];
-    return relu && y < 0 ? 0.0F : y;
-  }
+  __device__ float operator()(float x, float) const { return x; }
 };
 
 // These are groups of eight channels of all pixels. The index of a group is pixel * groups of a
@@ -126,9 +122,9 @@ __global__ void __launch_bounds__(kThreads)
         Float8 values = {};
 #pragma unroll
         for (int i = 0; i < kLanes; ++i) {
-          // Beyond the channels there is no bias to read.
+          // Padding that is cleared becomes zero, whatever f gives for zeros.
           if (i < count) {
-            values.at[i] = f(x.at[i], second.at[i], channel + i);
+            values.at[i] = f(x.at[i], second.at[i]);
           }
         }
         StoreLanes<To>(y, pixel, channel, count, values);
@@ -241,11 +237,13 @@ void Copy(View x, View y, int64_t pixels, int64_t channels, bool clears_padding,
   });
 }
 
-void AddBias(View x, const float* bias, bool relu, int64_t pixels, int64_t channels,
+void AddBias(View x, const void* bias, bool relu, int64_t pixels, int64_t channels,
              cudaStream_t stream) {
+  // All pixels read the same row.
+  const View row = {const_cast<void*>(bias), 0, x.type};
   WithType(x.type, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
-    Map<T, T, 1>(x, View(), x, pixels, channels, false, WithBias{bias, relu}, stream);
+    Map<T, T, 2>(x, row, x, pixels, channels, false, Sum{relu}, stream);
   });
 }
 

@@ -40,9 +40,9 @@ int64_t ColumnSumWorkspace(int64_t pixels, int64_t channels);
 int64_t ColumnSumKernels(int64_t pixels, int64_t channels);
 void ColumnSum(View x, int64_t pixels, int64_t channels, bool adds, float* sums, void* workspace,
                cudaStream_t stream);
-// Computes x += bias (f32 [channels]), then rectified if `relu`. This is for products without such
-// an epilogue.
-void AddBias(View x, const float* bias, bool relu, int64_t pixels, int64_t channels,
+// Computes x += bias ([channels], of the same type), then rectified if `relu`. This is for products
+// without such an epilogue.
+void AddBias(View x, const void* bias, bool relu, int64_t pixels, int64_t channels,
              cudaStream_t stream);
 
 // Computes dropout (graph/ops/dropout.cc), which is also its own gradient: x / (1 - rate) if an

@@ -87,12 +87,10 @@ TEST_P(ElementwiseKernels, AddAndCopyAndAddABias) {
   EXPECT_EQ(y.Differences([&](int64_t p, int64_t c) { return a.at(p, c) + b.at(p, c); }), "");
   Copy(a.view(), y.view(), kPixels, layout.channels, layout.clears_padding, nullptr);
   EXPECT_EQ(y.Differences([&](int64_t p, int64_t c) { return a.at(p, c); }), "");
-  const std::vector<float> bias = ChannelValues(layout.channels, -1, 0.3F);
-  const DeviceArray<float> biases(bias);
-  AddBias(y.view(), biases.data(), true, kPixels, layout.channels, nullptr);
-  EXPECT_EQ(y.Differences([&](int64_t p, int64_t c) {
-    return std::max(a.at(p, c) + static_cast<double>(bias[static_cast<size_t>(c)]), 0.0);
-  }),
+  const TestView bias = TestView::Random(layout, 1, 3);
+  AddBias(y.view(), bias.view().data, true, kPixels, layout.channels, nullptr);
+  EXPECT_EQ(y.Differences(
+                [&](int64_t p, int64_t c) { return std::max(a.at(p, c) + bias.at(0, c), 0.0); }),
             "");
 }
 
