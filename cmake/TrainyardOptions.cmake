@@ -40,6 +40,13 @@ if(TRAINYARD_SANITIZE)
   add_link_options(-fsanitize=${TRAINYARD_SANITIZE})
 endif()
 
+# gold, which belongs to GNU binutils, links in a third of the time.
+include(CheckLinkerFlag)
+check_linker_flag(CXX -fuse-ld=gold TRAINYARD_HAS_GOLD)
+if(TRAINYARD_HAS_GOLD)
+  add_link_options($<$<LINK_LANGUAGE:CXX>:-fuse-ld=gold>)
+endif()
+
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
