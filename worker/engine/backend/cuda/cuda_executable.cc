@@ -85,7 +85,6 @@ absl::Status CudaExecutable::Allocate(const OptimizerSpec& optimizer) {
     sums_.push_back(std::move(sums));
   }
   TY_ASSIGN_OR_RETURN(totals_, make(sizeof(LossTotals)));
-  TY_ASSIGN_OR_RETURN(result_, make(sizeof(StepResult)));
   TY_ASSIGN_OR_RETURN(tickets_, make(kNormTickets));
   const int64_t labels = options_.max_rows * model_.labels_per_row();
   TY_ASSIGN_OR_RETURN(loss_workspace_, make(LossWorkspace(labels)));
@@ -200,7 +199,7 @@ void CudaExecutable::UpdatePlan() {
   for (const DeviceBuffer& sums : sums_) plan_.gradients += sums.bytes();
   plan_.activations = AlignUpDevice(arena_bytes_);
   plan_.workspace = weights_.bytes() + updater_.workspace_bytes() + staging_.device_bytes() +
-                    image_bytes_.bytes() + totals_.bytes() + result_.bytes() + tickets_.bytes() +
+                    image_bytes_.bytes() + totals_.bytes() + tickets_.bytes() +
                     loss_workspace_.bytes();
   plan_.kernels = kContextBytes;
   const auto largest = training_programs_.find(options_.max_rows);

@@ -115,7 +115,7 @@ absl::Status Updater::FillTables(const StateTable& table, const StepGraph& train
 }
 
 UpdateMemory Updater::Memory(float* parameters, float* statistics, float* reduction,
-                             const StepControl* control, StepResult* result) const {
+                             const StepControl* control, StepResult* results) const {
   UpdateMemory memory;
   memory.parameters = parameters;
   memory.gradients = reduction;
@@ -129,16 +129,16 @@ UpdateMemory Updater::Memory(float* parameters, float* statistics, float* reduct
   memory.loss = reduction + layout_.loss_offset;
   memory.correct = reduction + layout_.correct_offset;
   memory.loss_scale = loss_scale();
-  memory.result = result;
+  memory.results = results;
   memory.control = control;
   memory.workspace = workspace_.data();
   return memory;
 }
 
 void Updater::Enqueue(float* parameters, float* statistics, float* reduction,
-                      const StepControl* control, StepResult* result, const PackedWeights& weights,
+                      const StepControl* control, StepResult* results, const PackedWeights& weights,
                       cudaStream_t stream) const {
-  Update(spec_, tables_, Memory(parameters, statistics, reduction, control, result), stream);
+  Update(spec_, tables_, Memory(parameters, statistics, reduction, control, results), stream);
   weights.RefreshSecond(stream);
 }
 
@@ -177,9 +177,9 @@ void Updater::EnqueueRange(int64_t begin, int64_t end, float* parameters, float*
 }
 
 void Updater::EnqueueEnd(float* parameters, float* statistics, float* reduction,
-                         const StepControl* control, StepResult* result,
+                         const StepControl* control, StepResult* results,
                          const PackedWeights& weights, cudaStream_t stream) const {
-  FinishParts(spec_, tables_, Memory(parameters, statistics, reduction, control, result), stream);
+  FinishParts(spec_, tables_, Memory(parameters, statistics, reduction, control, results), stream);
   weights.RefreshSecond(stream);
 }
 

@@ -32,8 +32,10 @@ struct StepControl {
   uint32_t key[2] = {0, 0};
   uint32_t step = 0;
   uint32_t first_row = 0;
-  // The learning rate of the update.
+  // The learning rate of the update, and the number of the result that it writes among those that
+  // the host reads.
   float lr = 0;
+  uint32_t result = 0;
 };
 
 // State that the device itself keeps from step to step and reports to the host. It is part of the

@@ -62,8 +62,9 @@ struct UpdateMemory {
   float* correct = nullptr;
   // If null, the scale is 1, and values that are not finite are reported but applied.
   LossScale* loss_scale = nullptr;
-  // Its not_finite is also set if the loss is not finite.
-  StepResult* result = nullptr;
+  // The results of the last updates, which may lie in pinned memory of the host. An update writes
+  // the one that `control` names. Its not_finite is also set if the loss is not finite.
+  StepResult* results = nullptr;
   const StepControl* control = nullptr;
   void* workspace = nullptr;  // UpdateWorkspace bytes, zero before the first update
 };
