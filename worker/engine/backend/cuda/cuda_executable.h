@@ -163,8 +163,7 @@ class CudaExecutable final : public Executable,
   // Enqueues forward, backward and update of the batch that was sent.
   absl::Status RunStep(const Program& program, int64_t rows);
   absl::Status EnqueueUpdate();
-  // Sends what an update needs that is not part of a step.
-  absl::Status SendUpdate(float lr);
+  StepResults Results() const { return {results_.as<StepResult>(), kUpdatesInFlight}; }
   // Notes that the work on the stream so far ends an update, which has written its result.
   absl::Status MarkUpdate();
   absl::Status Wait() const;
@@ -176,7 +175,7 @@ class CudaExecutable final : public Executable,
   absl::StatusOr<std::vector<float>> ReadLogits(const Program& program, int64_t rows) const;
 
   // The number of steps that may be enqueued at a time: one runs and one waits.
-  static constexpr uint32_t kUpdatesInFlight = 2;
+  static constexpr int kUpdatesInFlight = 2;
   // The largest number of divisions of batches into groups for which graphs are kept. They change
   // only with the hosting.
   static constexpr size_t kGroupingsMax = 32;
@@ -217,11 +216,10 @@ class CudaExecutable final : public Executable,
   bool has_sums_ = false;
   int64_t updated_elements_ = 0;  // how many elements the update that was begun has covered
   int64_t last_rows_ = 0;         // of the last Accumulate, while its values are in the arena
-  float last_lr_ = 0;             // that was sent
   PinnedBuffer results_;          // a StepResult for each update in flight, which the device writes
   std::array<Event, kUpdatesInFlight> updated_;
-  std::deque<uint32_t> in_flight_;
-  uint32_t next_result_ = 0;
+  std::deque<size_t> in_flight_;
+  size_t next_result_ = 0;
 };
 
 }  // namespace trainyard::engine::cuda

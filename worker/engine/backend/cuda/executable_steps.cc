@@ -19,9 +19,7 @@ absl::Status CudaExecutable::Send(const Batch& batch, double weight, double lr) 
                          .key = {key[0], key[1]},
                          .step = static_cast<uint32_t>(position.step),
                          .first_row = static_cast<uint32_t>(position.first_row),
-                         .lr = static_cast<float>(lr),
-                         .result = next_result_};
-  last_lr_ = control.lr;
+                         .lr = static_cast<float>(lr)};
   const auto bytes_of = [](const auto& span) {
     return absl::MakeConstSpan(reinterpret_cast<const std::byte*>(span.data()),
                                span.size() * sizeof(*span.data()));
@@ -125,18 +123,13 @@ absl::Status CudaExecutable::Accumulate(const Batch& batch, double weight,
 
 absl::Status CudaExecutable::EnqueueUpdate() {
   updater_.Enqueue(parameters_.as<float>(), statistics_.as<float>(), reduction_.as<float>(),
-                   staging_.device_control(), results_.as<StepResult>(), weights_, stream_.get());
+                   staging_.device_control(), Results(), weights_, stream_.get());
   return LaunchStatus("updating");
-}
-
-absl::Status CudaExecutable::SendUpdate(float lr) {
-  last_lr_ = lr;
-  return staging_.SendUpdate(lr, next_result_, stream_.get());
 }
 
 absl::Status CudaExecutable::MarkUpdate() {
   has_sums_ = false;
-  const uint32_t slot = next_result_;
+  const size_t slot = next_result_;
   next_result_ = (next_result_ + 1) % kUpdatesInFlight;
   in_flight_.push_back(slot);
   return CudaStatus(cudaEventRecord(updated_[slot].get(), stream_.get()), "marking an update");
@@ -146,7 +139,7 @@ absl::Status CudaExecutable::StartUpdate(double lr) {
   if (in_flight_.size() == kUpdatesInFlight) {
     return absl::FailedPreconditionError("finish an update before starting another");
   }
-  TY_RETURN_IF_ERROR(SendUpdate(static_cast<float>(lr)));
+  TY_RETURN_IF_ERROR(staging_.SendRate(static_cast<float>(lr), stream_.get()));
   TY_RETURN_IF_ERROR(Run({Work::kUpdate, 0, 0}, [this] { return EnqueueUpdate(); }));
   return MarkUpdate();
 }
@@ -181,7 +174,6 @@ absl::Status CudaExecutable::RepeatStep() {
   if (in_flight_.size() == kUpdatesInFlight) {
     return absl::FailedPreconditionError("finish an update before starting another");
   }
-  TY_RETURN_IF_ERROR(SendUpdate(last_lr_));
   return RunStep(*training_programs_.at(last_rows_), last_rows_);
 }
 

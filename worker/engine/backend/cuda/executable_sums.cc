@@ -52,7 +52,7 @@ absl::Status CudaExecutable::BeginUpdate(double lr) {
     return absl::FailedPreconditionError("finish an update before starting another");
   }
   updated_elements_ = 0;
-  return SendUpdate(static_cast<float>(lr));
+  return staging_.SendRate(static_cast<float>(lr), stream_.get());
 }
 
 absl::Status CudaExecutable::UpdateRange(int64_t begin, int64_t end) {
@@ -64,8 +64,7 @@ absl::Status CudaExecutable::UpdateRange(int64_t begin, int64_t end) {
 
 absl::Status CudaExecutable::EndUpdate() {
   updater_.EnqueueEnd(parameters_.as<float>(), statistics_.as<float>(), reduction_.as<float>(),
-                      staging_.device_control(), results_.as<StepResult>(), weights_,
-                      stream_.get());
+                      staging_.device_control(), Results(), weights_, stream_.get());
   TY_RETURN_IF_ERROR(LaunchStatus("updating"));
   if (updated_elements_ < layout_.gradient_elements) {
     // The rest was updated elsewhere, so its sums are not clear, and its packed copies are out of

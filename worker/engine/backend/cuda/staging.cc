@@ -93,17 +93,12 @@ absl::Status Staging::Send(absl::Span<const std::byte> inputs, absl::Span<const 
   return CopyAsync(control_.data(), host, sizeof control, compute);
 }
 
-absl::Status Staging::SendUpdate(float lr, uint32_t result, cudaStream_t compute) {
+absl::Status Staging::SendRate(float lr, cudaStream_t compute) {
   TY_ASSIGN_OR_RETURN(Slot * slot, NextSlot());
-  struct Update {
-    float lr;
-    uint32_t result;
-  };
-  static_assert(offsetof(StepControl, result) == offsetof(StepControl, lr) + sizeof lr);
-  auto* const host = slot->host.as<Update>();
-  *host = {lr, result};
+  auto* const host = slot->host.as<float>();
+  *host = lr;
   TY_RETURN_IF_ERROR(
-      CopyAsync(control_.data() + offsetof(StepControl, lr), host, sizeof(Update), compute));
+      CopyAsync(control_.data() + offsetof(StepControl, lr), host, sizeof lr, compute));
   return CudaStatus(cudaEventRecord(slot->released.get(), compute), "marking a rate");
 }
 

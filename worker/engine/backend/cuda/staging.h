@@ -27,8 +27,8 @@ class Staging {
   // those of rows that bring their own, which the control then names; otherwise they are empty.
   absl::Status Send(absl::Span<const std::byte> inputs, absl::Span<const uint8_t> pixels,
                     absl::Span<const int32_t> labels, StepControl control, cudaStream_t compute);
-  // Sends only what an update by itself needs: the learning rate, and the number of its result.
-  absl::Status SendUpdate(float lr, uint32_t result, cudaStream_t compute);
+  // Sends only the learning rate.
+  absl::Status SendRate(float lr, cudaStream_t compute);
   // Notes that the work on `compute` so far is the last that reads the batch.
   absl::Status Release(cudaStream_t compute);
 

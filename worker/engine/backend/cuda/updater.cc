@@ -115,7 +115,7 @@ absl::Status Updater::FillTables(const StateTable& table, const StepGraph& train
 }
 
 UpdateMemory Updater::Memory(float* parameters, float* statistics, float* reduction,
-                             const StepControl* control, StepResult* results) const {
+                             const StepControl* control, const StepResults& results) const {
   UpdateMemory memory;
   memory.parameters = parameters;
   memory.gradients = reduction;
@@ -136,8 +136,8 @@ UpdateMemory Updater::Memory(float* parameters, float* statistics, float* reduct
 }
 
 void Updater::Enqueue(float* parameters, float* statistics, float* reduction,
-                      const StepControl* control, StepResult* results, const PackedWeights& weights,
-                      cudaStream_t stream) const {
+                      const StepControl* control, const StepResults& results,
+                      const PackedWeights& weights, cudaStream_t stream) const {
   Update(spec_, tables_, Memory(parameters, statistics, reduction, control, results), stream);
   weights.RefreshSecond(stream);
 }
@@ -168,7 +168,7 @@ void Updater::EnqueueRange(int64_t begin, int64_t end, float* parameters, float*
   const auto after = std::upper_bound(chunk_offsets_.begin(), chunk_offsets_.end(), begin);
   const auto first = after == chunk_offsets_.begin() ? after : after - 1;
   const auto last = std::lower_bound(first, chunk_offsets_.end(), end);
-  UpdatePart(spec_, tables_, Memory(parameters, nullptr, reduction, control, nullptr),
+  UpdatePart(spec_, tables_, Memory(parameters, nullptr, reduction, control, {}),
              {.first_chunk = first - chunk_offsets_.begin(),
               .chunks = last - first,
               .begin = begin,
@@ -177,7 +177,7 @@ void Updater::EnqueueRange(int64_t begin, int64_t end, float* parameters, float*
 }
 
 void Updater::EnqueueEnd(float* parameters, float* statistics, float* reduction,
-                         const StepControl* control, StepResult* results,
+                         const StepControl* control, const StepResults& results,
                          const PackedWeights& weights, cudaStream_t stream) const {
   FinishParts(spec_, tables_, Memory(parameters, statistics, reduction, control, results), stream);
   weights.RefreshSecond(stream);

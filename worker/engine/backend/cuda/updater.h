@@ -27,14 +27,14 @@ class Updater {
   // Enqueues an update of `parameters` and the running `statistics` by the sums in `reduction`, and
   // clears the sums.
   void Enqueue(float* parameters, float* statistics, float* reduction, const StepControl* control,
-               StepResult* results, const PackedWeights& weights, cudaStream_t stream) const;
+               const StepResults& results, const PackedWeights& weights, cudaStream_t stream) const;
   // Does the same in parts: elements [begin, end) of the parameters, any number of times, then the
   // end. This is allowed only if updates_ranges().
   void EnqueueRange(int64_t begin, int64_t end, float* parameters, float* reduction,
                     const StepControl* control, cudaStream_t stream) const;
   void EnqueueEnd(float* parameters, float* statistics, float* reduction,
-                  const StepControl* control, StepResult* results, const PackedWeights& weights,
-                  cudaStream_t stream) const;
+                  const StepControl* control, const StepResults& results,
+                  const PackedWeights& weights, cudaStream_t stream) const;
   bool updates_ranges() const;
   // Returns what Enqueue launches and moves.
   CallWork Work(const PackedWeights& weights) const;
@@ -54,7 +54,7 @@ class Updater {
                           Backing backing);
 
   UpdateMemory Memory(float* parameters, float* statistics, float* reduction,
-                      const StepControl* control, StepResult* results) const;
+                      const StepControl* control, const StepResults& results) const;
 
   OptimizerSpec spec_;
   ReductionLayout layout_;

@@ -32,10 +32,8 @@ struct StepControl {
   uint32_t key[2] = {0, 0};
   uint32_t step = 0;
   uint32_t first_row = 0;
-  // The learning rate of the update, and the number of the result that it writes among those that
-  // the host reads.
+  // The learning rate of the update.
   float lr = 0;
-  uint32_t result = 0;
 };
 
 // State that the device itself keeps from step to step and reports to the host. It is part of the
@@ -53,6 +51,13 @@ struct StepResult {
   uint32_t not_finite = 0;
   // It is not 0 if the update was left out for that reason, and the loss scale was lowered (f16).
   uint32_t skipped = 0;
+};
+
+// The places of the results of the last updates, which may be pinned memory of the host. Update n,
+// counted from 0, writes number n modulo `count`.
+struct StepResults {
+  StepResult* first = nullptr;
+  uint32_t count = 1;
 };
 
 }  // namespace trainyard::engine::cuda

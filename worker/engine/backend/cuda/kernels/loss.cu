@@ -26,7 +26,7 @@ struct BlockTotals {
   uint32_t correct, top5;
 };
 
-// What is known of the logits of a vector.
+// The knowledge of a thread, or of a team, about the logits of a vector.
 struct Best {
   float largest;
   int index;    // of the first of the largest logits

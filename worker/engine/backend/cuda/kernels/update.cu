@@ -160,7 +160,8 @@ __device__ void Finish(const Job& job, const Rates& rates, bool is_skipped) {
   const bool is_spoiled = job.progress->is_spoiled != 0;
   result.not_finite = is_spoiled || IsSpoiled(result.loss) ? 1 : 0;
   result.skipped = is_skipped ? 1 : 0;
-  memory.results[memory.control->result] = result;
+  memory.results.first[job.progress->updates % memory.results.count] = result;
+  ++job.progress->updates;
   job.progress->is_spoiled = 0;
   if (memory.loss_scale != nullptr) {
     LossScale scale = *memory.loss_scale;

@@ -19,6 +19,7 @@ inline constexpr int kVectorsAtOnce = 2;
 struct Progress {
   uint32_t ticket;
   uint32_t is_spoiled;  // set if a gradient is not finite; the last launch clears it
+  uint32_t updates;     // that have ended
   float count;          // of the steps, if UpdateMemory has no count
   // The rates of the coming update. The last launch of the update before computes them, so that no
   // block waits for the corrections. A checkpoint that was loaded since then may have brought

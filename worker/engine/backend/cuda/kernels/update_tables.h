@@ -62,9 +62,8 @@ struct UpdateMemory {
   float* correct = nullptr;
   // If null, the scale is 1, and values that are not finite are reported but applied.
   LossScale* loss_scale = nullptr;
-  // The results of the last updates, which may lie in pinned memory of the host. An update writes
-  // the one that `control` names. Its not_finite is also set if the loss is not finite.
-  StepResult* results = nullptr;
+  // Its not_finite is also set if the loss is not finite.
+  StepResults results;
   const StepControl* control = nullptr;
   void* workspace = nullptr;  // UpdateWorkspace bytes, zero before the first update
 };

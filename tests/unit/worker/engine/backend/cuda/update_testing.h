@@ -78,7 +78,7 @@ class Device {
                .loss = metrics_.data(),
                .correct = metrics_.data() + 1,
                .loss_scale = loss_scale > 0 ? scale_.data() : nullptr,
-               .results = result_.data(),
+               .results = {result_.data()},
                .control = control_.data(),
                .workspace = workspace_->data()};
   }
