@@ -19,16 +19,16 @@ constexpr Time kLookIdle = 20 * kSecond;
 }  // namespace
 
 Daemon::Daemon(World& world, const Options& options, Transport& transport, Server& server,
-               Machine& host, Trainers& trainers)
+               Machine& machine, Trainers& trainers)
     : world_(world),
       options_(options),
       transport_(transport),
       server_(server),
-      host_(host),
+      machine_(machine),
       trainers_(trainers),
-      clock_(world, host),
+      clock_(world, machine),
       rng_(world),
-      dirs_(world, host, trainers) {
+      dirs_(world, machine, trainers) {
   dirs_.on_fetch = [this](AttemptId id, const agent::ResumeSource& source) {
     process_->fetches[id] = source;
     Fetch(id);
@@ -39,18 +39,18 @@ Daemon::Daemon(World& world, const Options& options, Transport& transport, Serve
 }
 
 void Daemon::Start() {
-  if (is_running() || !host_.is_on) return;
+  if (is_running() || !machine_.is_on) return;
   ++life_;
   process_ = std::make_unique<Process>(dirs_, Devices(), clock_, rng_,
                                        absl::Microseconds(options_.report_interval));
-  world_.Say(host_.name, "the daemon starts");
+  world_.Say(machine_.name, "the daemon starts");
   process_->core.Adopt();
   Wake();
 }
 
 void Daemon::Kill() {
   if (!is_running()) return;
-  world_.Say(host_.name, "the daemon dies");
+  world_.Say(machine_.name, "the daemon dies");
   ++life_;
   is_stopped_ = stops_in_turn_ = dies_in_turn_ = false;
   is_waking_ = is_in_turn_ = is_woken_again_ = false;
@@ -66,12 +66,12 @@ void Daemon::Stop(Time how_long, bool in_turn) {
   stops_in_turn_ = in_turn;
   if (in_turn) return;
   is_stopped_ = true;
-  world_.Say(host_.name, "the daemon is stopped for ", how_long / kSecond, " s");
+  world_.Say(machine_.name, "the daemon is stopped for ", how_long / kSecond, " s");
   world_.After(how_long, [this, life = life_] {
     if (life != life_) return;
     is_stopped_ = false;
     last_heard_ = world_.now();
-    world_.Say(host_.name, "the daemon goes on");
+    world_.Say(machine_.name, "the daemon goes on");
     std::vector<std::function<void()>> steps;
     steps.swap(deferred_);
     for (const auto& step : steps) {
@@ -187,7 +187,7 @@ void Daemon::SetTargets() {
 
 std::vector<agent::Device> Daemon::Devices() const {
   std::vector<agent::Device> devices;
-  for (const MachineDevice& device : host_.devices) {
+  for (const MachineDevice& device : machine_.devices) {
     if (device.is_gone) continue;
     agent::Device seen;
     seen.name = device.name;

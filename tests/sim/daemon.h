@@ -27,8 +27,8 @@ namespace trainyard::sim {
 
 class Daemon {
  public:
-  Daemon(World& world, const Options& options, Transport& transport, Server& server, Machine& host,
-         Trainers& trainers);
+  Daemon(World& world, const Options& options, Transport& transport, Server& server,
+         Machine& machine, Trainers& trainers);
 
   void Start();  // does nothing if it runs
   void Kill();
@@ -112,7 +112,7 @@ class Daemon {
   const Options& options_;
   Transport& transport_;
   Server& server_;
-  Machine& host_;
+  Machine& machine_;
   Trainers& trainers_;
   SimClock clock_;
   SimRng rng_;

@@ -36,14 +36,14 @@ void Daemon::Do(const agent::LinkCore::Pause& pause) {
 
 void Daemon::Do(const agent::LinkCore::Register& due) {
   core::RegisterWorker input;
-  input.worker = host_.name;
-  input.uid = absl::StrCat("uid of ", host_.name);
+  input.worker = machine_.name;
+  input.uid = absl::StrCat("uid of ", machine_.name);
   input.version = "1";
-  input.hostname = host_.name;
+  input.hostname = machine_.name;
   input.devices = ToCore(due.devices);
   process_->is_sync = false;
   process_->call = transport_.Call<std::string>(
-      host_.number, absl::ToInt64Microseconds(due.timeout),
+      machine_.number, absl::ToInt64Microseconds(due.timeout),
       [this, input](Server::Answer<std::string> answer) {
         server_.Register(input, std::move(answer));
       },
@@ -53,7 +53,7 @@ void Daemon::Do(const agent::LinkCore::Register& due) {
           last_heard_ = world_.now();
           process_->link.Registered(*session, absl::Microseconds(options_.config.lease_us),
                                     absl::Microseconds(options_.config.sync_interval_us));
-          world_.Say(host_.name, "is registered");
+          world_.Say(machine_.name, "is registered");
           PumpCheckpoints();
           PumpLogs();
         } else {
@@ -66,10 +66,10 @@ void Daemon::Do(const agent::LinkCore::Register& due) {
 void Daemon::Do(const agent::LinkCore::Sync& due) {
   const core::SyncReport report = ToCore(due);
   const Time wait = absl::ToInt64Microseconds(due.max_wait);
-  const absl::Duration sent_at = host_.Uptime();
+  const absl::Duration sent_at = machine_.Uptime();
   process_->is_sync = true;
   process_->call = transport_.Call<DesiredState>(
-      host_.number, absl::ToInt64Microseconds(due.timeout),
+      machine_.number, absl::ToInt64Microseconds(due.timeout),
       [this, report, wait](Server::Answer<DesiredState> answer) {
         server_.Sync(report, wait, std::move(answer));
       },
@@ -94,7 +94,7 @@ void Daemon::Fetch(AttemptId id) {
   const core::CheckpointRef ref = {ParseCheckpointName(process_->fetches.at(id).name)->job,
                                    process_->fetches.at(id).step};
   transport_.Call<bool>(
-      host_.number, kUploadTimeout,
+      machine_.number, kUploadTimeout,
       [this, ref](Server::Answer<bool> answer) { server_.FetchCheckpoint(ref, std::move(answer)); },
       GuardAnswer<bool>([this, id](const absl::StatusOr<bool>& found) {
         After(world_.random().Between(100 * kMillisecond, 5 * kSecond),
@@ -124,7 +124,7 @@ void Daemon::PumpCheckpoints() {
 void Daemon::SendCheckpoint(const agent::CheckpointQueue::Upload& upload) {
   const AttemptId id = upload.target.id;
   const int64_t step = upload.step;
-  const RunDirectory* dir = host_.FindDirectory(id);
+  const RunDirectory* dir = machine_.FindDirectory(id);
   const size_t script = dir == nullptr ? 0 : dir->script;
   core::CommitCheckpoint commit{process_->session.Get(), id, upload.target.fencing_token, step, {}};
   commit.files.push_back({"state", 1000, absl::StrCat("hash-", id.number, "-", step)});
@@ -144,7 +144,7 @@ void Daemon::SendCheckpoint(const agent::CheckpointQueue::Upload& upload) {
   };
   After(world_.random().Around(trainers_.script(script).upload_time), [this, commit, ended] {
     transport_.Call<core::Reply>(
-        host_.number, kUploadTimeout,
+        machine_.number, kUploadTimeout,
         [this, commit](Server::Answer<core::Reply> answer) {
           server_.CommitCheckpoint(commit, std::move(answer));
         },
@@ -168,16 +168,16 @@ void Daemon::PumpLogs() {
 bool Daemon::SendLog(const agent::UploadTarget& target) {
   const AttemptId id = target.id;
   agent::StreamCursor& cursor = process_->logs[id];
-  const RunDirectory* dir = host_.FindDirectory(id);
+  const RunDirectory* dir = machine_.FindDirectory(id);
   if (dir == nullptr || cursor.is_closed()) return false;
   const int64_t left = dir->LogLines(world_.now()) - cursor.offset();
   if (left <= 0 || (!target.exited && left < kLinesPerCall)) return false;
   const int64_t lines = cursor.is_known() ? std::min(left, kLinesPerCall) : 0;
   process_->is_sending_log = true;
-  const Server::LogChunk chunk = {process_->session.Get(), id,   target.fencing_token, host_.number,
-                                  cursor.offset(),         lines};
+  const Server::LogChunk chunk = {
+      process_->session.Get(), id, target.fencing_token, machine_.number, cursor.offset(), lines};
   transport_.Call<int64_t>(
-      host_.number, kCallTimeout,
+      machine_.number, kCallTimeout,
       [this, chunk](Server::Answer<int64_t> answer) {
         server_.AppendLog(chunk, std::move(answer));
       },
@@ -212,10 +212,10 @@ void Daemon::Removed(const RunDirectory& dir) {
   process_->logs.erase(dir.id);
   process_->logs_done.erase(dir.id);
   const int64_t written = dir.LogLines(world_.now());
-  const int64_t kept = server_.LogLines(dir.id, host_.number);
+  const int64_t kept = server_.LogLines(dir.id, machine_.number);
   if (kept >= written) return;
   world_.Violate("no line of a log is lost",
-                 absl::StrCat(AttemptName(dir.id), " wrote ", written, " lines on ", host_.name,
+                 absl::StrCat(AttemptName(dir.id), " wrote ", written, " lines on ", machine_.name,
                               "; the server has ", kept));
 }
 

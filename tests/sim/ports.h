@@ -8,18 +8,18 @@
 
 namespace trainyard::sim {
 
-// The clocks of a host.
+// The clocks of a machine.
 class SimClock : public Clock {
  public:
-  SimClock(World& world, const Machine& host) : world_(world), host_(host) {}
+  SimClock(World& world, const Machine& machine) : world_(world), machine_(machine) {}
 
-  absl::Time Now() override { return absl::FromUnixMicros(host_.clock.Wall(world_.now())); }
-  absl::Duration Uptime() override { return host_.Uptime(); }
+  absl::Time Now() override { return absl::FromUnixMicros(machine_.clock.Wall(world_.now())); }
+  absl::Duration Uptime() override { return machine_.Uptime(); }
   void SleepFor(absl::Duration) override { TY_CHECK(false); }
 
  private:
   World& world_;
-  const Machine& host_;
+  const Machine& machine_;
 };
 
 class SimRng : public Rng {

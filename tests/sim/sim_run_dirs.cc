@@ -1,4 +1,4 @@
-// Does on a simulated host what worker/agent/file_run_dirs.cc does with files and processes.
+// Does on a simulated machine what worker/agent/file_run_dirs.cc does with files and processes.
 #include "tests/sim/sim_run_dirs.h"
 
 #include <utility>
@@ -11,7 +11,7 @@ namespace trainyard::sim {
 
 std::vector<agent::Attempt> SimRunDirs::Adopt() {
   std::vector<agent::Attempt> found;
-  for (const auto& [id, dir] : host_.directories) {
+  for (const auto& [id, dir] : machine_.directories) {
     agent::Attempt& attempt = found.emplace_back();
     attempt.id = id;
     if (!dir->is_assigned) continue;
@@ -31,7 +31,7 @@ agent::RunDirs::Changes SimRunDirs::TakeChanges() {
 
 agent::RunDirs::Sight SimRunDirs::Look(AttemptId id) {
   Sight sight;
-  const RunDirectory* dir = host_.FindDirectory(id);
+  const RunDirectory* dir = machine_.FindDirectory(id);
   if (dir == nullptr) return sight;
   sight.is_supervised = dir->is_locked;
   sight.has_supervisor_record = dir->has_supervisor_record;
@@ -40,7 +40,7 @@ agent::RunDirs::Sight SimRunDirs::Look(AttemptId id) {
 }
 
 void SimRunDirs::Read(agent::Attempt& attempt) {
-  const RunDirectory* dir = host_.FindDirectory(attempt.id);
+  const RunDirectory* dir = machine_.FindDirectory(attempt.id);
   if (dir == nullptr) return;
   agent::LocalAttempt& local = attempt.local;
   local.stop = dir->stop;
@@ -50,24 +50,24 @@ void SimRunDirs::Read(agent::Attempt& attempt) {
   local.checkpoint_request = dir->checkpoint_request;
   local.checkpoints.assign(dir->checkpoints.begin(), dir->checkpoints.end());
   attempt.progress = dir->progress;
-  for (const int64_t pid : trainers_.PidsOf(host_.number, attempt.id)) {
+  for (const int64_t pid : trainers_.PidsOf(machine_.number, attempt.id)) {
     const RankProcess& process = trainers_.processes().at(pid);
     attempt.progress[process.start.rank] = trainers_.ProgressOf(process);
   }
 }
 
 absl::StatusOr<std::string> SimRunDirs::RendezvousValue(AttemptId id, const std::string& key) {
-  const RunDirectory* dir = host_.FindDirectory(id);
+  const RunDirectory* dir = machine_.FindDirectory(id);
   if (dir == nullptr || !dir->rendezvous.contains(key)) return absl::NotFoundError(key);
   return dir->rendezvous.at(key);
 }
 
 absl::Status SimRunDirs::Prepare(AttemptId id, const agent::DesiredAttempt&) {
-  if (host_.is_disk_full) return error::DiskFull(host_.name);
+  if (machine_.is_disk_full) return error::DiskFull(machine_.name);
   auto dir = std::make_shared<RunDirectory>();
   dir->id = id;
   dir->begun = world_.now();
-  host_.directories[id] = std::move(dir);
+  machine_.directories[id] = std::move(dir);
   return absl::OkStatus();
 }
 
@@ -91,13 +91,13 @@ absl::Status SimRunDirs::Assign(agent::Attempt& attempt, const agent::DesiredAtt
   dir->script = static_cast<size_t>(std::stoul(wanted.spec_json));
   dir->spans_workers = wanted.spans_workers;
   attempt.ranks = wanted.ranks;
-  world_.Say(host_.name, "begins ", AttemptName(attempt.id), " with ", wanted.ranks.size(),
+  world_.Say(machine_.name, "begins ", AttemptName(attempt.id), " with ", wanted.ranks.size(),
              " ranks of ", wanted.world_size);
   return absl::OkStatus();
 }
 
 absl::Status SimRunDirs::Launch(const agent::Attempt& attempt) {
-  host_.LaunchSupervisor(attempt.id);
+  machine_.LaunchSupervisor(attempt.id);
   return absl::OkStatus();
 }
 
@@ -115,11 +115,11 @@ absl::Status SimRunDirs::RecordUnstarted(AttemptId id, const absl::Status&) {
 }
 
 absl::Status SimRunDirs::RecordDeath(AttemptId id) {
-  RunDirectory* dir = host_.FindDirectory(id);
+  RunDirectory* dir = machine_.FindDirectory(id);
   if (dir == nullptr || dir->is_locked || dir->exit.has_value()) return absl::OkStatus();
-  const std::vector<int64_t> left = trainers_.PidsOf(host_.number, id);
+  const std::vector<int64_t> left = trainers_.PidsOf(machine_.number, id);
   for (const int64_t pid : left) trainers_.Send(pid, Trainers::Signal::kKill);
-  if (!left.empty() || host_.is_disk_full) {
+  if (!left.empty() || machine_.is_disk_full) {
     wake_after(100 * kMillisecond);
     return absl::UnavailableError("ranks are still there");
   }
@@ -130,24 +130,24 @@ absl::Status SimRunDirs::RecordDeath(AttemptId id) {
   exit.reason = stopped ? dir->stop->reason : "SUPERVISOR_DIED";
   exit.message = "the supervisor of the attempt died";
   if (!stopped && !dir->ranks.empty()) exit.failed_rank = dir->ranks.front().rank;
-  world_.Say(host_.name, "records the death of ", AttemptName(id));
+  world_.Say(machine_.name, "records the death of ", AttemptName(id));
   dir->exit = exit;
   wake_after(kMillisecond);
   return absl::OkStatus();
 }
 
 absl::StatusOr<RunDirectory*> SimRunDirs::Writable(AttemptId id) {
-  RunDirectory* dir = host_.FindDirectory(id);
+  RunDirectory* dir = machine_.FindDirectory(id);
   if (dir == nullptr) return absl::NotFoundError("no run directory");
-  if (host_.is_disk_full) return error::DiskFull(host_.name);
+  if (machine_.is_disk_full) return error::DiskFull(machine_.name);
   return dir;
 }
 
 absl::Status SimRunDirs::RequestStop(AttemptId id, const run_dir::StopRequest& stop) {
   TY_ASSIGN_OR_RETURN(RunDirectory * dir, Writable(id));
-  world_.Say(host_.name, "is to stop ", AttemptName(id), ": ", stop.reason);
+  world_.Say(machine_.name, "is to stop ", AttemptName(id), ": ", stop.reason);
   dir->stop = stop;
-  host_.Touch(id);
+  machine_.Touch(id);
   return absl::OkStatus();
 }
 
@@ -172,18 +172,18 @@ absl::Status SimRunDirs::AskCheckpoint(AttemptId id, int64_t number) {
 }
 
 absl::Status SimRunDirs::PruneCheckpoint(AttemptId id, int64_t step) {
-  if (RunDirectory* dir = host_.FindDirectory(id)) dir->checkpoints.erase(step);
+  if (RunDirectory* dir = machine_.FindDirectory(id)) dir->checkpoints.erase(step);
   return absl::OkStatus();
 }
 
 void SimRunDirs::Discard(AttemptId id) {
-  host_.directories.erase(id);
+  machine_.directories.erase(id);
 }
 
 absl::Status SimRunDirs::Remove(AttemptId id) {
-  world_.Say(host_.name, "removes ", AttemptName(id));
-  if (const RunDirectory* dir = host_.FindDirectory(id)) on_remove(*dir);
-  host_.directories.erase(id);
+  world_.Say(machine_.name, "removes ", AttemptName(id));
+  if (const RunDirectory* dir = machine_.FindDirectory(id)) on_remove(*dir);
+  machine_.directories.erase(id);
   return absl::OkStatus();
 }
 

@@ -1,4 +1,4 @@
-// The run directories of a simulated host, as the daemon's port wants them.
+// The run directories of a simulated machine, as the daemon's port wants them.
 #pragma once
 
 #include <functional>
@@ -14,8 +14,8 @@ namespace trainyard::sim {
 
 class SimRunDirs : public agent::RunDirs {
  public:
-  SimRunDirs(World& world, Machine& host, Trainers& trainers)
-      : world_(world), host_(host), trainers_(trainers) {}
+  SimRunDirs(World& world, Machine& machine, Trainers& trainers)
+      : world_(world), machine_(machine), trainers_(trainers) {}
 
   // Says that a checkpoint is to be fetched from the server, or no longer.
   std::function<void(AttemptId, const agent::ResumeSource&)> on_fetch;
@@ -51,7 +51,7 @@ class SimRunDirs : public agent::RunDirs {
   absl::StatusOr<RunDirectory*> Writable(AttemptId id);
 
   World& world_;
-  Machine& host_;
+  Machine& machine_;
   Trainers& trainers_;
 };
 

@@ -17,13 +17,13 @@ constexpr Time kWriteRetry = 5 * kSecond;
 
 }  // namespace
 
-SupervisorProcess::SupervisorProcess(World& world, Trainers& trainers, Machine& host,
+SupervisorProcess::SupervisorProcess(World& world, Trainers& trainers, Machine& machine,
                                      AttemptId attempt)
     : world_(world),
       trainers_(trainers),
-      host_(host),
+      machine_(machine),
       attempt_(attempt),
-      dir_(host.directories.at(attempt)) {}
+      dir_(machine.directories.at(attempt)) {}
 
 bool SupervisorProcess::Begin() {
   // As in Supervise(), an attempt runs only once.
@@ -37,9 +37,9 @@ bool SupervisorProcess::Begin() {
   std::sort(ranks.begin(), ranks.end());
   core_ = std::make_unique<supervisor::SupervisorCore>(std::move(ranks));
   ReadControl();
-  if (core_->Tick(host_.Uptime()) != SignalToSend::kNone) {
+  if (core_->Tick(machine_.Uptime()) != SignalToSend::kNone) {
     EndUnstarted({.outcome = Outcome::kStopped});
-  } else if (host_.is_disk_full) {
+  } else if (machine_.is_disk_full) {
     EndUnstarted({.outcome = Outcome::kTransient, .reason = "DISK_FULL"});
   } else {
     StartRanks();
@@ -51,11 +51,11 @@ bool SupervisorProcess::Begin() {
 void SupervisorProcess::StartRanks() {
   dir_->has_supervisor_record = true;
   dir_->log_begun = world_.now();
-  world_.Say(host_.name, "starts ranks of ", AttemptName(attempt_));
+  world_.Say(machine_.name, "starts ranks of ", AttemptName(attempt_));
   for (const agent::DesiredRank& rank : dir_->ranks) {
     dir_->progress[rank.rank] = {};
     RankStart start;
-    start.host = host_.number;
+    start.host = machine_.number;
     start.device = rank.device;
     start.attempt = attempt_;
     start.token = dir_->fencing_token;
@@ -69,10 +69,10 @@ void SupervisorProcess::StartRanks() {
 
 void SupervisorProcess::EndUnstarted(const run_dir::RankResult& result) {
   for (const agent::DesiredRank& rank : dir_->ranks) {
-    core_->RankEnded(host_.Uptime(), {.rank = rank.rank,
-                                      .exit_code = run_dir::ExitCode(result.outcome),
-                                      .result = result,
-                                      .end_time_us = 0});
+    core_->RankEnded(machine_.Uptime(), {.rank = rank.rank,
+                                         .exit_code = run_dir::ExitCode(result.outcome),
+                                         .result = result,
+                                         .end_time_us = 0});
   }
   core_->GroupGone();
 }
@@ -81,7 +81,7 @@ void SupervisorProcess::ReadControl() {
   core_->LeaseSeen(dir_->lease);
   if (dir_->stop.has_value() && dir_->stop != seen_stop_) {
     seen_stop_ = dir_->stop;
-    core_->StopAsked(host_.Uptime(), *dir_->stop);
+    core_->StopAsked(machine_.Uptime(), *dir_->stop);
     if (stop_asked_ == 0) {
       stop_asked_ = world_.now();
       stop_grace_ = absl::ToInt64Microseconds(dir_->stop->grace);
@@ -90,7 +90,7 @@ void SupervisorProcess::ReadControl() {
 }
 
 void SupervisorProcess::RankExited(const supervisor::RankEnd& end) {
-  core_->RankEnded(host_.Uptime(), end);
+  core_->RankEnded(machine_.Uptime(), end);
   if (core_->all_ranks_ended()) core_->GroupGone();
   Wake();
 }
@@ -108,24 +108,24 @@ void SupervisorProcess::Wake() {
 
 void SupervisorProcess::Loop() {
   ReadControl();
-  const SignalToSend signal = core_->Tick(host_.Uptime());
+  const SignalToSend signal = core_->Tick(machine_.Uptime());
   if (signal != SignalToSend::kNone) {
-    world_.Say(host_.name, signal == SignalToSend::kTerm ? "SIGTERM to " : "SIGKILL to ",
+    world_.Say(machine_.name, signal == SignalToSend::kTerm ? "SIGTERM to " : "SIGKILL to ",
                AttemptName(attempt_));
-    for (const int64_t pid : trainers_.PidsOf(host_.number, attempt_)) {
+    for (const int64_t pid : trainers_.PidsOf(machine_.number, attempt_)) {
       trainers_.Send(
           pid, signal == SignalToSend::kTerm ? Trainers::Signal::kTerm : Trainers::Signal::kKill);
     }
   }
   if (WriteExits()) {
-    host_.SupervisorEnded(attempt_);
+    machine_.SupervisorEnded(attempt_);
     return;
   }
   // Sleeps until something is due. A lost event of the file watch costs a second.
   Time next = world_.now() + 30 * kWatchedInterval;
   const absl::Duration deadline = core_->NextDeadline();
   if (deadline != absl::InfiniteDuration()) {
-    next = std::min(next, std::max(host_.clock.WhenUptime(absl::ToInt64Microseconds(deadline)),
+    next = std::min(next, std::max(machine_.clock.WhenUptime(absl::ToInt64Microseconds(deadline)),
                                    world_.now() + kMillisecond));
   }
   if (core_->gone()) next = std::min(next, world_.now() + kWriteRetry);
@@ -138,11 +138,11 @@ void SupervisorProcess::Loop() {
 }
 
 bool SupervisorProcess::WriteExits() {
-  if (host_.is_disk_full) return false;
+  if (machine_.is_disk_full) return false;
   for (const run_dir::RankExit& exit : core_->RankExits()) dir_->rank_exits[exit.rank] = exit;
   if (!core_->gone()) return false;
   dir_->exit = core_->Exit(0);
-  world_.Say(host_.name, AttemptName(attempt_),
+  world_.Say(machine_.name, AttemptName(attempt_),
              " has ended here: ", run_dir::OutcomeName(dir_->exit->outcome), " ",
              dir_->exit->reason);
   return true;

@@ -17,7 +17,7 @@ namespace trainyard::sim {
 
 class SupervisorProcess {
  public:
-  SupervisorProcess(World& world, Trainers& trainers, Machine& host, AttemptId attempt);
+  SupervisorProcess(World& world, Trainers& trainers, Machine& machine, AttemptId attempt);
 
   // Takes the lock, and holds it until it ends. Returns false if there is nothing to do.
   bool Begin();
@@ -37,7 +37,7 @@ class SupervisorProcess {
 
   World& world_;
   Trainers& trainers_;
-  Machine& host_;
+  Machine& machine_;
   const AttemptId attempt_;
   const std::shared_ptr<RunDirectory> dir_;
   std::unique_ptr<supervisor::SupervisorCore> core_;

@@ -182,7 +182,7 @@ nlohmann::json StepJson(const Arguments& arguments, const StepTimer& timer,
           {"device_bytes", timer.device_bytes()},
           {"planned_bytes", memory},
           {"buffer_bytes", timer.memory_plan().buffers()},
-          {"count", ToJson(CountWork(timer.work(), CountRates()))},
+          {"count", ToJson(CountWork(timer.work(), RatesOfH200(arguments.timer.precision)))},
           {"work", ToJson(report)}};
 }
 
@@ -207,10 +207,10 @@ absl::Status RunNet(const Arguments& arguments, const Rates* rates, nlohmann::js
   return CheckFallbacks(arguments, *timer);
 }
 
-absl::Status PrintCount(const Arguments& arguments, nlohmann::json& json) {
+absl::Status PrintCount(const Arguments& arguments, nlohmann::json& result) {
   TY_ASSIGN_OR_RETURN(const StepCount count, CountStep(arguments.timer));
   std::printf("%s\n%s\n", RenderCount(count).c_str(), CountLine(arguments.timer, count).c_str());
-  json = ToJson(count);
+  result["count"] = ToJson(count);
   return absl::OkStatus();
 }
 
@@ -238,7 +238,7 @@ absl::Status Run(Arguments arguments) {
   absl::Status status;
   if (!arguments.timer.net.empty()) {
     nlohmann::json step;
-    status = arguments.counts ? PrintCount(arguments, result["count"])
+    status = arguments.counts ? PrintCount(arguments, result)
                               : RunNet(arguments, rates.has_value() ? &*rates : nullptr, step);
     if (!step.is_null()) result["step"] = std::move(step);
   }

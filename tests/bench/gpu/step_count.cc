@@ -28,6 +28,16 @@ nlohmann::json ToJson(const OpCount& count) {
 
 }  // namespace
 
+CountRates RatesOfH200(Precision precision) {
+  CountRates rates = {.bytes_per_second = 4.0e12,
+                      .flops_per_second = 700e12,
+                      .seconds_per_kernel = 1.5e-6,
+                      .seconds_per_launch = 6e-6};
+  if (precision == Precision::kTf32) rates.flops_per_second /= 2;
+  if (precision == Precision::kF32) rates.flops_per_second = 50e12;
+  return rates;
+}
+
 StepCount CountWork(const std::vector<CallWork>& work, const CountRates& rates) {
   StepCount count;
   std::map<std::string, OpCount> by_op;
@@ -61,7 +71,9 @@ absl::StatusOr<StepCount> CountStep(const TimerOptions& options) {
                       MakeCudaBackend({.plan_cache_folder = options.plan_cache_folder}));
   TY_ASSIGN_OR_RETURN(const CompilePlan plan,
                       backend->Plan(model, BenchOptimizer(model), CompileOptionsOf(options)));
-  return CountWork(plan.work, CountRates());
+  StepCount count = CountWork(plan.work, RatesOfH200(options.precision));
+  count.fallbacks = plan.fallbacks;
+  return count;
 }
 
 nlohmann::json ToJson(const StepCount& count) {
@@ -77,6 +89,9 @@ std::string RenderCount(const StepCount& count) {
   for (const OpCount& line : lines) {
     absl::StrAppendFormat(&text, "| %s | %d | %d | %.3f | %.3f | %.0f |\n", line.op, line.calls,
                           line.kernels, line.bytes * 1e-9, line.flops * 1e-12, line.seconds * 1e6);
+  }
+  for (const Fallback& fallback : count.fallbacks) {
+    absl::StrAppend(&text, "\n", FallbackText(fallback));
   }
   return text;
 }

@@ -12,14 +12,16 @@
 
 namespace trainyard::engine::bench {
 
-// The rates by which a step is estimated, those of an H200: memory at the speed of copies, products
-// of 16-bit numbers, the time of a node of a graph, and that of launching the graph.
+// The rates by which a step is estimated.
 struct CountRates {
-  double bytes_per_second = 4.0e12;
-  double flops_per_second = 700e12;
-  double seconds_per_kernel = 1.5e-6;
-  double seconds_per_launch = 6e-6;
+  double bytes_per_second = 0;
+  double flops_per_second = 0;
+  double seconds_per_kernel = 0;
+  double seconds_per_launch = 0;
 };
+// Returns those of an H200: memory at the speed of copies, products of this precision, the time of
+// a node of a graph, and that of launching the graph.
+CountRates RatesOfH200(Precision precision);
 
 // All calls of an op, or of a step.
 struct OpCount {
@@ -36,6 +38,7 @@ struct OpCount {
 struct StepCount {
   std::vector<OpCount> ops;  // those that take the longest first
   OpCount total;
+  std::vector<Fallback> fallbacks;  // which take longer than estimated
 };
 
 // Plans the step on the current device, and counts. Nothing is allocated or measured there.

@@ -12,6 +12,7 @@
 
 #include "absl/strings/match.h"
 #include "common/base/files.h"
+#include "tests/testing/cuda_on_cpu/cublaslt/cublaslt_on_cpu.h"
 #include "tests/testing/paths.h"
 
 namespace trainyard::engine::bench {
@@ -36,7 +37,7 @@ TEST_P(Kernels, AreThoseOfTheGraph) {
       {.net = GetParam().name, .rows = GetParam().rows, .precision = GetParam().precision});
   ASSERT_TRUE(timer.ok()) << timer.status();
   ASSERT_TRUE((*timer)->WarmUp(0).ok());
-  const StepCount count = CountWork((*timer)->work(), CountRates());
+  const StepCount count = CountWork((*timer)->work(), RatesOfH200(GetParam().precision));
   EXPECT_EQ(count.total.kernels, (*timer)->graph_nodes()) << RenderCount(count);
 }
 
@@ -44,6 +45,19 @@ INSTANTIATE_TEST_SUITE_P(Nets, Kernels,
                          ::testing::Values(Net{"smoke", 4}, Net{"smoke", 4, Precision::kF16},
                                            Net{"convnet", 2}, Net{"gpt2-smoke", 2},
                                            Net{"gpt2-smoke", 2, Precision::kF32}));
+
+TEST(Kernels, AreMoreIfCublasRefusesEpilogues) {
+  cuda_on_cpu::RefuseEpilogues(true);
+  const auto timer = StepTimer::Create({.net = "gpt2-smoke", .rows = 2});
+  ASSERT_TRUE(timer.ok()) << timer.status();
+  ASSERT_TRUE((*timer)->WarmUp(0).ok());
+  cuda_on_cpu::RefuseEpilogues(false);
+  const StepCount count = CountWork((*timer)->work(), RatesOfH200(Precision::kBf16));
+  EXPECT_EQ(count.total.kernels, (*timer)->graph_nodes()) << RenderCount(count);
+  const absl::StatusOr<StepCount> fused = CountStep({.net = "gpt2-smoke", .rows = 2});
+  ASSERT_TRUE(fused.ok()) << fused.status();
+  EXPECT_GT(count.total.kernels, fused->total.kernels);
+}
 
 TEST(CountWork, TakesTheLongerOfTheTimesForBytesAndForFlops) {
   const CountRates rates = {.bytes_per_second = 1e9,

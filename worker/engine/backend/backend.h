@@ -91,17 +91,17 @@ struct CompileOptions {
   bool inspect = false;
 };
 
-// The needs of a step, found without compiling it for use.
-// What one call of a step launches, computes and moves.
+// One call of a step. The first kernel reads and writes `bytes`, and those after it `more_bytes`.
 struct CallWork {
   std::string name;  // "conv1 conv2d"
   std::string op;    // "conv2d"
   int64_t kernels = 1;
   double flops = 0;
-  double bytes = 0;       // that the first kernel reads and writes
-  double more_bytes = 0;  // that the others do
+  double bytes = 0;
+  double more_bytes = 0;
 };
 
+// The needs of a step, found without compiling it for use.
 struct CompilePlan {
   MemoryPlan memory;
   // The number of kernels of a training step by the name of their op. "reorder" stands for changes

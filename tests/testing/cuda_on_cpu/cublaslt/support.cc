@@ -1,7 +1,10 @@
 // Checks the types and epilogues of a product against cuBLASLt's tables.
 #include "tests/testing/cuda_on_cpu/cublaslt/support.h"
 
+#include <atomic>
 #include <limits>
+
+#include "tests/testing/cuda_on_cpu/cublaslt/cublaslt_on_cpu.h"
 
 namespace trainyard::cuda_on_cpu::cublaslt {
 namespace {
@@ -45,7 +48,10 @@ bool TypesAreSupported(const Product& product) {
   }
 }
 
+std::atomic<bool> refuses_epilogues = false;
+
 bool EpilogueIsSupported(const Product& product) {
+  if (refuses_epilogues && product.description->epilogue != CUBLASLT_EPILOGUE_DEFAULT) return false;
   switch (product.description->epilogue) {
     case CUBLASLT_EPILOGUE_DEFAULT:
     case CUBLASLT_EPILOGUE_RELU:
@@ -91,3 +97,11 @@ cublasStatus_t Check(const Product& product) {
 }
 
 }  // namespace trainyard::cuda_on_cpu::cublaslt
+
+namespace trainyard::cuda_on_cpu {
+
+void RefuseEpilogues(bool refuses) {
+  cublaslt::refuses_epilogues = refuses;
+}
+
+}  // namespace trainyard::cuda_on_cpu

@@ -32,7 +32,7 @@ absl::Status LowerNode(Lowering& lowering, const Node& node) {
 void LowerInput(Lowering& lowering) {
   const ValueId input = lowering.step().graph.input;
   const StepControl* control = lowering.state().control;
-  Call call{.name = "input", .op = "input", .enqueue = nullptr, .bytes = 0};
+  Call call{.name = "input", .op = "input", .enqueue = nullptr};
   if (lowering.step().graph.vocabulary > 0) {
     const int64_t count = lowering.Pixels(input) * lowering.Channels(input);
     const BufferId tokens = lowering.PlainBuffer(input, count * SizeOf(Type::kF32));

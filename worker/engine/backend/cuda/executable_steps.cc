@@ -115,7 +115,7 @@ absl::Status CudaExecutable::Accumulate(const Batch& batch, double weight,
   const absl::Status ran = RunAccumulate(*program, rows, forward_ready);
   TY_RETURN_IF_ERROR(staging_.Release(stream_.get()));
   TY_RETURN_IF_ERROR(ran);
-  // The range after the gradients holds what the forward half has summed up.
+  // The range after the gradients holds the statistics and the loss.
   if (on_ready) on_ready(ready, layout_.size - ready);
   last_rows_ = rows;
   return absl::OkStatus();

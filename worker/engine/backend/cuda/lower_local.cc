@@ -241,12 +241,12 @@ absl::Status LowerSlice(Lowering& lowering, const Node& node) {
   const int64_t pixels = lowering.Pixels(output);
   const int64_t channels = lowering.Channels(output);
   const bool clears = lowering.ClearsPadding(to, output);
-  lowering.EmitKernel(node,
-                      [=, program = &lowering.program()](const Enqueue& how) {
-                        Copy(program->At(from), program->At(to), pixels, channels, clears,
-                             how.stream);
-                      },
-                      {from.buffer, to.buffer});
+  lowering.EmitKernel(
+      node,
+      [=, program = &lowering.program()](const Enqueue& how) {
+        Copy(program->At(from), program->At(to), pixels, channels, clears, how.stream);
+      },
+      {from.buffer, to.buffer}, {.bytes = 2 * lowering.Bytes(output), .has_tensors = false});
   return absl::OkStatus();
 }
 

@@ -88,6 +88,12 @@ Place& Lowering::MakeOutput(const Node& node, int index) {
   return SharePlace(output, place);
 }
 
+// Convolutions may read a filter together with others, in a copy for all of them.
+Type Lowering::TypeRead(ValueId parameter) const {
+  if (value(parameter).shape.size() == 4) return target_.type;
+  return weights_.Has({parameter}) ? weights_.copy({parameter}).type : Type::kF32;
+}
+
 double Lowering::Bytes(ValueId id) const {
   if (id == kNoValue) return 0;
   if (const auto plain = plain_bytes_.find(id); plain != plain_bytes_.end()) return plain->second;
@@ -97,9 +103,7 @@ double Lowering::Bytes(ValueId id) const {
   const auto elements = static_cast<double>(value(id).Elements(rows()));
   switch (value(id).role) {
     case Role::kParameter:
-      // Matrices and filters are packed in the type of the activations.
-      return elements *
-             static_cast<double>(SizeOf(value(id).shape.size() > 1 ? target_.type : Type::kF32));
+      return elements * static_cast<double>(SizeOf(TypeRead(id)));
     case Role::kParameterGradient:
     case Role::kBuffer:
     case Role::kLabels:

@@ -154,6 +154,9 @@ class Lowering {
   void EmitBiasGradient(const Node& node, ValueId dy, int64_t first_channel, ValueId dbias);
 
  private:
+  // Returns the type in which kernels read a parameter.
+  Type TypeRead(ValueId parameter) const;
+
   const StepGraph& step_;
   const ReductionLayout& reduction_;
   const StepMemory state_;

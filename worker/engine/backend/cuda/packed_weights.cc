@@ -60,7 +60,8 @@ void PackedWeights::AddCopies(const StepGraph& step, Type type) {
       copy.bytes = is_itself ? 0 : shape[0] * copy.stride * SizeOf(type);
       copies_.emplace(std::vector{node.inputs[1]}, copy);
       if (type == Type::kF32 || node.inputs.size() < 3) continue;
-      // A product adds a bias of its output's type.
+      // A product with an output of 16 bits adds a bias of that type. Logits in f32 read the
+      // parameter.
       const int64_t channels = ElementCount(step.graph.value(node.inputs[2]).shape);
       copies_.emplace(std::vector{node.inputs[2]}, WeightCopy{.inner = channels,
                                                               .stride = channels,

@@ -39,14 +39,17 @@ class PackedWeights {
   const WeightCopy& copy(const std::vector<ValueId>& parameters) const {
     return copies_.at(parameters);
   }
+  // Returns true if products read a copy of these parameters, or the parameters as one.
+  bool Has(const std::vector<ValueId>& parameters) const { return copies_.contains(parameters); }
   // Writes all copies again.
   void Refresh(cudaStream_t stream) const;
   // Writes those copies that the update does not write, which are the second ones of a parameter
   // that has two.
   void RefreshSecond(cudaStream_t stream) const;
 
+  // Returns true if RefreshSecond has something to write.
   bool has_second_copies() const { return second_ < place_count_; }
-
+  // Returns the bytes of the copies themselves.
   int64_t copied_bytes() const { return memory_.bytes(); }
   int64_t bytes() const { return memory_.bytes() + places_.bytes() + first_chunks_.bytes(); }
   // Return the copies, for kernels. place_of_offset gives the first copy of a parameter by its

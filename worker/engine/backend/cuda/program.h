@@ -37,10 +37,11 @@ struct Call {
   std::function<absl::Status(const Enqueue&)> enqueue;
   double flops = 0;
   // The kernels that it launches for one group of rows, if nothing is added to earlier sums. A plan
-  // of cuDNN or a product of cuBLASLt counts as one.
+  // of cuDNN or a product of cuBLASLt counts as one. The first kernel reads and writes `bytes`, and
+  // those after it `more_bytes`.
   int64_t kernels = 1;
-  double bytes = 0;       // that the first of them reads and writes
-  double more_bytes = 0;  // that the others do
+  double bytes = 0;
+  double more_bytes = 0;
   // After this call the reduction arena is final up to this element. 0 means no further than
   // before.
   int64_t ready = 0;
@@ -75,8 +76,8 @@ class Program : public CallList<Call> {
   // and returns INTERNAL with the name of a call that wrote beyond a buffer.
   absl::Status Run(size_t calls, const Enqueue& enqueue,
                    const Executable::ReadyCallback& on_ready) const;
-  // Runs all calls, and returns how long each took.
   std::vector<CallWork> Work() const;
+  // Runs all calls, and returns how long each took.
   absl::StatusOr<std::vector<CallTime>> Time(const Enqueue& enqueue) const;
 
   // The compiler sets these. The logits are as the loss reads them.

@@ -146,15 +146,21 @@ CallWork Updater::Work(const PackedWeights& weights) const {
   const bool scales_loss = loss_scale() != nullptr;
   const auto parameters = static_cast<double>(layout_.gradient_elements * SizeOf(Type::kF32));
   // Parameters, slots and averages are read and written; gradients are read and cleared.
-  double bytes = 4 * parameters + static_cast<double>(2 * (slots_.bytes() + averages_.bytes()) +
-                                                      weights.copied_bytes());
+  const double bytes =
+      4 * parameters +
+      static_cast<double>(2 * (slots_.bytes() + averages_.bytes()) + weights.copied_bytes());
   const int64_t kernels = UpdateKernels(spec_, scales_loss);
-  // Whatever an update launches besides, it reads the gradients once more.
-  bytes += static_cast<double>(kernels - 1) * parameters;
+  // A survey reads the gradients; with LARS, the parameters too. The second launch of LAMB reads
+  // the parameters and both slots again.
+  const bool is_lamb = spec_.rule == OptimizerSpec::Rule::kLamb;
+  const bool is_lars = spec_.rule == OptimizerSpec::Rule::kLars;
+  const bool has_survey = kernels > (is_lamb ? 2 : 1);
+  const double more_bytes = parameters * ((has_survey ? is_lars ? 2 : 1 : 0) + (is_lamb ? 3 : 0));
   return {.name = "update",
           .op = "update",
           .kernels = kernels + (weights.has_second_copies() ? 1 : 0),
-          .bytes = bytes};
+          .bytes = bytes,
+          .more_bytes = more_bytes};
 }
 
 bool Updater::updates_ranges() const {

@@ -28,8 +28,13 @@ void ExpectOk(const std::vector<absl::Status>& statuses) {
 // Numbers carry the text, so there are lengths around the size of one, and bytes that are no
 // numbers.
 TEST(BroadcastText, GivesTheTextOfTheRootToEveryRank) {
-  const std::vector<std::string> texts = {
-      "", "a", "seven b", "8 bytes.", "9 bytes..", std::string(1000, '\xff'), std::string("\0x\0", 3)};
+  const std::vector<std::string> texts = {"",
+                                          "a",
+                                          "seven b",
+                                          "8 bytes.",
+                                          "9 bytes..",
+                                          std::string(1000, '\xff'),
+                                          std::string("\0x\0", 3)};
   for (const std::string& text : texts) {
     for (const int root : {0, 2}) {
       ExpectOk(RunGang(LocalTransport(), 3, [&](Communicator& communicator) -> absl::Status {
@@ -37,7 +42,9 @@ TEST(BroadcastText, GivesTheTextOfTheRootToEveryRank) {
         const auto got =
             BroadcastText(communicator, rank == root ? text : absl::StrCat("of rank ", rank), root);
         EXPECT_TRUE(got.ok()) << got.status();
-        if (got.ok()) EXPECT_EQ(*got, text) << "rank " << rank << ", root " << root;
+        if (got.ok()) {
+          EXPECT_EQ(*got, text) << "rank " << rank << ", root " << root;
+        }
         return got.status();
       }));
     }
@@ -61,7 +68,9 @@ TEST(GatherNames, CutsOffLongOnes) {
     const auto names =
         GatherNames(communicator, communicator.rank() == 0 ? "cpu" : std::string(200, 'x'));
     EXPECT_TRUE(names.ok()) << names.status();
-    if (names.ok()) EXPECT_THAT(*names, ElementsAre("cpu", std::string(kGatheredNameMax, 'x')));
+    if (names.ok()) {
+      EXPECT_THAT(*names, ElementsAre("cpu", std::string(kGatheredNameMax, 'x')));
+    }
     return names.status();
   }));
 }

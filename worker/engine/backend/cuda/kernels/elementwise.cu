@@ -18,7 +18,7 @@ constexpr int64_t kBlocksPerMultiprocessor = 8;
 // The number of groups that one launch counts, so that an index plus its stride fits into 32 bits.
 constexpr int64_t kGroupsMax = int64_t{1} << 30;
 
-// The functions in which the ops of a kernel differ: y = f(a, b, channel).
+// The functions in which the ops of a kernel differ: y = f(a, b).
 struct Relu {
   __device__ float operator()(float x, float) const {
     return x < 0 ? 0.0F : x;  // a NaN stays
@@ -122,10 +122,7 @@ __global__ void __launch_bounds__(kThreads)
         Float8 values = {};
 #pragma unroll
         for (int i = 0; i < kLanes; ++i) {
-          // Padding that is cleared becomes zero, whatever f gives for zeros.
-          if (i < count) {
-            values.at[i] = f(x.at[i], second.at[i]);
-          }
+          values.at[i] = f(x.at[i], second.at[i]);
         }
         StoreLanes<To>(y, pixel, channel, count, values);
       }

@@ -7,8 +7,8 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarp;
-// The number of groups of lanes of one operand that a thread holds. A warp holds 1,024 channels, a
-// block 8,192.
+// The number of groups of lanes of one operand that a thread holds. In the forward kernel a warp
+// holds 1,024 channels, and a block 8,192.
 constexpr int kHeldGroups = 4;
 constexpr int64_t kWarpChannels = int64_t{kHeldGroups} * kLanes * kWarp;
 
@@ -81,12 +81,14 @@ struct Gradient {
 // time. Longer vectors take a larger block, and more groups a thread.
 constexpr int64_t kWarpGradientChannels = int64_t{kLanes} * kWarp;
 constexpr int kBlockThreads = 128;
+constexpr int kGradientThreads = 768;  // that a multiprocessor has room for
 constexpr int64_t kBlockChannels = int64_t{kLanes} * kBlockThreads;
 
 // The sums over the vectors of a block lie in [blocks][2][channels]: first those of dweight, then
-// those of dbias. The number of blocks depends only on the shape.
-constexpr int64_t kGradientBlocksMax = 1024;
-constexpr int64_t kTeamVectorsMin = 4;
+// those of dbias. The number of blocks depends only on the shape. An H200 has room for as many of
+// kBlockThreads at a time, and each takes enough vectors for its sums to be few beside them.
+constexpr int64_t kGradientBlocksMax = 768;
+constexpr int64_t kTeamVectorsMin = 16;
 
 int64_t GradientBlocks(int64_t count, int64_t channels) {
   const int64_t teams = channels > kWarpGradientChannels ? 1 : kWarps;
@@ -117,7 +119,7 @@ __device__ inline void WriteSumsOfWarps(const Float8& of_lane, int64_t channels,
 // = sum of dy h and dbias = sum of dy. A team goes over vectors that lie as far apart as there are
 // teams, and its threads keep the sums of their channels in registers.
 template <class T, int block, int threads, int held>
-__global__ void __launch_bounds__(block, held > 1 ? 1 : 768 / block)
+__global__ void __launch_bounds__(block, held > 1 ? 1 : kGradientThreads / block)
     GradientKernel(Gradient g, float* partial) {
   __shared__ float shared[kWarp];
   constexpr int kTeams = block / threads;
@@ -207,8 +209,9 @@ __global__ void __launch_bounds__(block, held > 1 ? 1 : 768 / block)
 // Adds up the sums of the blocks. Each warp takes every kSumWarps-th of them, for kWarp sums.
 constexpr int kSumWarps = 32;
 
-__global__ void SumBlocksKernel(const float* partial, int64_t blocks, int64_t channels, bool adds,
-                                float* dweight, float* dbias) {
+__global__ void __launch_bounds__(kSumWarps* kWarp)
+    SumBlocksKernel(const float* partial, int64_t blocks, int64_t channels, bool adds,
+                    float* dweight, float* dbias) {
   __shared__ float shared[kSumWarps][kWarp];
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;

@@ -57,8 +57,8 @@ void NormTraining(const NormForward& norm, float* mean, float* variance, const S
 // Computes y from given statistics, for an evaluation or to compute y again.
 void NormApply(const NormForward& norm, const float* mean, const float* variance,
                cudaStream_t stream);
-// Returns how many kernels it launches, and so does NormBackward if dx is wanted. Between two of
-// them, all of x has passed through the caches, so the second one reads it from memory again.
+// Returns how many kernels NormTraining launches. NormBackward launches as many if dx is wanted.
+// The second of two reads x again.
 int64_t NormKernels(int64_t pixels);
 // Computes the same statistics from the sums and sums of squares that a convolution's epilogue
 // took, f32 [channels] each (cuDNN's genstats), instead of a pass over x.

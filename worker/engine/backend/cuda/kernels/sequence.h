@@ -31,7 +31,7 @@ void ReadTokens(const StepControl* control, int32_t* tokens, int64_t count, cuda
 // y is row `token` of the weight, f32 [vocabulary, channels].
 void EmbeddingForward(const int32_t* tokens, const float* weight, View y, int64_t count,
                       int64_t channels, cudaStream_t stream);
-inline constexpr int64_t kEmbeddingGradientKernels = 5;
+inline constexpr int64_t kEmbeddingGradientKernels = 5;  // that EmbeddingGradient launches
 int64_t EmbeddingGradientWorkspace(int64_t count, int64_t vocabulary);
 // dweight is [vocabulary, channels] in f32, and zero for rows without a token unless `adds`. A row
 // is summed in the order of the positions.

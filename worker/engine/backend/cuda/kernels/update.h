@@ -28,9 +28,10 @@ inline constexpr float kLossScaleMax = 16777216;
 // The lower limit. A model whose gradients are never finite would otherwise bring the scale to 0.
 inline constexpr float kLossScaleMin = 1 / kLossScaleMax;
 // Takes one launch, two for LAMB, and one more with LARS, clipping or a loss scale.
-int64_t UpdateKernels(const OptimizerSpec& spec, bool scales_loss);
 void Update(const OptimizerSpec& spec, const UpdateTables& tables, const UpdateMemory& memory,
             cudaStream_t stream);
+// Returns how many kernels Update launches.
+int64_t UpdateKernels(const OptimizerSpec& spec, bool scales_loss);
 // Updates in parts, if no sum over parameters is needed (SGD, AdamW, no clipping, no loss scale):
 // any number of disjoint ranges [begin, end) of the flat parameters, which lie in the chunks
 // [first_chunk, first_chunk + chunks), then the end, with running statistics, metrics and the count
