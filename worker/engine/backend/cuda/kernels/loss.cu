@@ -69,7 +69,7 @@ __device__ Best JoinWarp(Best best) {
 template <int threads>
 __device__ Best JoinTeam(Best best, Best* shared) {
   best = JoinWarp(best);
-  // What the lanes have read before, they have read now: shuffles do not order memory.
+  // Each lane has read its logits when another one goes on. Shuffles alone do not order memory.
   __syncwarp();
   if constexpr (threads > kWarp) {
     constexpr int kWarps = threads / kWarp;
