@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(block, held > 1 ? 1 : kGradientThreads / block
     const float inverse = g.inverse[n];
     float sum = 0;
     float product = 0;
-    // Returns x without its mean and variance.
+    // Adds a group to the two sums of its vector, and leaves h of the group in `normed`.
     const auto add = [&](int64_t channel, int count, const Float8* dy_x, Float8& normed) {
       const Float8 weight = Unpack(LoadLanes<float>(g.weight, 0, channel, count));
 #pragma unroll
