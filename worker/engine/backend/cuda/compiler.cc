@@ -32,7 +32,8 @@ absl::Status LowerNode(Lowering& lowering, const Node& node) {
 void LowerInput(Lowering& lowering) {
   const ValueId input = lowering.step().graph.input;
   const StepControl* control = lowering.state().control;
-  Call call{.name = "input", .op = "input", .enqueue = nullptr};
+  Call call;
+  call.name = call.op = "input";
   if (lowering.step().graph.vocabulary > 0) {
     const int64_t count = lowering.Pixels(input) * lowering.Channels(input);
     const BufferId tokens = lowering.PlainBuffer(input, count * SizeOf(Type::kF32));
@@ -68,7 +69,9 @@ void LowerInputGradient(Lowering& lowering) {
   const int64_t pixels = lowering.Pixels(gradient);
   const int64_t channels = lowering.Channels(gradient);
   const BufferId to = lowering.AddScratch(pixels * channels * SizeOf(Type::kF32));
-  Call call{.name = "input gradient", .op = "copy", .enqueue = nullptr};
+  Call call;
+  call.name = "input gradient";
+  call.op = "copy";
   if (lowering.IsImage(gradient)) {
     const ImageShape shape = lowering.Image(gradient);
     call.enqueue = [=, program = &lowering.program()](const Enqueue& how) {

@@ -61,11 +61,7 @@ absl::Status Program::Run(size_t calls, const Enqueue& enqueue,
 }
 
 std::vector<CallWork> Program::Work() const {
-  std::vector<CallWork> work;
-  for (const Call& call : calls_) {
-    work.push_back({call.name, call.op, call.kernels, call.flops, call.bytes, call.more_bytes});
-  }
-  return work;
+  return {calls_.begin(), calls_.end()};
 }
 
 absl::StatusOr<std::vector<CallTime>> Program::Time(const Enqueue& enqueue) const {

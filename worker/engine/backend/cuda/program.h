@@ -31,17 +31,11 @@ struct Enqueue {
   RankStatistics* ranks = nullptr;
 };
 
-struct Call {
-  std::string name;  // "conv1 conv2d"
-  std::string op;    // "conv2d"; "copy" for a call that belongs to no node
+// The kernels of a call are those that it launches for one group of rows, if nothing is added to
+// earlier sums. A plan of cuDNN or a product of cuBLASLt counts as one. The op is "copy" for a call
+// that belongs to no node.
+struct Call : CallWork {
   std::function<absl::Status(const Enqueue&)> enqueue;
-  double flops = 0;
-  // The kernels that it launches for one group of rows, if nothing is added to earlier sums. A plan
-  // of cuDNN or a product of cuBLASLt counts as one. The first kernel reads and writes `bytes`, and
-  // those after it `more_bytes`.
-  int64_t kernels = 1;
-  double bytes = 0;
-  double more_bytes = 0;
   // After this call the reduction arena is final up to this element. 0 means no further than
   // before.
   int64_t ready = 0;
