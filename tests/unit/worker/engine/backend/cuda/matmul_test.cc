@@ -14,6 +14,7 @@
 #include <tuple>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "common/base/check.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -231,6 +232,7 @@ TEST_P(MatmulTest, EveryTransposeEpilogueAndSumIsThatOfTheLoops) {
 
 TEST_P(MatmulTest, AKernelOfOursDoesAnEpilogueThatIsRefused) {
   cuda_on_cpu::RefuseEpilogues(true);
+  const absl::Cleanup offer = [] { cuda_on_cpu::RefuseEpilogues(false); };
   const auto planner = MakePlanner();
   for (int choice = 0; choice < 4; ++choice) {
     MatmulProblem problem = WithShape(24, 16, 40);
@@ -241,7 +243,6 @@ TEST_P(MatmulTest, AKernelOfOursDoesAnEpilogueThatIsRefused) {
     EXPECT_EQ((*matmul)->has_own_epilogue(), choice != 0);
     ExpectRight(*planner, problem);
   }
-  cuda_on_cpu::RefuseEpilogues(false);
 }
 
 TEST_P(MatmulTest, RowsMayBeOddAndApart) {
