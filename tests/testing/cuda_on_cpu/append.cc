@@ -1,6 +1,7 @@
 // Sends an operation to the graph that its stream is captured into, or else to the machine.
 #include "tests/testing/cuda_on_cpu/append.h"
 
+#include <thread>
 #include <utility>
 
 #include "tests/testing/cuda_on_cpu/capture.h"
@@ -25,7 +26,10 @@ cudaError_t Append(Machine& machine, CUstream_st* stream, Operation operation, L
   return cudaSuccess;
 }
 
-cudaError_t Enqueue(cudaStream_t stream, std::function<void()> work) {
+namespace {
+
+cudaError_t AppendKernel(cudaStream_t stream, std::function<void()> work,
+                         std::function<bool()> attempt) {
   if (in_operation) {
     return cudaErrorNotPermitted;
   }
@@ -36,8 +40,27 @@ cudaError_t Enqueue(cudaStream_t stream, std::function<void()> work) {
     return error;
   }
   return Append(machine, machine.Resolve(stream),
-                {.type = cudaGraphNodeTypeKernel, .work = std::move(work), .may_block = true},
+                {.type = cudaGraphNodeTypeKernel,
+                 .work = std::move(work),
+                 .attempt = std::move(attempt),
+                 .may_block = true},
                 lock);
+}
+
+}  // namespace
+
+cudaError_t Enqueue(cudaStream_t stream, std::function<void()> work) {
+  return AppendKernel(stream, std::move(work), nullptr);
+}
+
+cudaError_t EnqueueAttempts(cudaStream_t stream, std::function<bool()> attempt) {
+  // A graph knows only work that runs to its end.
+  const auto work = [attempt] {
+    while (!attempt()) {
+      std::this_thread::sleep_for(kAttemptPause);
+    }
+  };
+  return AppendKernel(stream, work, attempt);
 }
 
 }  // namespace trainyard::cuda_on_cpu

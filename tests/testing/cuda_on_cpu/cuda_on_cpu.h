@@ -22,6 +22,12 @@ namespace trainyard::cuda_on_cpu {
 // stay for cudaGetLastError passes it to RecordError.
 cudaError_t Enqueue(cudaStream_t stream, std::function<void()> work);
 
+// Appends work that waits for other devices, and lets other streams of its own device go on
+// meanwhile. `attempt` is called again and again, with pauses, until it returns true, which ends
+// the work; the call after that, from another launch of a graph, begins anew. Within a graph the
+// other streams wait for it. Apart from that it is like Enqueue.
+cudaError_t EnqueueAttempts(cudaStream_t stream, std::function<bool()> attempt);
+
 // Leaves `error`, unless it is cudaSuccess, for cudaGetLastError of this thread, and returns it.
 cudaError_t RecordError(cudaError_t error);
 

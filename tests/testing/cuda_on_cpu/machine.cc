@@ -132,14 +132,27 @@ bool Machine::RunOne(Device& device, Lock& lock, bool may_block) {
   const std::function<void()>& work =
       operation.graph == nullptr ? operation.work : operation.graph->Draw(device.random);
   if (work) {
+    bool has_ended = true;
     device.running = true;
     lock.unlock();
     in_operation = true;
-    work();
+    if (operation.attempt) {
+      has_ended = operation.attempt();
+    } else {
+      work();
+    }
     in_operation = false;
+    if (!has_ended) {
+      std::this_thread::sleep_for(kAttemptPause);
+    }
     lock.lock();
     device.running = false;
     ++device.clock_us;
+    if (!has_ended) {
+      device.last_run = nullptr;
+      changed.notify_all();
+      return true;
+    }
   }
   if (operation.graph == nullptr || operation.graph->Ran()) {
     Finish(chosen, lock);

@@ -8,6 +8,7 @@
 #include <cuda_runtime_api.h>
 
 #include <array>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -39,6 +40,9 @@ struct Device {
   int64_t clock_us = 0;
   int64_t live_bytes = 0;
 };
+
+// The time between two attempts of the same operation.
+inline constexpr std::chrono::microseconds kAttemptPause(20);
 
 enum class MemoryKind { kPageable, kPinned, kRegistered, kDevice };
 struct Allocation {

@@ -26,6 +26,9 @@ struct Operation {
   cudaGraphNodeType type = cudaGraphNodeTypeEmpty;
   // This may be empty.
   std::function<void()> work;
+  // If this is not empty, it is called instead of `work` until it returns true. Other streams of
+  // the device go on meanwhile.
+  std::function<bool()> attempt = nullptr;
   // The work may wait for other devices, so it runs only when the host waits.
   bool may_block = false;
   // The operation cannot run before this is complete.

@@ -1,6 +1,7 @@
 // The sum over all ranks, and messages in groups.
 #include <cuda_runtime_api.h>
 
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -61,8 +62,10 @@ ncclResult_t EndGroup() {
   const ncclComm_t communicator = open_group.communicator;
   const std::shared_ptr<Group> group = communicator->group;
   const int rank = communicator->rank;
-  const cudaError_t queued = Enqueue(
-      open_group.stream, [group, rank, messages] { group->ExecuteMessages(rank, messages); });
+  const auto progress = std::make_shared<Progress>();
+  const cudaError_t queued = EnqueueAttempts(open_group.stream, [group, rank, messages, progress] {
+    return group->ExecuteMessages(rank, messages, *progress);
+  });
   if (queued != cudaSuccess) return ncclUnhandledCudaError;
   group->CallMessages(rank, messages);
   return communicator->blocking ? group->AwaitState(rank) : ncclInProgress;
@@ -84,7 +87,9 @@ ncclResult_t Start(ncclComm_t communicator, cudaStream_t stream, ncclDataType_t 
   const std::shared_ptr<Group> group = communicator->group;
   const int rank = communicator->rank;
   if (!IsDeviceMemory(part.in) || !IsDeviceMemory(part.out)) return ncclInvalidArgument;
-  const cudaError_t queued = Enqueue(stream, [group, rank, part] { group->Execute(rank, part); });
+  const auto progress = std::make_shared<Progress>();
+  const cudaError_t queued = EnqueueAttempts(
+      stream, [group, rank, part, progress] { return group->Execute(rank, part, *progress); });
   if (queued != cudaSuccess) return ncclUnhandledCudaError;
   group->Call(rank);
   return communicator->blocking ? group->AwaitState(rank) : ncclInProgress;

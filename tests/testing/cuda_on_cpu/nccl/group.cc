@@ -56,6 +56,8 @@ ncclResult_t Group::Join(int rank, int device) {
 void Group::Leave(int rank) {
   const std::lock_guard lock(mutex_);
   members_[static_cast<size_t>(rank)].left = true;
+  Withdraw(rank);
+  for (int peer = 0; peer < ranks_; ++peer) WayOf(rank, peer).shown.clear();
   changed_.notify_all();
 }
 
@@ -115,64 +117,93 @@ bool Group::SomeoneIsGone() const {
                      [](const Rank& member) { return member.left || member.error != ncclSuccess; });
 }
 
-void Group::Execute(int rank, const Part& part) {
-  std::unique_lock lock(mutex_);
+bool Group::Execute(int rank, const Part& part, Progress& progress) {
+  const std::lock_guard lock(mutex_);
   Rank& me = members_[static_cast<size_t>(rank)];
-  if (me.left || me.error != ncclSuccess) return;
-  me.part = part;
-  const int64_t turn = turn_;
-  if (++arrived_ == ranks_) {
-    arrived_ = 0;
-    Compute();
-    ++turn_;
+  if (!progress.has_begun) {
+    if (me.left || me.error != ncclSuccess) return true;
+    progress = {
+        .has_begun = true, .deadline = std::chrono::steady_clock::now() + kPatience, .turn = turn_};
+    me.part = part;
+    me.has_arrived = true;
+    const bool is_last = std::all_of(members_.begin(), members_.end(),
+                                     [](const Rank& member) { return member.has_arrived; });
+    if (is_last) {
+      Compute();
+      for (Rank& member : members_) member.has_arrived = false;
+      ++turn_;
+      changed_.notify_all();
+    }
+  }
+  if (turn_ == progress.turn) {
+    if (!SomeoneIsGone() && std::chrono::steady_clock::now() < progress.deadline) return false;
+    Withdraw(rank);
+    if (me.error == ncclSuccess && !me.left) me.error = ncclRemoteError;
     changed_.notify_all();
-    return;
   }
-  changed_.wait_for(lock, kPatience, [&] { return turn_ != turn || SomeoneIsGone(); });
-  if (turn_ != turn) return;
-  // Its memory may be released soon, so it must no longer be found here.
-  --arrived_;
-  if (me.error == ncclSuccess && !me.left) me.error = ncclRemoteError;
-  changed_.notify_all();
+  progress = {};
+  return true;
 }
 
-template <typename Done>
-bool Group::AwaitPeer(std::unique_lock<std::mutex>& lock, int peer, Done done) {
-  const Rank& other = members_[static_cast<size_t>(peer)];
-  changed_.wait_for(lock, kPatience,
-                    [&] { return done() || other.left || other.error != ncclSuccess; });
-  return done();
+void Group::Withdraw(int rank) {
+  members_[static_cast<size_t>(rank)].has_arrived = false;
+  members_[static_cast<size_t>(rank)].part = {};
 }
 
-void Group::ExecuteMessages(int rank, const std::vector<Message>& messages) {
-  std::unique_lock lock(mutex_);
-  Rank& me = members_[static_cast<size_t>(rank)];
-  if (me.left || me.error != ncclSuccess) return;
-  for (const Message& message : messages) {
-    if (message.in != nullptr) WayOf(rank, message.peer).shown.push_back(message);
+bool Group::IsInVain(int rank, int peer, const Progress& progress) const {
+  for (const int of : {rank, peer}) {
+    const Rank& member = members_[static_cast<size_t>(of)];
+    if (member.left || member.error != ncclSuccess) return true;
   }
-  changed_.notify_all();
-  bool is_whole = true;
-  for (const Message& message : messages) {
+  return std::chrono::steady_clock::now() >= progress.deadline;
+}
+
+std::optional<bool> Group::TakeMessages(int rank, const std::vector<Message>& messages,
+                                        Progress& progress) {
+  for (; progress.received < messages.size(); ++progress.received) {
+    const Message& message = messages[progress.received];
     if (message.out == nullptr) continue;
     std::deque<Message>& shown = WayOf(message.peer, rank).shown;
-    is_whole = is_whole && AwaitPeer(lock, message.peer, [&] { return !shown.empty(); });
+    if (shown.empty()) {
+      if (IsInVain(rank, message.peer, progress)) return false;
+      return std::nullopt;
+    }
     // On hardware anything may happen when sizes differ. Here it is an error.
-    is_whole = is_whole && shown.front().count == message.count;
-    if (!is_whole) break;
+    if (shown.front().count != message.count) return false;
     std::copy_n(shown.front().in, message.count, message.out);
     shown.pop_front();
     changed_.notify_all();
   }
   for (const Message& message : messages) {
-    if (message.in == nullptr) continue;
-    std::deque<Message>& shown = WayOf(rank, message.peer).shown;
-    is_whole = is_whole && AwaitPeer(lock, message.peer, [&] { return shown.empty(); });
-    // Its memory may be released soon, so it must no longer be found here.
-    shown.clear();
+    if (message.in == nullptr || WayOf(rank, message.peer).shown.empty()) continue;
+    if (IsInVain(rank, message.peer, progress)) return false;
+    return std::nullopt;
   }
-  if (!is_whole && me.error == ncclSuccess && !me.left) me.error = ncclRemoteError;
+  return true;
+}
+
+bool Group::ExecuteMessages(int rank, const std::vector<Message>& messages, Progress& progress) {
+  const std::lock_guard lock(mutex_);
+  Rank& me = members_[static_cast<size_t>(rank)];
+  if (!progress.has_begun) {
+    if (me.left || me.error != ncclSuccess) return true;
+    progress = {.has_begun = true, .deadline = std::chrono::steady_clock::now() + kPatience};
+    for (const Message& message : messages) {
+      if (message.in != nullptr) WayOf(rank, message.peer).shown.push_back(message);
+    }
+  }
+  const std::optional<bool> taken = TakeMessages(rank, messages, progress);
+  if (!taken.has_value()) return false;
+  if (!*taken) {
+    for (const Message& message : messages) {
+      // Its memory may be released soon, so it must no longer be found here.
+      if (message.in != nullptr) WayOf(rank, message.peer).shown.clear();
+    }
+    if (me.error == ncclSuccess && !me.left) me.error = ncclRemoteError;
+  }
+  progress = {};
   changed_.notify_all();
+  return true;
 }
 
 void Group::Compute() {

@@ -3,11 +3,13 @@
 
 #include <nccl.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +28,15 @@ struct Message {
   const float* in = nullptr;  // when it sends
   float* out = nullptr;       // when it receives
   size_t count = 0;
+};
+
+// How far the device has come with a collective or with messages. A new one stands for work that
+// has not begun.
+struct Progress {
+  bool has_begun = false;
+  std::chrono::steady_clock::time_point deadline = {};
+  int64_t turn = 0;     // of a collective
+  size_t received = 0;  // messages that were looked at
 };
 
 // All functions may be called from any thread.
@@ -54,10 +65,12 @@ class Group {
   // Waits while the state is ncclInProgress.
   ncclResult_t AwaitState(int rank);
 
-  // Runs the rank's next collective on the device. Waits for the streams of all other ranks.
-  void Execute(int rank, const Part& part);
-  // Runs messages: shows all, then receives all, then waits until those shown have been taken.
-  void ExecuteMessages(int rank, const std::vector<Message>& messages);
+  // Goes on with the rank's next collective on the device. Returns true when it is over, with a
+  // result or without one, and false while the streams of other ranks have not reached it.
+  bool Execute(int rank, const Part& part, Progress& progress);
+  // Does so for messages: shows all, then receives all, and is over when those shown have been
+  // taken.
+  bool ExecuteMessages(int rank, const std::vector<Message>& messages, Progress& progress);
 
  private:
   // The messages from one rank to another.
@@ -73,6 +86,7 @@ class Group {
     int device = -1;
     int64_t calls = 0;
     ncclResult_t error = ncclSuccess;
+    bool has_arrived = false;  // at the present collective, with `part`
     Part part;
   };
 
@@ -84,9 +98,14 @@ class Group {
   const Way& WayOf(int from, int to) const {
     return ways_[static_cast<size_t>(from) * members_.size() + static_cast<size_t>(to)];
   }
-  // Waits for `done`. Returns false if the peer is gone before. Other ranks may have left properly.
-  template <typename Done>
-  bool AwaitPeer(std::unique_lock<std::mutex>& lock, int peer, Done done);
+  // Takes the messages that are there. Returns false if one of them does not fit or cannot come any
+  // more, and nothing if one is still missing.
+  std::optional<bool> TakeMessages(int rank, const std::vector<Message>& messages,
+                                   Progress& progress);
+  // Returns true if it is no use to wait for the peer of `rank` any longer.
+  bool IsInVain(int rank, int peer, const Progress& progress) const;
+  // Takes back what the rank has brought to a collective, whose memory may be released soon.
+  void Withdraw(int rank);
   // Runs the collective once all parts are there.
   void Compute();
 
@@ -95,7 +114,6 @@ class Group {
   std::condition_variable changed_;
   std::vector<Rank> members_;
   std::vector<Way> ways_;  // by sender, then by receiver
-  int arrived_ = 0;
   int64_t turn_ = 0;
 };
 

@@ -4,7 +4,8 @@
 //
 // A call on a non-blocking communicator stays in progress until all ranks have made it, so a rank
 // that hangs is one that does not call. Collectives run where the host waits for a stream, once the
-// streams of all ranks have reached them, in the order of each communicator. Graphs run them again.
+// streams of all ranks have reached them, in the order of each communicator; other streams of the
+// device go on meanwhile. Graphs run them again.
 #pragma once
 
 #include <nccl.h>
