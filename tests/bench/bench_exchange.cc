@@ -202,6 +202,7 @@ class Rank {
         TY_RETURN_IF_ERROR(executable_->range_update()->UpdateRange(own.begin, own.end));
       if (exchange.is_sharded()) TY_RETURN_IF_ERROR(exchange.Share(bucket));
     }
+    TY_RETURN_IF_ERROR(exchange.End());
     TY_RETURN_IF_ERROR(exchange.Finish({}));
     return executable_->range_update()->EndUpdate();
   }

@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "tests/unit/worker/engine/engine_testing.h"
 #include "worker/engine/backend/cuda/cuda_backend.h"
@@ -122,6 +124,56 @@ TEST_P(CudaSteps, OfSeveralBatchesAreTheirSum) {
     EXPECT_NEAR(whole->Update(0.01)->loss, parts->Update(0.01)->loss, 1e-2);
   }
   testing::ExpectNear(testing::ReadAllState(*parts), testing::ReadAllState(*whole), 2e-2);
+}
+
+// Sums that are told in parts, and what is known of the calls that told of them.
+struct ToldSums {
+  std::vector<std::vector<float>> sums;  // by step
+  std::vector<int64_t> ends;             // of the last step
+};
+
+ToldSums AccumulateInParts(const Graph& model, const CompileOptions& options,
+                           const std::vector<int64_t>& ready_ends) {
+  ToldSums told;
+  const auto executable = Start(model, options);
+  executable->set_ready_ends(ready_ends);
+  const TestBatch batch = testing::RandomBatch(3, model, 6);
+  for (int step = 0; step < 4; ++step) {
+    told.ends = {0};
+    const auto on_ready = [&told](int64_t offset, int64_t count) {
+      EXPECT_EQ(offset, told.ends.back());
+      told.ends.push_back(offset + count);
+    };
+    EXPECT_TRUE(executable->Accumulate(batch.batch(), 1, on_ready).ok());
+    EXPECT_EQ(told.ends.back(), static_cast<int64_t>(executable->reduction().size()));
+    std::vector<float>& sums = told.sums.emplace_back(executable->reduction().size());
+    EXPECT_TRUE(executable->ReadReduction(absl::MakeSpan(sums)).ok());
+    EXPECT_TRUE(executable->Update(0.01).ok());
+  }
+  return told;
+}
+
+// With ends, what lies between them is recorded from the second step on.
+TEST_P(CudaSteps, ToldInPartsHaveTheSameSumsRecordedAndCallByCall) {
+  const Graph model = SmallResnet();
+  CompileOptions options = {.max_rows = 6, .precision = GetParam()};
+  const ToldSums fine = AccumulateInParts(model, options, {});
+  ASSERT_GT(fine.ends.size(), 10U);
+  const int64_t size = fine.ends.back();
+  const ToldSums coarse = AccumulateInParts(model, options, {size / 4, size / 2, size});
+  options.captures = false;
+  const ToldSums enqueued = AccumulateInParts(model, options, {size / 4, size / 2, size});
+  EXPECT_EQ(coarse.sums, fine.sums);
+  EXPECT_EQ(enqueued.sums, fine.sums);
+  // The calls come where the ends are reached, at the end of backward, and at last for what it does
+  // not make.
+  ASSERT_EQ(coarse.ends.size(), 5U);
+  for (const int64_t end : coarse.ends) EXPECT_THAT(fine.ends, ::testing::Contains(end));
+  for (size_t i = 1; i <= 2; ++i) {
+    const auto reached =
+        std::lower_bound(fine.ends.begin(), fine.ends.end(), static_cast<int64_t>(i) * (size / 4));
+    EXPECT_EQ(coarse.ends[i], *reached);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Precisions, CudaSteps,

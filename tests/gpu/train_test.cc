@@ -289,12 +289,88 @@ TEST(TrainOnCuda, AShardedOptimizerKeepsTheBits) {
   ExpectSameFiles(gang, alone);
 }
 
+// Each rank sees only its own blocks, and hears of the others' a step or two later.
+TEST(TrainOnCuda, AShardedGangThatDivergesNamesTheStepInWhichItDid) {
+  JobText job = Job("f32", 40);
+  job.model = R"({"mlp": {"hidden": [8]}})";
+  job.optimizer = R"({"sgd": {"lr": 1000, "momentum": 0.9}})";
+  job.more = "";
+  JobText sharded = job;
+  sharded.more = R"(, "memory": {"shard_optimizer": true})";
+  sharded.train = R"({"steps": 40, "global_batch": 16, "replicas": 2, "seed": 5,
+                      "precision": "PRECISION_F32"})";
+  GangTrainer alone(job, 1, "cuda"), gang(sharded, 2, "cuda");
+  if (!GiveEachAGpu(gang)) GTEST_SKIP() << "this machine has no two GPUs";
+  const run_dir::RankResult expected = alone.Run()[0];
+  EXPECT_EQ(expected.reason, "LOSS_NOT_FINITE");
+  for (const run_dir::RankResult& result : gang.Run()) {
+    EXPECT_EQ(result.reason, "LOSS_NOT_FINITE");
+    EXPECT_EQ(result.message, expected.message);
+  }
+}
+
 TEST(TrainOnCuda, RanksWithAGpuEachSumOverNccl) {
   GangTrainer alone(SharedJob(), 1, "cuda"), gang(SharedJob(), 2, "cuda");
   if (!GiveEachAGpu(gang)) GTEST_SKIP() << "this machine has no two GPUs";
   ExpectSuccess(alone.Run());
   ExpectSuccess(gang.Run());
   ExpectNear(gang.Metric("train.loss"), alone.Metric("train.loss"), 1e-4);
+}
+
+// Compares the beginning of the curve, since rounded gradients lead elsewhere in the long run.
+TEST(TrainOnCuda, GradientsThatTravelInBf16LearnNearlyTheSame) {
+  JobText rounded = SharedJob();
+  rounded.train = R"({"steps": 8, "global_batch": 16, "replicas": 2, "seed": 5,
+                      "precision": "PRECISION_F32", "exchange_precision": "PRECISION_BF16"})";
+  JobText exact = rounded;
+  exact.train = R"({"steps": 8, "global_batch": 16, "replicas": 2, "seed": 5,
+                    "precision": "PRECISION_F32"})";
+  GangTrainer gang(rounded, 2, "cuda"), expected(exact, 2, "cuda");
+  if (!GiveEachAGpu(gang) || !GiveEachAGpu(expected)) {
+    GTEST_SKIP() << "this machine has no two GPUs";
+  }
+  ExpectSuccess(gang.Run());
+  ExpectSuccess(expected.Run());
+  std::map<int64_t, double> got = gang.Metric("train.loss");
+  std::map<int64_t, double> exact_losses = expected.Metric("train.loss");
+  EXPECT_EQ(got.size(), exact_losses.size());
+  got.erase(got.upper_bound(4), got.end());
+  exact_losses.erase(exact_losses.upper_bound(4), exact_losses.end());
+  ExpectNear(got, exact_losses, 3e-2);
+  EXPECT_NE(gang.CheckpointBytes(kSteps, "model.safetensors"),
+            expected.CheckpointBytes(kSteps, "model.safetensors"));
+}
+
+// Over NCCL, votes are heard when the next step is under way. What is in flight then must be in the
+// checkpoint.
+TEST(TrainOnCuda, AGangOverNcclStopsOneStepLaterAndGoesOnWhereItStopped) {
+  GangTrainer whole(BitwiseJob(), 2, "cuda"), stopped(BitwiseJob(), 2, "cuda"),
+      resumed(BitwiseJob(), 2, "cuda");
+  for (GangTrainer* gang : {&whole, &stopped, &resumed}) {
+    if (!GiveEachAGpu(*gang)) GTEST_SKIP() << "this machine has no two GPUs";
+  }
+  ExpectSuccess(whole.Run());
+  stopped.signals(1).stop.store(true);
+  for (const run_dir::RankResult& result : stopped.Run()) {
+    EXPECT_EQ(result.outcome, run_dir::Outcome::kStopped) << result.message;
+    EXPECT_EQ(result.step, 2);
+  }
+  EXPECT_EQ(stopped.Metric("train.loss").size(), 2U);
+  resumed.assignment().resume_from = checkpoint::CheckpointPath(stopped.dir().CheckpointsDir(), 2);
+  ExpectSuccess(resumed.Run());
+  ExpectSameFiles(resumed, whole);
+}
+
+// The request is heard while the next step is under way, and only once.
+TEST(TrainOnCuda, AGangOverNcclWritesOneCheckpointForARequest) {
+  JobText job = BitwiseJob();
+  job.more = R"(, "checkpoint": {"every": {"steps": 100}})";
+  GangTrainer gang(job, 2, "cuda");
+  if (!GiveEachAGpu(gang)) GTEST_SKIP() << "this machine has no two GPUs";
+  gang.signals(1).checkpoint_requests.store(1);
+  ExpectSuccess(gang.Run());
+  EXPECT_THAT(checkpoint::ListCheckpoints(gang.dir().CheckpointsDir()),
+              ::testing::UnorderedElementsAre(2, kSteps));
 }
 
 TEST(TrainOnCuda, RanksOfOneGpuAreSharedByThemselvesUnlessNcclIsAskedFor) {

@@ -7,7 +7,11 @@
 //     Land(bucket)              the sum has come: of the whole bucket, or of this rank's block
 //     update of the own block   where the optimizer is sharded
 //     Share(bucket)             sharded: parameters of the own block leave for the others
+//   End()                       what this rank's device does next finds everything there
 //   Finish(ballots)             everything has come, and others have read what they need
+//
+// Between devices the host need not wait for a step before it enqueues the next one: up to lag()
+// steps may have ended without being finished. Finish then waits for the oldest of them.
 //
 // Sharded: reduce_scatter, the update of a block by its rank, all_gather of the parameters. Not
 // sharded: all_reduce, and each rank updates everything. Either way a rank sends 2(n-1)/n of the
@@ -19,6 +23,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,7 +38,8 @@ namespace trainyard::parallel {
 
 // One span of a step's communication, for timelines. Times are Clock::Uptime.
 struct CommEvent {
-  enum class Kind { kReduce, kShare, kWait };  // kWait: the training itself waited
+  // kCompute: a device was busy with forward and backward. kWait: the training itself waited.
+  enum class Kind { kReduce, kShare, kWait, kCompute };
   Kind kind = Kind::kReduce;
   int64_t bucket = 0;  // -1: it belongs to the step as a whole
   absl::Duration begin;
@@ -45,6 +51,8 @@ struct CommEvent {
 struct CommStats {
   absl::Duration total;    // a collective was under way, or a peer was waited for
   absl::Duration exposed;  // the part of it in which the training could do nothing else
+  // From Begin to the end of backward, by the clock of the device on which this rank computes.
+  std::optional<absl::Duration> computed;
   int64_t bytes_sent = 0;
   std::vector<CommEvent> events;  // only while traced
 
@@ -71,7 +79,8 @@ class GradientExchange {
   // after the gradients are always updated whole.
   virtual Bucket OwnBlock(size_t bucket) const = 0;
 
-  // Sets the plan, between two steps. `term_slots` says where this rank's terms lie (LocalSums).
+  // Sets the plan, when all steps are finished. `term_slots` says where this rank's terms lie
+  // (LocalSums).
   virtual absl::Status SetPlan(const ExchangePlan& plan, absl::Span<const int> term_slots) = 0;
   virtual void set_timeout(absl::Duration timeout) = 0;
   virtual void set_tracing(bool traces) = 0;
@@ -82,8 +91,16 @@ class GradientExchange {
   virtual absl::Status Ready(int64_t end) = 0;
   virtual absl::Status Land(size_t bucket) = 0;
   virtual absl::Status Share(size_t bucket) = 0;
-  // `ballots` is [world_size, length], by rank.
+  // Call it after the last bucket, with at most lag() steps ended and not finished.
+  virtual absl::Status End() { return absl::OkStatus(); }
+  // Finishes the oldest step that has ended. `ballots` is [world_size, length], by rank.
   virtual absl::Status Finish(absl::Span<double> ballots) = 0;
+  // Ends a wait for the device that has taken `waited`: returns an error if the gang has failed or
+  // the timeout has passed.
+  virtual absl::Status Watch(absl::Duration) { return absl::OkStatus(); }
+  // Returns how many steps may have ended and not be finished when the next one begins. It is equal
+  // on all ranks.
+  virtual int lag() const { return 0; }
   // Describes the last step that was finished.
   virtual const CommStats& stats() const = 0;
 

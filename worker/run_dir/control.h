@@ -30,7 +30,7 @@ absl::Status WriteLease(const RunDir& dir, const Lease& lease);
 // Reads the lease. There is no limit if the file does not exist, as when a trainer is run by hand.
 absl::StatusOr<Lease> ReadLease(const RunDir& dir);
 
-// Returns the number of the newest request for a checkpoint at the next step, or 0 if none was
+// Returns the number of the newest request for a checkpoint, or 0 if none was
 // made.
 absl::StatusOr<int64_t> ReadCheckpointRequest(const RunDir& dir);
 // Makes a request. Numbers grow, and a trainer ignores one that it has answered. It is written

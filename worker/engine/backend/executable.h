@@ -11,11 +11,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "worker/engine/backend/batch.h"
 #include "worker/engine/backend/image_memory.h"
@@ -48,6 +50,10 @@ struct Fallback {
 
 // Returns "block1.conv2 conv2d_input_gradient: " and the reason.
 std::string FallbackText(const Fallback& fallback);
+
+// Called again and again while the host waits for a device, with the time that it has waited. An
+// error ends the wait.
+using WaitWatch = std::function<absl::Status(absl::Duration waited)>;
 
 // An executable. It is not thread-safe; callbacks run on the caller's thread.
 class Executable : public ModelState {
@@ -94,6 +100,12 @@ class Executable : public ModelState {
   virtual absl::Status WriteReduction(absl::Span<const float> sums);
   // Waits until the device has done all its work.
   virtual absl::Status Synchronize() { return absl::OkStatus(); }
+  // Watches the waits for the device from now on, if there is one. A device that exchanges sums
+  // with others waits for them. The watch may be empty.
+  virtual void set_wait_watch(WaitWatch) {}
+  // Tells that on_ready need not be called before one of these ends is reached, so that a device
+  // can record what lies between them. Without ends it is called whenever a range is ready.
+  virtual void set_ready_ends(absl::Span<const int64_t>) {}
 
   // Names the memory of reduction() (bytes from 0), then of each sum slot, then of parameters(),
   // each aligned to a page. `fd` is -1 unless compiled with shares_memory, and on backends that

@@ -3,11 +3,14 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 
 namespace trainyard::parallel {
 
@@ -71,5 +74,23 @@ class OwnedEvent {
  private:
   cudaEvent_t event_ = nullptr;
 };
+
+// Records `event` on `stream`.
+inline absl::Status Mark(const OwnedEvent& event, cudaStream_t stream) {
+  return FromCuda(cudaEventRecord(event.get(), stream), "marking a bucket");
+}
+
+// Returns the time between two events that have happened, by the device's clock.
+inline absl::StatusOr<absl::Duration> Between(const OwnedEvent& from, const OwnedEvent& to) {
+  float milliseconds = 0;
+  const cudaError_t error = cudaEventElapsedTime(&milliseconds, from.get(), to.get());
+  if (error != cudaSuccess) return FromCuda(error, "times of a step");
+  return std::max(absl::ZeroDuration(), absl::Milliseconds(static_cast<double>(milliseconds)));
+}
+
+// Lets what is enqueued on `stream` from now on wait for what was marked with `event`.
+inline absl::Status Follow(cudaStream_t stream, const OwnedEvent& event) {
+  return FromCuda(cudaStreamWaitEvent(stream, event.get(), 0), "waiting for a bucket");
+}
 
 }  // namespace trainyard::parallel

@@ -121,6 +121,15 @@ absl::Status NcclCommunicator::EnqueueAllReduce(absl::Span<float> values, cudaSt
   });
 }
 
+absl::Status NcclCommunicator::EnqueueAllReduceBf16(void* values, int64_t count,
+                                                    cudaStream_t stream) {
+  return Enqueue("all_reduce", [&] {
+    if (count == 0) return ncclSuccess;
+    return ncclAllReduce(values, values, static_cast<size_t>(count), ncclBfloat16, ncclSum,
+                         communicator_, stream);
+  });
+}
+
 absl::Status NcclCommunicator::EnqueueMessages(absl::string_view operation,
                                                absl::Span<const Message> sends,
                                                absl::Span<const Message> receives,
@@ -143,8 +152,9 @@ absl::Status NcclCommunicator::EnqueueMessages(absl::string_view operation,
   });
 }
 
-absl::Status NcclCommunicator::Await(cudaEvent_t event) {
+absl::Status NcclCommunicator::Await(cudaEvent_t event, const Collective& awaited) {
   if (!broken_.ok()) return broken_;
+  collective_ = awaited;
   TY_RETURN_IF_ERROR(FromCuda(cudaSetDevice(device_), "device of a communicator"));
   return Poll([this, event] { return LookAt(event); }, Clock::Real()->Uptime() + timeout_);
 }
@@ -179,10 +189,23 @@ absl::Status NcclCommunicator::Poll(const Look& look, absl::Duration deadline) {
     if (const std::optional<absl::Status> status = look(); status.has_value()) {
       return status->ok() ? *status : Break(*status);
     }
-    if (cancelled_ != nullptr && cancelled_->load()) return Break(StoppedBy(rank_));
-    if (clock->Uptime() >= deadline) return Break(CollectiveTimedOut(collective_, -1, timeout_));
+    TY_RETURN_IF_ERROR(CheckDeadline(deadline));
     if (looks >= kBusyLooks) clock->SleepFor(kPause);
   }
+}
+
+absl::Status NcclCommunicator::CheckDeadline(absl::Duration deadline) {
+  if (cancelled_ != nullptr && cancelled_->load()) return Break(StoppedBy(rank_));
+  if (Clock::Real()->Uptime() < deadline) return absl::OkStatus();
+  return Break(CollectiveTimedOut(collective_, -1, timeout_));
+}
+
+absl::Status NcclCommunicator::Watch(absl::Duration waited, const Collective& awaited) {
+  if (!broken_.ok()) return broken_;
+  collective_ = awaited;
+  const std::optional<absl::Status> state = State();
+  if (state.has_value() && !state->ok()) return Break(*state);
+  return CheckDeadline(Clock::Real()->Uptime() - waited + timeout_);
 }
 
 std::optional<absl::Status> NcclCommunicator::LookAt(cudaEvent_t event) const {
@@ -213,6 +236,10 @@ absl::Status NcclCommunicator::Break(absl::Status status) {
   broken_ = std::move(status);
   if (communicator_ != nullptr) (void)ncclCommAbort(std::exchange(communicator_, nullptr));
   return broken_;
+}
+
+void NcclCommunicator::Abort(absl::Status status) {
+  if (broken_.ok()) Break(std::move(status)).IgnoreError();
 }
 
 absl::StatusOr<std::unique_ptr<NcclCommunicator>> ConnectNccl(const NcclOptions& options) {

@@ -59,6 +59,8 @@ class NcclCommunicator {
   // mode thread-local or relaxed. All ranks must capture, or none. Graphs with collectives must be
   // destroyed before the communicator.
   absl::Status EnqueueAllReduce(absl::Span<float> values, cudaStream_t stream);
+  // Does so with `count` values of bfloat16.
+  absl::Status EnqueueAllReduceBf16(void* values, int64_t count, cudaStream_t stream);
   // Enqueues messages between ranks as one group, which counts as one collective called
   // `operation`. Empty messages are left out on both sides.
   struct Message {
@@ -68,9 +70,17 @@ class NcclCommunicator {
   };
   absl::Status EnqueueMessages(absl::string_view operation, absl::Span<const Message> sends,
                                absl::Span<const Message> receives, cudaStream_t stream);
-  // Waits for `event`, which was recorded after an enqueued collective (or a graph of them), until
-  // the deadline. An error names the collective that was enqueued last.
-  absl::Status Await(cudaEvent_t event);
+  // Returns the collective that was enqueued last.
+  const Collective& last() const { return collective_; }
+  // Waits for `event`, which was recorded after `awaited` (or a graph of collectives), until the
+  // deadline. An error names that collective.
+  absl::Status Await(cudaEvent_t event, const Collective& awaited);
+  // Returns an error if the gang is broken, and breaks it if a wait of this length for `awaited`
+  // has passed the timeout. For waits that depend on collectives and are made elsewhere.
+  absl::Status Watch(absl::Duration waited, const Collective& awaited);
+  // Aborts what is enqueued, since it will never end: this rank gives up, or knows that another one
+  // does. Every later call returns `status`, unless there was an error before.
+  void Abort(absl::Status status);
 
   // Returns null once the communicator is broken. The handle is borrowed.
   ncclComm_t handle() const { return communicator_; }
@@ -87,6 +97,8 @@ class NcclCommunicator {
   // Polls `look` until it returns a status, or the deadline passes.
   using Look = std::function<std::optional<absl::Status>()>;
   absl::Status Poll(const Look& look, absl::Duration deadline);
+  // Breaks the gang if the caller is no longer wanted, or the deadline has passed.
+  absl::Status CheckDeadline(absl::Duration deadline);
   // Returns what NCCL says of the communicator, or nothing while a call is in progress.
   std::optional<absl::Status> State() const;
   // Returns OK if `event` has happened and the communicator is sound, and nothing while it has not

@@ -2,6 +2,7 @@
 #include "worker/parallel/nccl/nccl_exchange.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 #include <vector>
 
@@ -11,18 +12,23 @@
 #include "common/base/errors.h"
 #include "common/base/status_macros.h"
 #include "worker/parallel/nccl/device_handles.h"
+#include "worker/parallel/nccl/step_events.h"
 
 namespace trainyard::parallel {
 namespace {
 
-// The events of a bucket. Times are taken between them.
-struct BucketEvents {
-  OwnedEvent ready;    // backward has produced it
-  OwnedEvent begun;    // its collectives may begin
-  OwnedEvent summed;   // the reduction holds its sum
-  OwnedEvent updated;  // this rank has updated its block
-  OwnedEvent sending;  // its parameters leave
-  OwnedEvent shared;   // all parameters of the bucket are here
+// The host enqueues a step while the device communicates for the one before.
+constexpr int kLag = 1;
+
+constexpr int64_t kBf16Bytes = 2;
+
+// A step that was begun.
+struct Step {
+  int64_t number = 0;
+  std::vector<double> ballot;
+  Collective last;  // that was enqueued for it
+  StepEvents events;
+  StepSight sight;
 };
 
 class NcclExchange final : public GradientExchange {
@@ -36,25 +42,23 @@ class NcclExchange final : public GradientExchange {
         buckets_(blocks_.buckets()) {}
 
   ~NcclExchange() override {
-    // Enqueued work uses memory of this object. If the gang is broken, NCCL was aborted and the
-    // stream ends.
+    // What is enqueued of an unfinished step may wait for ranks that are gone. It uses memory of
+    // this object, so it has to end before.
+    if (is_begun_ || ended_ > 0) {
+      device_->Abort(absl::CancelledError(
+          absl::StrCat("rank ", device_->rank(), ": ended in the middle of a step")));
+    }
     if (stream_.get() != nullptr) (void)cudaStreamSynchronize(stream_.get());
     if (received_ != nullptr) (void)cudaFree(received_);
+    if (halves_ != nullptr) (void)cudaFree(halves_);
   }
 
   absl::Status Open() {
     TY_RETURN_IF_ERROR(stream_.Create());
-    events_.resize(buckets_.size());
-    for (BucketEvents& events : events_) {
-      TY_RETURN_IF_ERROR(events.ready.Create(EventTimes::kTaken));
-      TY_RETURN_IF_ERROR(events.begun.Create(EventTimes::kTaken));
-      TY_RETURN_IF_ERROR(events.summed.Create(EventTimes::kTaken));
-      TY_RETURN_IF_ERROR(events.updated.Create(EventTimes::kTaken));
-      TY_RETURN_IF_ERROR(events.sending.Create(EventTimes::kTaken));
-      TY_RETURN_IF_ERROR(events.shared.Create(EventTimes::kTaken));
-    }
-    TY_RETURN_IF_ERROR(done_.Create(EventTimes::kTaken));
+    for (Step& step : steps_) TY_RETURN_IF_ERROR(step.events.Create(buckets_.size()));
+    TY_RETURN_IF_ERROR(settled_.Create());
     TY_RETURN_IF_ERROR(MakeRoom());
+    TY_RETURN_IF_ERROR(MakeHalves());
     TY_RETURN_IF_ERROR(ConnectPairs());
     return blocks_.Agree();
   }
@@ -80,12 +84,15 @@ class NcclExchange final : public GradientExchange {
   void set_tracing(bool traces) override { traces_ = traces; }
 
   absl::Status Begin(int64_t step, absl::Span<const double> ballot) override {
-    step_ = step;
-    ballot_.assign(ballot.begin(), ballot.end());
+    TY_CHECK(!is_begun_ && ended_ <= kLag);
+    is_begun_ = true;
+    newest_ = (newest_ + 1) % steps_.size();
+    Step& begun = newest();
+    begun.number = step;
+    begun.ballot.assign(ballot.begin(), ballot.end());
+    begun.sight = {.begin_uptime = Clock::Real()->Uptime(), .end_uptime = {}, .traces = traces_};
     reduced_ = 0;
-    bytes_sent_ = 0;
-    begin_uptime_ = Clock::Real()->Uptime();
-    return absl::OkStatus();
+    return Mark(begun.events.begun, options_.compute);
   }
 
   absl::Status Ready(int64_t end) override {
@@ -98,12 +105,12 @@ class NcclExchange final : public GradientExchange {
 
   absl::Status Land(size_t bucket) override {
     TY_CHECK(bucket < reduced_);
-    return Follow(options_.compute, events_[bucket].summed);
+    return Follow(options_.compute, newest().events.buckets[bucket].summed);
   }
 
   absl::Status Share(size_t bucket) override {
     if (blocks_.IsForAll(bucket)) return absl::OkStatus();
-    const BucketEvents& events = events_[bucket];
+    const StepEvents::OfBucket& events = newest().events.buckets[bucket];
     TY_RETURN_IF_ERROR(Mark(events.updated, options_.compute));
     TY_RETURN_IF_ERROR(Follow(stream_.get(), events.updated));
     TY_RETURN_IF_ERROR(Mark(events.sending, stream_.get()));
@@ -111,40 +118,68 @@ class NcclExchange final : public GradientExchange {
     return Mark(events.shared, stream_.get());
   }
 
+  absl::Status End() override {
+    TY_CHECK(is_begun_ && reduced_ == buckets_.size());
+    Step& ended = newest();
+    TY_RETURN_IF_ERROR(Mark(ended.events.done, stream_.get()));
+    ended.last = device_->last();
+    is_begun_ = false;
+    ++ended_;
+    return Follow(options_.compute, ended.events.done);
+  }
+
   absl::Status Finish(absl::Span<double> ballots) override {
-    TY_CHECK(reduced_ == buckets_.size());
-    TY_RETURN_IF_ERROR(Mark(done_, stream_.get()));
-    TY_RETURN_IF_ERROR(Follow(options_.compute, done_));
-    TY_RETURN_IF_ERROR(InStep(device_->Await(done_.get())));
-    TY_RETURN_IF_ERROR(InStep(blocks_.GatherBallots(ballot_, ballots)));
-    return TakeTimes();
+    TY_CHECK(!is_begun_ && ended_ > 0);
+    Step& oldest = Oldest();
+    TY_RETURN_IF_ERROR(InStep(oldest, device_->Await(oldest.events.done.get(), oldest.last)));
+    oldest.sight.end_uptime = Clock::Real()->Uptime();
+    const absl::Status gathered = InStep(oldest, blocks_.GatherBallots(oldest.ballot, ballots));
+    if (!gathered.ok()) {
+      // The device must not wait for a rank that does not go on.
+      device_->Abort(gathered);
+      return gathered;
+    }
+    --ended_;
+    TY_ASSIGN_OR_RETURN(stats_, TakeStats(oldest.events, oldest.sight, [this](size_t bucket) {
+                          return !blocks_.IsForAll(bucket);
+                        }));
+    return absl::OkStatus();
+  }
+
+  int lag() const override { return kLag; }
+  absl::Status Watch(absl::Duration waited) override {
+    // Without a step there is nothing that could be waited for in vain.
+    if (ended_ == 0) return absl::OkStatus();
+    const Step& oldest = Oldest();
+    return InStep(oldest, device_->Watch(waited, oldest.last));
   }
 
   const CommStats& stats() const override { return stats_; }
 
   absl::Status GatherBlocks(absl::Span<float> values) override {
-    TY_RETURN_IF_ERROR(Mark(done_, options_.compute));
-    TY_RETURN_IF_ERROR(Follow(stream_.get(), done_));
+    TY_RETURN_IF_ERROR(Mark(settled_, options_.compute));
+    TY_RETURN_IF_ERROR(Follow(stream_.get(), settled_));
     for (size_t bucket = 0; bucket < buckets_.size(); ++bucket) {
       if (buckets_[bucket].begin >= options_.memory.gradient_elements) break;
       TY_RETURN_IF_ERROR(EnqueueGather(bucket, values));
     }
-    TY_RETURN_IF_ERROR(Mark(done_, stream_.get()));
-    return device_->Await(done_.get());
+    TY_RETURN_IF_ERROR(Mark(settled_, stream_.get()));
+    return device_->Await(settled_.get(), device_->last());
   }
 
  private:
-  absl::Status InStep(const absl::Status& status) const {
-    return Annotate(status, absl::StrCat("step ", step_));
+  // Returns the oldest step that has ended and is not finished.
+  Step& Oldest() {
+    const size_t later = ended_ - 1 + (is_begun_ ? 1 : 0);
+    return steps_[(newest_ + steps_.size() - later) % steps_.size()];
   }
+  static absl::Status InStep(const Step& step, const absl::Status& status) {
+    return Annotate(status, absl::StrCat("step ", step.number));
+  }
+  Step& newest() { return steps_[newest_]; }
+  const Step& newest() const { return steps_[newest_]; }
   absl::Status InBucket(size_t bucket, const absl::Status& status) const {
-    return Annotate(status, absl::StrCat("step ", step_, ": bucket ", bucket));
-  }
-  static absl::Status Mark(const OwnedEvent& event, cudaStream_t stream) {
-    return FromCuda(cudaEventRecord(event.get(), stream), "marking a bucket");
-  }
-  static absl::Status Follow(cudaStream_t stream, const OwnedEvent& event) {
-    return FromCuda(cudaStreamWaitEvent(stream, event.get(), 0), "waiting for a bucket");
+    return Annotate(status, absl::StrCat("step ", newest().number, ": bucket ", bucket));
   }
 
   size_t ranks() const { return static_cast<size_t>(device_->world_size()); }
@@ -174,10 +209,27 @@ class NcclExchange final : public GradientExchange {
       receives.push_back({peer, memory + ranks() + peer, 1});
     }
     absl::Status status = device_->EnqueueMessages("connect", sends, receives, stream_.get());
-    if (status.ok()) status = Mark(done_, stream_.get());
-    if (status.ok()) status = device_->Await(done_.get());
+    if (status.ok()) status = Mark(settled_, stream_.get());
+    if (status.ok()) status = device_->Await(settled_.get(), device_->last());
     (void)cudaFree(memory);
     return status;
+  }
+
+  // What lies behind the gradients are statistics, the loss and counts, which keep their digits.
+  bool IsInBf16(const Bucket& bucket) const {
+    return options_.to_bf16 != nullptr && bucket.begin < options_.memory.gradient_elements;
+  }
+
+  // Allocates room for the largest bucket that travels in bfloat16. One is enough, since buckets
+  // follow each other on the stream.
+  absl::Status MakeHalves() {
+    int64_t largest = 0;
+    for (const Bucket& bucket : buckets_) {
+      if (IsInBf16(bucket)) largest = std::max(largest, bucket.size());
+    }
+    if (largest == 0) return absl::OkStatus();
+    return FromCuda(cudaMalloc(&halves_, static_cast<size_t>(largest * kBf16Bytes)),
+                    "room for gradients in bfloat16");
   }
 
   // Allocates room for the other ranks' terms of the own block in the largest bucket.
@@ -207,16 +259,12 @@ class NcclExchange final : public GradientExchange {
 
   absl::Status EnqueueReduce(size_t bucket) {
     const Bucket& all = buckets_[bucket];
-    const BucketEvents& events = events_[bucket];
+    const StepEvents::OfBucket& events = newest().events.buckets[bucket];
     TY_RETURN_IF_ERROR(Mark(events.ready, options_.compute));
     TY_RETURN_IF_ERROR(Follow(stream_.get(), events.ready));
     TY_RETURN_IF_ERROR(Mark(events.begun, stream_.get()));
     if (IsAllReduced(bucket)) {
-      const auto size = static_cast<size_t>(all.size());
-      TY_RETURN_IF_ERROR(device_->EnqueueAllReduce(
-          {options_.memory.reduction.data() + all.begin, size}, stream_.get()));
-      bytes_sent_ += 2 * all.size() * int64_t{sizeof(float)} * static_cast<int64_t>(ranks() - 1) /
-                     static_cast<int64_t>(ranks());
+      TY_RETURN_IF_ERROR(EnqueueAllReduce(all));
     } else {
       TY_RETURN_IF_ERROR(EnqueueTerms(bucket));
       TY_RETURN_IF_ERROR(EnqueueSum(blocks_.BlockOfRank(bucket, device_->rank())));
@@ -225,6 +273,21 @@ class NcclExchange final : public GradientExchange {
       }
     }
     return Mark(events.summed, stream_.get());
+  }
+
+  absl::Status EnqueueAllReduce(const Bucket& bucket) {
+    float* const sums = options_.memory.reduction.data() + bucket.begin;
+    const int64_t size = bucket.size();
+    const bool in_bf16 = IsInBf16(bucket);
+    const int64_t element = in_bf16 ? kBf16Bytes : int64_t{sizeof(float)};
+    newest().sight.bytes_sent +=
+        2 * size * element * (device_->world_size() - 1) / device_->world_size();
+    if (!in_bf16) {
+      return device_->EnqueueAllReduce({sums, static_cast<size_t>(size)}, stream_.get());
+    }
+    TY_RETURN_IF_ERROR(options_.to_bf16(sums, halves_, size, stream_.get()));
+    TY_RETURN_IF_ERROR(device_->EnqueueAllReduceBf16(halves_, size, stream_.get()));
+    return options_.from_bf16(halves_, sums, size, stream_.get());
   }
 
   // Sends every rank's terms of a block to its owner.
@@ -238,7 +301,7 @@ class NcclExchange final : public GradientExchange {
       const Bucket block = blocks_.BlockOfRank(bucket, peer);
       for (const int slot : options_.memory.term_slots) {
         sends.push_back({peer, Memory(slot) + block.begin, block.size()});
-        bytes_sent_ += block.size() * int64_t{sizeof(float)};
+        newest().sight.bytes_sent += block.size() * int64_t{sizeof(float)};
       }
       for (int term = 0; term < options_.memory.plan.terms[of]; ++term) {
         receives.push_back({peer, received_ + place, own});
@@ -294,56 +357,9 @@ class NcclExchange final : public GradientExchange {
       const Bucket block = blocks_.BlockOfRank(bucket, peer);
       sends.push_back({peer, values.data() + own.begin, own.size()});
       receives.push_back({peer, values.data() + block.begin, block.size()});
-      bytes_sent_ += own.size() * int64_t{sizeof(float)};
+      newest().sight.bytes_sent += own.size() * int64_t{sizeof(float)};
     }
     return device_->EnqueueMessages("all_gather", sends, receives, stream_.get());
-  }
-
-  static absl::StatusOr<absl::Duration> Between(const OwnedEvent& from, const OwnedEvent& to) {
-    float milliseconds = 0;
-    TY_RETURN_IF_ERROR(FromCuda(cudaEventElapsedTime(&milliseconds, from.get(), to.get()),
-                                "times of a step's communication"));
-    return std::max(absl::ZeroDuration(), absl::Milliseconds(static_cast<double>(milliseconds)));
-  }
-
-  // Adds the time on the device from `from` to `to` to `stats`.
-  absl::Status AddEvent(CommEvent::Kind kind, size_t bucket, const OwnedEvent& from,
-                        const OwnedEvent& to, CommStats& stats) {
-    TY_ASSIGN_OR_RETURN(const absl::Duration took, Between(from, to));
-    stats.total += took;
-    if (!traces_) return absl::OkStatus();
-    TY_ASSIGN_OR_RETURN(const absl::Duration before, Between(to, done_));
-    // The host saw the end of everything a moment ago.
-    const absl::Duration end = std::max(begin_uptime_, end_uptime_ - before);
-    stats.events.push_back({.kind = kind,
-                            .bucket = static_cast<int64_t>(bucket),
-                            .begin = std::max(begin_uptime_, end - took),
-                            .end = end,
-                            .bytes = 0});
-    return absl::OkStatus();
-  }
-
-  // Reads the times of a step, once the device has done all of its communication.
-  absl::Status TakeTimes() {
-    CommStats stats;
-    stats.bytes_sent = bytes_sent_;
-    end_uptime_ = Clock::Real()->Uptime();
-    for (size_t i = 0; i < buckets_.size(); ++i) {
-      TY_RETURN_IF_ERROR(
-          AddEvent(CommEvent::Kind::kReduce, i, events_[i].begun, events_[i].summed, stats));
-    }
-    for (size_t i = 0; i < buckets_.size(); ++i) {
-      if (blocks_.IsForAll(i)) continue;
-      TY_RETURN_IF_ERROR(
-          AddEvent(CommEvent::Kind::kShare, i, events_[i].sending, events_[i].shared, stats));
-    }
-    if (!buckets_.empty()) {
-      // Nothing hides what comes after the end of backward, which made the last bucket ready.
-      TY_ASSIGN_OR_RETURN(const absl::Duration exposed, Between(events_.back().ready, done_));
-      stats.exposed = std::min(stats.total, exposed);
-    }
-    stats_ = std::move(stats);
-    return absl::OkStatus();
   }
 
   const std::unique_ptr<NcclCommunicator> device_;
@@ -352,17 +368,16 @@ class NcclExchange final : public GradientExchange {
   BlockExchange blocks_;
   const absl::Span<const Bucket> buckets_;
   OwnedStream stream_;
-  std::vector<BucketEvents> events_;
-  OwnedEvent done_;
+  std::array<Step, kLag + 1> steps_;
+  size_t newest_ = 0;
+  bool is_begun_ = false;  // the newest step has begun and not ended
+  size_t ended_ = 0;       // of the newest steps, how many have ended and are not finished
+  OwnedEvent settled_;     // of work between steps
   float* received_ = nullptr;
+  void* halves_ = nullptr;
   int64_t room_ = 0;
-  std::vector<double> ballot_;
-  int64_t step_ = 0;
   size_t reduced_ = 0;
-  int64_t bytes_sent_ = 0;
   bool traces_ = false;
-  absl::Duration begin_uptime_;
-  absl::Duration end_uptime_;
   CommStats stats_;
 };
 

@@ -32,6 +32,13 @@ struct NcclExchangeOptions {
   // Enqueues sums[i] = left[i] + sums[i].
   std::function<absl::Status(const float* left, float* sums, int64_t count, cudaStream_t stream)>
       add_left;
+  // Enqueue conversions of `count` values to bfloat16 and back. If they are given, gradients that
+  // take one all_reduce travel and add up in bfloat16. The other way keeps the order of the plan,
+  // and does without them.
+  std::function<absl::Status(const float* from, void* to, int64_t count, cudaStream_t stream)>
+      to_bf16 = nullptr;
+  std::function<absl::Status(const void* from, float* to, int64_t count, cudaStream_t stream)>
+      from_bf16 = nullptr;
 };
 
 // `device` carries gradients, and `host` ballots and agreements.

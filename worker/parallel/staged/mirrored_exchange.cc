@@ -2,11 +2,13 @@
 // mirrors.
 #include "worker/parallel/staged/mirrored_exchange.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/env.h"
 #include "common/base/status_macros.h"
 #include "worker/parallel/nccl/device_handles.h"
 
@@ -59,10 +61,11 @@ class MirroredExchange final : public GradientExchange {
 
   absl::Status Open(const MakeHostExchange& make_host) {
     TY_RETURN_IF_ERROR(copies_.Create());
+    TY_RETURN_IF_ERROR(begun_.Create(EventTimes::kTaken));
     TY_RETURN_IF_ERROR(done_.Create());
     mirrored_.resize(memory_.buckets.size());
     for (Copy& copy : mirrored_) {
-      TY_RETURN_IF_ERROR(copy.ready.Create());
+      TY_RETURN_IF_ERROR(copy.ready.Create(EventTimes::kTaken));
       TY_RETURN_IF_ERROR(copy.done.Create());
     }
     TY_RETURN_IF_ERROR(reduction_.Create(memory_.reduction.size()));
@@ -86,10 +89,15 @@ class MirroredExchange final : public GradientExchange {
     return inner_->SetPlan(plan, term_slots);
   }
   void set_timeout(absl::Duration timeout) override { inner_->set_timeout(timeout); }
-  void set_tracing(bool traces) override { inner_->set_tracing(traces); }
+  void set_tracing(bool traces) override {
+    traces_ = traces;
+    inner_->set_tracing(traces);
+  }
 
   absl::Status Begin(int64_t step, absl::Span<const double> ballot) override {
     ready_ = announced_ = 0;
+    begin_uptime_ = Clock::Real()->Uptime();
+    TY_RETURN_IF_ERROR(Mark(begun_, compute_));
     return inner_->Begin(step, ballot);
   }
 
@@ -136,6 +144,8 @@ class MirroredExchange final : public GradientExchange {
 
   absl::Status Finish(absl::Span<double> ballots) override {
     TY_RETURN_IF_ERROR(inner_->Finish(ballots));
+    stats_ = inner_->stats();
+    if (!mirrored_.empty()) TY_RETURN_IF_ERROR(AddComputed());
     for (size_t bucket = 0; bucket < buckets().size(); ++bucket) {
       if (!IsOfParameters(bucket)) continue;
       const Bucket all = buckets()[bucket];
@@ -147,7 +157,7 @@ class MirroredExchange final : public GradientExchange {
     return AwaitCompute();
   }
 
-  const CommStats& stats() const override { return inner_->stats(); }
+  const CommStats& stats() const override { return stats_; }
 
   absl::Status GatherBlocks(absl::Span<float> values) override {
     Mirror mirror;
@@ -166,12 +176,6 @@ class MirroredExchange final : public GradientExchange {
     OwnedEvent done;
   };
 
-  static absl::Status Mark(const OwnedEvent& event, cudaStream_t stream) {
-    return FromCuda(cudaEventRecord(event.get(), stream), "marking a bucket");
-  }
-  static absl::Status Follow(cudaStream_t stream, const OwnedEvent& event) {
-    return FromCuda(cudaStreamWaitEvent(stream, event.get(), 0), "waiting for a bucket");
-  }
   static absl::Status Transfer(float* to, const float* from, const Bucket& part,
                                cudaMemcpyKind kind, cudaStream_t stream) {
     if (part.size() == 0) return absl::OkStatus();
@@ -187,10 +191,27 @@ class MirroredExchange final : public GradientExchange {
     return Transfer(device.data(), mirror.span().data(), part, cudaMemcpyHostToDevice, compute_);
   }
 
+  // Backward ended when the last bucket was ready. The host saw that when the bucket had been
+  // copied.
+  absl::Status AddComputed() {
+    TY_ASSIGN_OR_RETURN(const absl::Duration took, Between(begun_, mirrored_.back().ready));
+    stats_.computed = took;
+    if (!traces_) return absl::OkStatus();
+    stats_.events.push_back({.kind = CommEvent::Kind::kCompute,
+                             .bucket = -1,
+                             .begin = std::max(begin_uptime_, copied_uptime_ - took),
+                             .end = copied_uptime_,
+                             .bytes = 0});
+    return absl::OkStatus();
+  }
+
   bool IsOfParameters(size_t bucket) const {
     return is_sharded() && buckets()[bucket].begin < memory_.gradient_elements;
   }
-  absl::Status Announce() { return inner_->Ready(buckets()[announced_++].end); }
+  absl::Status Announce() {
+    copied_uptime_ = Clock::Real()->Uptime();
+    return inner_->Ready(buckets()[announced_++].end);
+  }
   // Waits for copies and kernels. None of them waits for another rank.
   absl::Status AwaitCompute() {
     TY_RETURN_IF_ERROR(Mark(done_, compute_));
@@ -202,11 +223,16 @@ class MirroredExchange final : public GradientExchange {
   Mirror reduction_, parameters_;
   std::vector<Mirror> slots_;
   OwnedStream copies_;
+  OwnedEvent begun_;  // the computation of the step may begin
   OwnedEvent done_;
   std::vector<Copy> mirrored_;
   std::unique_ptr<GradientExchange> inner_;
   size_t ready_ = 0;
   size_t announced_ = 0;
+  bool traces_ = false;
+  absl::Duration begin_uptime_;
+  absl::Duration copied_uptime_;  // when the last bucket was seen in the mirror
+  CommStats stats_;
 };
 
 }  // namespace

@@ -12,9 +12,10 @@ std::array<double, kBallotLength> EncodeBallot(const Ballot& ballot) {
           ballot.votes.checkpoint ? 1.0 : 0.0,
           ballot.votes.evaluate ? 1.0 : 0.0,
           static_cast<double>(ballot.skipped),
+          static_cast<double>(ballot.computed_step),
           static_cast<double>(ballot.computed_rows),
           ballot.compute_seconds,
-          ballot.diverged ? 1.0 : 0.0};
+          static_cast<double>(ballot.diverged_step)};
 }
 
 std::vector<Ballot> DecodeBallots(absl::Span<const double> values) {
@@ -25,9 +26,10 @@ std::vector<Ballot> DecodeBallots(absl::Span<const double> values) {
                                  .checkpoint = values[at + 1] > 0,
                                  .evaluate = values[at + 2] > 0},
                        .skipped = static_cast<int64_t>(values[at + 3]),
-                       .computed_rows = static_cast<int64_t>(values[at + 4]),
-                       .compute_seconds = values[at + 5],
-                       .diverged = values[at + 6] > 0});
+                       .computed_step = static_cast<int64_t>(values[at + 4]),
+                       .computed_rows = static_cast<int64_t>(values[at + 5]),
+                       .compute_seconds = values[at + 6],
+                       .diverged_step = static_cast<int64_t>(values[at + 7])});
   }
   return ballots;
 }
@@ -42,9 +44,13 @@ Votes AgreedVotes(absl::Span<const Ballot> ballots) {
   return agreed;
 }
 
-bool HasDiverged(absl::Span<const Ballot> ballots) {
-  return std::any_of(ballots.begin(), ballots.end(),
-                     [](const Ballot& ballot) { return ballot.diverged; });
+int64_t DivergedStep(absl::Span<const Ballot> ballots) {
+  int64_t first = 0;
+  for (const Ballot& ballot : ballots) {
+    const int64_t step = ballot.diverged_step;
+    if (step > 0 && (first == 0 || step < first)) first = step;
+  }
+  return first;
 }
 
 int64_t SkippedSamples(absl::Span<const Ballot> ballots) {

@@ -11,7 +11,8 @@
 namespace trainyard::trainer {
 
 // In a ballot, a vote says that this rank wants something. In the agreement it says that some rank
-// wants it, so that all do it after this step.
+// wants it, so that all do it after the step in
+// which they hear of it.
 struct Votes {
   bool stop = false;
   bool checkpoint = false;
@@ -24,26 +25,27 @@ struct Ballot {
   Votes votes = {};
   // The number of corrupt samples that the rank skipped in this step.
   int64_t skipped = 0;
-  // The work of the rank in the step before, not counting the time in which it waited for other
-  // ranks or for data.
+  // The work of the rank in the last step that it had finished, not counting the time in which it
+  // waited for other ranks or for data. The step is the same on all ranks.
+  int64_t computed_step = 0;
   int64_t computed_rows = 0;
   double compute_seconds = 0;
-  // In the step before, the rank saw a loss or a gradient that is not finite. If each rank updates
-  // its own blocks, the others may not have seen it. All ranks then end the training.
-  bool diverged = false;
+  // The first step in which the rank saw a loss or a gradient that is not finite, or 0. If each
+  // rank updates its own blocks, the others may not have seen it. All ranks then end the training.
+  int64_t diverged_step = 0;
 
   friend bool operator==(const Ballot&, const Ballot&) = default;
 };
 
-inline constexpr size_t kBallotLength = 7;
+inline constexpr size_t kBallotLength = 8;
 std::array<double, kBallotLength> EncodeBallot(const Ballot& ballot);
 // Decodes ballots. `values` is [ranks, kBallotLength].
 std::vector<Ballot> DecodeBallots(absl::Span<const double> values);
 
 // Returns what any rank wants.
 Votes AgreedVotes(absl::Span<const Ballot> ballots);
-// Returns true if any rank saw a loss or a gradient that is not finite.
-bool HasDiverged(absl::Span<const Ballot> ballots);
+// Returns the first step in which any rank saw a loss or a gradient that is not finite, or 0.
+int64_t DivergedStep(absl::Span<const Ballot> ballots);
 // Returns how many samples all ranks together skipped.
 int64_t SkippedSamples(absl::Span<const Ballot> ballots);
 

@@ -51,13 +51,13 @@ absl::Status TrainLoop::AfterStep() {
   // The records of a step come after all metrics up to it.
   if (is_evaluation_due || is_checkpoint_due || agreed_.stop) {
     TY_RETURN_IF_ERROR(FinishUpdates(0));
-    TY_RETURN_IF_ERROR(AgreeOnLoss());
+    TY_RETURN_IF_ERROR(WithStep(AgreeOnLoss()));
   }
-  if (is_evaluation_due) TY_RETURN_IF_ERROR(EvaluateTestSplit());
+  if (is_evaluation_due) TY_RETURN_IF_ERROR(WithStep(EvaluateTestSplit()));
   if (is_checkpoint_due && !is_last && !agreed_.stop) {
     // All ranks wait longer for rank 0 in the next step.
     TY_RETURN_IF_ERROR(AllowForNextStep(pace_.LimitAfterCheckpoint()));
-    TY_RETURN_IF_ERROR(StartCheckpoint());
+    TY_RETURN_IF_ERROR(WithStep(StartCheckpoint()));
   }
   if (const auto ended = checkpoints_.Poll()) TY_RETURN_IF_ERROR(CheckpointEnded(*ended));
   return absl::OkStatus();
@@ -67,14 +67,19 @@ absl::Status TrainLoop::AfterStep() {
 // the same.
 absl::Status TrainLoop::MoveReplicas(bool is_boundary) {
   if (!run_.hosting.may_change) return absl::OkStatus();
-  hosting_.Add(step_, ballots_);
+  hosting_.Add(ballots_);
   const std::optional<parallel::Hosting> hosting = hosting_.Decide(is_boundary);
   if (hosting.has_value()) {
-    TY_ASSIGN_OR_RETURN(run_.share,
-                        TakeShare(run_.setup, *hosting, run_.share.steps, executable_, exchange_));
+    TY_RETURN_IF_ERROR(FinishUpdates(0));
+    absl::StatusOr<HostedShare> share =
+        TakeShare(run_.setup, *hosting, run_.share.steps, executable_, exchange_);
+    TY_RETURN_IF_ERROR(WithStep(share.status()));
+    run_.share = *std::move(share);
     run_.hosting.ranges = *hosting;
     TY_RETURN_IF_ERROR(CompileNewRows());
-    computed_rows_ = 0;
+    // What is known of the ranks' speeds comes from the hosting before.
+    computed_.rows = 0;
+    ballots_.assign(ballots_.size(), Ballot());
     StartHosting();
     LogInfo("moved replicas", {{"step", absl::StrCat(step_)}, {"because", hosting_.reason()}});
   } else if (reporter_.progress().hosting_reason != hosting_.reason()) {
@@ -89,6 +94,7 @@ absl::Status TrainLoop::CompileNewRows() {
 }
 
 absl::Status TrainLoop::EvaluateTestSplit() {
+  agreed_.evaluate = false;
   TY_RETURN_IF_ERROR(reporter_.EnterState(Progress::State::kEvaluating));
   TY_ASSIGN_OR_RETURN(const data::Dataset* dataset, test_split_.Get());
   TY_RETURN_IF_ERROR(executable_.CompileRows(
@@ -160,6 +166,7 @@ absl::Status TrainLoop::GatherState() {
 }
 
 absl::Status TrainLoop::StartCheckpoint() {
+  agreed_.checkpoint = false;
   checkpoint_uptime_ = clock_.Uptime();
   const int64_t request = control_.AnswerCheckpoint();
   TY_RETURN_IF_ERROR(GatherState());

@@ -43,7 +43,7 @@ HostingWatch::HostingWatch(HostingWatchOptions options) : options_(std::move(opt
   TY_CHECK(ranks >= 1 && options_.replicas >= ranks && options_.rows > 0);
 }
 
-void HostingWatch::Add(int64_t step, absl::Span<const Ballot> ballots) {
+void HostingWatch::Add(absl::Span<const Ballot> ballots) {
   TY_CHECK(ballots.size() == options_.hosting.size());
   std::vector<double> seconds;
   double longest = 0;
@@ -57,7 +57,7 @@ void HostingWatch::Add(int64_t step, absl::Span<const Ballot> ballots) {
     ++skipped_steps_;
     return;
   }
-  samples_.push_back({.step = step - 1, .seconds = std::move(seconds)});
+  samples_.push_back({.step = ballots[0].computed_step, .seconds = std::move(seconds)});
   measured_seconds_ += longest;
   if (static_cast<int64_t>(samples_.size()) > options_.window_steps) samples_.pop_front();
 }

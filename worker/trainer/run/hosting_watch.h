@@ -47,8 +47,8 @@ class HostingWatch {
  public:
   explicit HostingWatch(HostingWatchOptions options);
 
-  // Call it after each `step` (1-based). Its ballots tell of the step before it.
-  void Add(int64_t step, absl::Span<const Ballot> ballots);
+  // Call it with the ballots of each step.
+  void Add(absl::Span<const Ballot> ballots);
 
   // Returns the hosting to change to from here on, or nothing. `is_boundary` says that a checkpoint
   // is due, which is when drift counts.

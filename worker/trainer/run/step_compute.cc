@@ -11,10 +11,8 @@ namespace trainyard::trainer {
 absl::Status StepCompute::Run(const std::vector<Part>& parts, const Ready& ready) {
   const absl::Duration start = clock_.Uptime();
   told_time_ = absl::ZeroDuration();
+  is_told_ = ready != nullptr;
   TY_RETURN_IF_ERROR(Compute(parts, ready));
-  if (executable_.memory_kind() == engine::MemoryKind::kDevice) {
-    TY_RETURN_IF_ERROR(executable_.Synchronize());
-  }
   compute_time_ = clock_.Uptime() - start - told_time_;
   return absl::OkStatus();
 }
@@ -60,9 +58,12 @@ absl::Status StepCompute::RunReplicas(const std::vector<Part>& parts, const Read
 // for the rest.
 absl::Status StepCompute::Accumulate(const Part& part, const std::vector<int>& slots,
                                      const Ready& ready) {
-  const Trace::Span span(
-      trace_, Trace::Lane::kCompute,
-      trace_.is_on() ? absl::StrCat("forward+backward ", part.replica) : std::string());
+  std::optional<Trace::Span> span;
+  // A device has only been told what to do when this returns. The exchange knows its times.
+  const bool is_on_host = executable_.memory_kind() == engine::MemoryKind::kHost;
+  if (trace_.is_on() && (is_on_host || !is_told_)) {
+    span.emplace(trace_, Trace::Lane::kCompute, absl::StrCat("forward+backward ", part.replica));
+  }
   if (slots.empty() && !ready) {
     return executable_.Accumulate(part.rows, part.weight, /*on_ready=*/{});
   }

@@ -41,7 +41,8 @@ class StepCompute {
   // arena's end.
   absl::Status Run(const std::vector<Part>& parts, const Ready& ready);
 
-  // Returns how long this rank computed in the last step, without the time spent in `ready`.
+  // Returns how long this rank computed in the last step, without the time spent in `ready`. On a
+  // device it is how long the host took to enqueue the work.
   virtual absl::Duration compute_time() const { return compute_time_; }
 
  protected:
@@ -63,6 +64,7 @@ class StepCompute {
   std::optional<parallel::LocalSums> sums_;
   absl::Duration compute_time_;
   absl::Duration told_time_;  // in `ready`
+  bool is_told_ = false;      // an exchange is told what is ready
 };
 
 }  // namespace trainyard::trainer

@@ -44,11 +44,13 @@ Trace::Trace(const run_dir::RunDir& dir, int rank, std::string device, int64_t f
              Clock& clock)
     : dir_(dir), rank_(rank), device_(std::move(device)), first_step_(first_step), clock_(clock) {}
 
-bool Trace::BeginStep(int64_t step) {
+bool Trace::IsWanted(int64_t step) const {
   const int64_t since_start = step - first_step_;
-  const bool is_wanted =
-      (since_start >= kFirstTraced && since_start <= kLastTraced) || step % kTraceEvery == 0;
-  is_on_ = is_wanted && !is_off_ && Open();
+  return (since_start >= kFirstTraced && since_start <= kLastTraced) || step % kTraceEvery == 0;
+}
+
+bool Trace::BeginStep(int64_t step) {
+  is_on_ = IsWanted(step) && !is_off_ && Open();
   if (!is_on_) return false;
   step_ = step;
   // This is read each time, since the wall clock may have been set in the meantime.
@@ -57,7 +59,16 @@ bool Trace::BeginStep(int64_t step) {
 }
 
 void Trace::Add(Lane lane, absl::string_view name, absl::Duration begin, absl::Duration end) {
-  if (!is_on_) return;
+  if (is_on_) AddLine(step_, lane, name, begin, end);
+}
+
+void Trace::AddLate(int64_t step, Lane lane, absl::string_view name, absl::Duration begin,
+                    absl::Duration end) {
+  if (IsWanted(step) && !is_off_ && file_.get() >= 0) AddLine(step, lane, name, begin, end);
+}
+
+void Trace::AddLine(int64_t step, Lane lane, absl::string_view name, absl::Duration begin,
+                    absl::Duration end) {
   lines_ += Line({{"name", std::string(name)},
                   {"cat", Category(lane)},
                   {"ph", "X"},
@@ -65,7 +76,7 @@ void Trace::Add(Lane lane, absl::string_view name, absl::Duration begin, absl::D
                   {"dur", absl::ToInt64Microseconds(end - begin)},
                   {"pid", rank_},
                   {"tid", lane == Lane::kWait ? 0 : static_cast<int>(lane)},
-                  {"args", {{"step", step_}}}});
+                  {"args", {{"step", step}}}});
 }
 
 void Trace::EndStep() {

@@ -36,7 +36,10 @@ class Trace {
   bool is_on() const { return is_on_; }
   // Times are Clock::Uptime. Does nothing if the step is not recorded.
   void Add(Lane lane, absl::string_view name, absl::Duration begin, absl::Duration end);
-  // Writes what the step added.
+  // Adds to an earlier step, which may have ended: a device's times are known only later.
+  void AddLate(int64_t step, Lane lane, absl::string_view name, absl::Duration begin,
+               absl::Duration end);
+  // Writes what was added.
   void EndStep();
 
   // Adds the time from its construction to its destruction.
@@ -55,7 +58,10 @@ class Trace {
   };
 
  private:
+  bool IsWanted(int64_t step) const;
   void AddNames();
+  void AddLine(int64_t step, Lane lane, absl::string_view name, absl::Duration begin,
+               absl::Duration end);
   bool Open();
 
   const run_dir::RunDir dir_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -19,6 +20,38 @@
 #include "worker/trainer/run/evaluation.h"
 
 namespace trainyard::trainer {
+namespace {
+
+using parallel::CommEvent;
+
+Trace::Lane LaneOf(CommEvent::Kind kind) {
+  switch (kind) {
+    case CommEvent::Kind::kWait:
+      return Trace::Lane::kWait;
+    case CommEvent::Kind::kCompute:
+      return Trace::Lane::kCompute;
+    case CommEvent::Kind::kReduce:
+    case CommEvent::Kind::kShare:
+      break;
+  }
+  return Trace::Lane::kCommunication;
+}
+
+std::string NameOf(const CommEvent& event) {
+  switch (event.kind) {
+    case CommEvent::Kind::kWait:
+      return absl::StrCat("wait for bucket ", event.bucket);
+    case CommEvent::Kind::kCompute:
+      return "forward+backward";
+    case CommEvent::Kind::kReduce:
+      return absl::StrCat("reduce bucket ", event.bucket);
+    case CommEvent::Kind::kShare:
+      break;
+  }
+  return absl::StrCat("share bucket ", event.bucket);
+}
+
+}  // namespace
 
 TrainLoop::TrainLoop(PreparedRun run, Reporter& reporter, const Signals& signals, Clock& clock)
     : run_(std::move(run)),
@@ -46,6 +79,15 @@ TrainLoop::TrainLoop(PreparedRun run, Reporter& reporter, const Signals& signals
       evaluation_uptime_(clock.Uptime()),
       checkpoint_uptime_(evaluation_uptime_) {
   StartHosting();
+  if (exchange_ == nullptr) return;
+  executable_.set_wait_watch([this](absl::Duration waited) { return exchange_->Watch(waited); });
+  std::vector<int64_t> ends;
+  for (const parallel::Bucket& bucket : exchange_->buckets()) ends.push_back(bucket.end);
+  executable_.set_ready_ends(ends);
+}
+
+TrainLoop::~TrainLoop() {
+  executable_.set_wait_watch({});
 }
 
 // Takes rows, sums and records by the hosting, from the next step on.
@@ -75,8 +117,9 @@ absl::StatusOr<TrainLoop::End> TrainLoop::Run() {
   const int64_t total_steps = run_.share.steps.total_steps();
   while (step_ < total_steps && !agreed_.stop) {
     TY_RETURN_IF_ERROR(Step());
-    TY_RETURN_IF_ERROR(WithStep(AfterStep()));
+    TY_RETURN_IF_ERROR(AfterStep());
   }
+  trace_.EndStep();
   const bool finished = step_ >= total_steps;
   for (const auto& [name, value] : strategy_.Summarize()) metrics_[name] = value;
   // A run that resumes at its end has not evaluated yet.
@@ -98,23 +141,24 @@ absl::Status TrainLoop::WithStep(const absl::Status& status) const {
 absl::Status TrainLoop::Step() {
   const absl::Duration start = clock_.Uptime();
   const double lr = engine::LearningRate(run_.schedule, step_);
-  const bool traces = trace_.BeginStep(step_ + 1);
+  trace_.BeginStep(step_ + 1);
   TY_ASSIGN_OR_RETURN(const StepRows rows, rows_.Next(step_));
   trace_.Add(Trace::Lane::kData, "wait for data", start, clock_.Uptime());
   const Ballot ballot = CastBallot(rows.skipped);
-  TY_ASSIGN_OR_RETURN(ballots_, strategy_.Vote(ballot));
+  TY_ASSIGN_OR_RETURN(std::vector<Ballot> apart, strategy_.Vote(ballot));
+  if (!HearsBallotsLater()) Hear(std::move(apart));
   TY_RETURN_IF_ERROR(exchange_ == nullptr ? StepAlone(rows, lr) : StepTogether(rows, lr, ballot));
-  if (traces) trace_.EndStep();
+  trace_.EndStep();
   strategy_.StepEnded();
 
   ++step_;
-  agreed_ = AgreedVotes(ballots_);
-  unfinished_.push_back({.step = step_, .lr = lr, .skipped = SkippedSamples(ballots_)});
+  unfinished_.push_back({.step = step_, .lr = lr});
   const auto in_flight = static_cast<size_t>(executable_.max_updates_in_flight());
   TY_RETURN_IF_ERROR(FinishUpdates(in_flight - 1));
-  pace_.Add(clock_.Uptime() - start);
-  next_limit_ = absl::ZeroDuration();
-  AdjustTimeout(pace_.CollectiveLimit());
+  // The host may only have enqueued the step.
+  pace_.Add(std::max(clock_.Uptime() - start, computed_.time));
+  if (exchange_ == nullptr || computed_.step >= limited_step_) next_limit_ = absl::ZeroDuration();
+  AdjustTimeout(std::max(pace_.CollectiveLimit(), next_limit_));
   return absl::OkStatus();
 }
 
@@ -129,14 +173,14 @@ absl::Status TrainLoop::StepAlone(const StepRows& rows, double lr) {
 }
 
 // Gradients leave for the other ranks while backward still computes those before them, and each
-// bucket is updated when its sum is there.
+// bucket is updated when its sum is there. Between devices, nothing here waits for this step's
+// sums: the host only waits for those of the step before, while the device already computes.
 absl::Status TrainLoop::StepTogether(const StepRows& rows, double lr, const Ballot& ballot) {
   parallel::GradientExchange& exchange = *exchange_;
   exchange.set_tracing(trace_.is_on());
   TY_RETURN_IF_ERROR(exchange.Begin(step_ + 1, EncodeBallot(ballot)));
   TY_RETURN_IF_ERROR(
       compute_->Run(rows.parts, [&exchange](int64_t end) { return exchange.Ready(end); }));
-  computed_rows_ = rows.rows;
 
   if (ranges_ != nullptr) TY_RETURN_IF_ERROR(ranges_->BeginUpdate(lr));
   for (size_t bucket = 0; bucket < exchange.buckets().size(); ++bucket) {
@@ -144,38 +188,57 @@ absl::Status TrainLoop::StepTogether(const StepRows& rows, double lr, const Ball
     if (ranges_ != nullptr) TY_RETURN_IF_ERROR(UpdateBlock(exchange.OwnBlock(bucket)));
     if (exchange.is_sharded()) TY_RETURN_IF_ERROR(exchange.Share(bucket));
   }
-  std::vector<double> ballots(run_.hosting.ranges.size() * kBallotLength);
-  TY_RETURN_IF_ERROR(exchange.Finish(absl::MakeSpan(ballots)));
-  if (!strategy_.votes_apart()) ballots_ = DecodeBallots(ballots);
-  TY_RETURN_IF_ERROR(CheckLoss(ballots_));
-  {
-    const Trace::Span span(trace_, Trace::Lane::kCompute, "update");
-    TY_RETURN_IF_ERROR(ranges_ != nullptr ? ranges_->EndUpdate() : executable_.StartUpdate(lr));
+  TY_RETURN_IF_ERROR(exchange.End());
+  exchanged_.push_back({.step = step_ + 1, .rows = rows.rows});
+  TY_RETURN_IF_ERROR(FinishExchanges(static_cast<size_t>(exchange.lag())));
+  const Trace::Span span(trace_, Trace::Lane::kCompute, "update");
+  return ranges_ != nullptr ? ranges_->EndUpdate() : executable_.StartUpdate(lr);
+}
+
+bool TrainLoop::HearsBallotsLater() const {
+  return exchange_ != nullptr && !strategy_.votes_apart();
+}
+
+// A vote stays until it is answered. All ballots of earlier steps are heard before an answer, so
+// that none asks for the same again.
+void TrainLoop::Hear(std::vector<Ballot> ballots) {
+  ballots_ = std::move(ballots);
+  skipped_.push_back(SkippedSamples(ballots_));
+  const Votes votes = AgreedVotes(ballots_);
+  agreed_.stop |= votes.stop;
+  agreed_.checkpoint |= votes.checkpoint;
+  agreed_.evaluate |= votes.evaluate;
+}
+
+absl::Status TrainLoop::FinishExchanges(size_t left) {
+  while (exchanged_.size() > left) {
+    std::vector<double> ballots(run_.hosting.ranges.size() * kBallotLength);
+    TY_RETURN_IF_ERROR(exchange_->Finish(absl::MakeSpan(ballots)));
+    computed_ = exchanged_.front();
+    exchanged_.pop_front();
+    const std::optional<absl::Duration> on_device = exchange_->stats().computed;
+    computed_.time = on_device.value_or(compute_->compute_time());
+    if (HearsBallotsLater()) Hear(DecodeBallots(ballots));
+    TY_RETURN_IF_ERROR(CheckLoss(ballots_));
+    MeasureStep();
   }
-  MeasureStep();
   return absl::OkStatus();
 }
 
 Ballot TrainLoop::CastBallot(int64_t skipped) {
   return {.votes = CastVotes(),
           .skipped = skipped,
-          .computed_rows = computed_rows_,
-          .compute_seconds = absl::ToDoubleSeconds(compute_->compute_time()),
-          .diverged = diverged_};
+          .computed_step = computed_.step,
+          .computed_rows = computed_.rows,
+          .compute_seconds = absl::ToDoubleSeconds(computed_.time),
+          .diverged_step = diverged_step_};
 }
 
 void TrainLoop::MeasureStep() {
   const parallel::CommStats& stats = exchange_->stats();
-  meter_.Add(step_ + 1, clock_.Uptime(), compute_->compute_time(), stats, ballots_);
+  meter_.Add(computed_.step, clock_.Uptime(), computed_.time, stats, ballots_);
   for (const parallel::CommEvent& event : stats.events) {
-    const bool is_wait = event.kind == parallel::CommEvent::Kind::kWait;
-    const bool is_reduce = event.kind == parallel::CommEvent::Kind::kReduce;
-    trace_.Add(is_wait ? Trace::Lane::kWait : Trace::Lane::kCommunication,
-               absl::StrCat(is_wait     ? "wait for bucket "
-                            : is_reduce ? "reduce bucket "
-                                        : "share bucket ",
-                            event.bucket),
-               event.begin, event.end);
+    trace_.AddLate(computed_.step, LaneOf(event.kind), NameOf(event), event.begin, event.end);
   }
 }
 
@@ -199,21 +262,27 @@ Votes TrainLoop::CastVotes() {
 }
 
 absl::Status TrainLoop::FinishUpdates(size_t left) {
+  // An update waits on the device for the sums of all ranks. The exchange waits for them first,
+  // since its wait has a deadline and names the step.
+  TY_RETURN_IF_ERROR(FinishExchanges(left));
   while (unfinished_.size() > left) {
     TY_ASSIGN_OR_RETURN(const engine::StepMetrics metrics, executable_.FinishUpdate());
     const Unfinished update = unfinished_.front();
+    const int64_t skipped = skipped_.front();
     unfinished_.pop_front();
-    TY_RETURN_IF_ERROR(ReportStep(update, metrics));
+    skipped_.pop_front();
+    TY_RETURN_IF_ERROR(ReportStep(update, skipped, metrics));
   }
   return absl::OkStatus();
 }
 
-absl::Status TrainLoop::ReportStep(const Unfinished& update, const engine::StepMetrics& metrics) {
+absl::Status TrainLoop::ReportStep(const Unfinished& update, int64_t skipped,
+                                   const engine::StepMetrics& metrics) {
   metrics_["train.loss"] = metrics.loss;
   metrics_["train.accuracy"] = metrics.accuracy;
   // This comes before the step's own metrics, which may be flushed with it.
-  if (update.skipped > 0) {
-    reporter_.AddMetric(update.step, "train.skipped", static_cast<double>(update.skipped));
+  if (skipped > 0) {
+    reporter_.AddMetric(update.step, "train.skipped", static_cast<double>(skipped));
   }
   TY_RETURN_IF_ERROR(reporter_.StepDone({.step = update.step,
                                          .epoch = run_.share.steps.EpochOf(update.step - 1),
@@ -222,33 +291,34 @@ absl::Status TrainLoop::ReportStep(const Unfinished& update, const engine::StepM
                                          .accuracy = metrics.accuracy,
                                          .lr = update.lr,
                                          .data_wait = rows_.waited()}));
-  reported_ = update;
   if (std::isfinite(metrics.loss)) return absl::OkStatus();
+  if (exchange_ == nullptr || !exchange_->is_sharded()) return LossError(update.step, metrics.loss);
   // If each rank updates its own blocks, the others may not know. They wait for this rank until it
   // has told them.
-  diverged_ = exchange_ != nullptr && exchange_->is_sharded();
-  return diverged_ ? absl::OkStatus() : LossError(metrics.loss);
+  if (diverged_step_ == 0) diverged_step_ = update.step;
+  return absl::OkStatus();
 }
 
-absl::Status TrainLoop::LossError(double loss) const {
+absl::Status TrainLoop::LossError(int64_t step, double loss) const {
   const auto rule = MakeOptimizer(run_.setup.spec.optimizer()).rule;
-  return error::LossNotFinite(loss, reported_.step,
-                              absl::StrCat("optimizer.", engine::RuleName(rule), ".lr"),
-                              reported_.lr);
+  return error::LossNotFinite(loss, step, absl::StrCat("optimizer.", engine::RuleName(rule), ".lr"),
+                              engine::LearningRate(run_.schedule, step - 1));
 }
 
 absl::Status TrainLoop::CheckLoss(absl::Span<const Ballot> ballots) const {
-  if (!HasDiverged(ballots)) return absl::OkStatus();
+  const int64_t step = DivergedStep(ballots);
+  if (step == 0) return absl::OkStatus();
   const double loss = metrics_.at("train.loss");
-  return LossError(std::isfinite(loss) ? std::numeric_limits<double>::quiet_NaN() : loss);
+  return LossError(step, std::isfinite(loss) ? std::numeric_limits<double>::quiet_NaN() : loss);
 }
 
 // This collective is needed before the parameters are used for anything, for which the ballots of
 // the next step would be too late.
 absl::Status TrainLoop::AgreeOnLoss() {
   if (exchange_ == nullptr || !exchange_->is_sharded()) return absl::OkStatus();
-  TY_ASSIGN_OR_RETURN(const std::vector<double> all,
-                      GatherNumbers(*run_.gang.lines.host, EncodeBallot({.diverged = diverged_})));
+  TY_ASSIGN_OR_RETURN(
+      const std::vector<double> all,
+      GatherNumbers(*run_.gang.lines.host, EncodeBallot({.diverged_step = diverged_step_})));
   return CheckLoss(DecodeBallots(all));
 }
 
@@ -259,6 +329,7 @@ void TrainLoop::AdjustTimeout(absl::Duration limit) {
 
 // A longer limit that was set before for the same step remains.
 absl::Status TrainLoop::AllowForNextStep(absl::Duration limit) {
+  limited_step_ = step_ + 1;
   next_limit_ = std::max(next_limit_, limit);
   AdjustTimeout(next_limit_);
   return reporter_.Promise(pace_.Silence(next_limit_));

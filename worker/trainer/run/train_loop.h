@@ -36,6 +36,9 @@ class TrainLoop {
   enum class End { kFinished, kStopped };
 
   TrainLoop(PreparedRun run, Reporter& reporter, const Signals& signals, Clock& clock);
+  TrainLoop(const TrainLoop&) = delete;
+  TrainLoop& operator=(const TrainLoop&) = delete;
+  ~TrainLoop();
 
   // Trains to the last step, or until the ranks agree to stop. In both cases the state at step() is
   // in a checkpoint when it returns OK.
@@ -51,7 +54,12 @@ class TrainLoop {
   struct Unfinished {
     int64_t step = 0;
     double lr = 0;
-    int64_t skipped = 0;
+  };
+  // This rank's computation of a step.
+  struct Computed {
+    int64_t step = 0;
+    int64_t rows = 0;
+    absl::Duration time = {};
   };
 
   absl::Status Step();
@@ -61,20 +69,27 @@ class TrainLoop {
   absl::Status UpdateBlock(const parallel::Bucket& block);
   Ballot CastBallot(int64_t skipped);
   Votes CastVotes();
+  // Returns true if the ballots of a step come with its sums, which may be later.
+  bool HearsBallotsLater() const;
+  // Takes the ballots that all ranks cast in a step.
+  void Hear(std::vector<Ballot> ballots);
+  // Waits for the sums of steps, the oldest first, until those of `left` are not waited for.
+  absl::Status FinishExchanges(size_t left);
   absl::Status WithStep(const absl::Status& status) const;
   // Measures the step that the exchange has finished.
   void MeasureStep();
   // Returns an error on every rank if any rank saw that the update before diverged.
   absl::Status CheckLoss(absl::Span<const Ballot> ballots) const;
   absl::Status AgreeOnLoss();
-  absl::Status LossError(double loss) const;
+  absl::Status LossError(int64_t step, double loss) const;
   void StartHosting();
   void ReportHosting();
   absl::Status MoveReplicas(bool is_boundary);
   absl::Status CompileNewRows();
   // Takes and reports the metrics of updates, the oldest first, until `left` are unfinished.
   absl::Status FinishUpdates(size_t left);
-  absl::Status ReportStep(const Unfinished& update, const engine::StepMetrics& metrics);
+  absl::Status ReportStep(const Unfinished& update, int64_t skipped,
+                          const engine::StepMetrics& metrics);
   // Sets how long a step may take from now on, if others wait for it.
   void AdjustTimeout(absl::Duration limit);
   // Does so for the next step only, and promises to report within that time.
@@ -109,15 +124,17 @@ class TrainLoop {
   TestSplit test_split_;
   StepPace pace_;
   absl::Duration next_limit_;  // that was allowed for the next step, or zero
+  int64_t limited_step_ = 0;   // the step for which it was allowed
 
-  int64_t step_;               // updates started
-  int64_t gathered_step_;      // the step at which all ranks last had all of the optimizer's state
-  int64_t computed_rows_ = 0;  // in the last step, by this rank
-  std::deque<Unfinished> unfinished_;
-  Unfinished reported_;    // the newest update that is finished
-  bool diverged_ = false;  // as this rank saw it
-  Votes agreed_;
-  std::vector<Ballot> ballots_;  // of the last step, by rank
+  int64_t step_;           // updates started
+  int64_t gathered_step_;  // the step at which all ranks last had all of the optimizer's state
+  Computed computed_;      // the last step that the exchange has finished
+  std::deque<Computed> exchanged_;     // steps that it has not finished
+  std::deque<Unfinished> unfinished_;  // updates
+  std::deque<int64_t> skipped_;        // samples of unfinished updates, as far as all were heard
+  int64_t diverged_step_ = 0;          // as this rank saw it
+  Votes agreed_;                       // what was not done yet
+  std::vector<Ballot> ballots_;        // the newest that were heard, by rank
   std::map<std::string, double> metrics_;
   int64_t evaluated_step_ = -1;
   RecordedEvaluation evaluation_;  // made at evaluated_step_

@@ -148,8 +148,37 @@ TEST_P(ExchangeTest, RanksThatAreSlowAreWaitedFor) {
     // These ranks are done with backward before the slow one has begun.
     if (!is_slow) others.Arrive();
     TY_RETURN_IF_ERROR(rank.LandAll(expected));
+    TY_RETURN_IF_ERROR(rank.exchange().End());
     std::vector<double> ballots(static_cast<size_t>(gang.ranks));
     return rank.exchange().Finish(absl::MakeSpan(ballots));
+  }));
+}
+
+TEST_P(ExchangeTest, StepsAreFinishedInOrderAsLateAsTheLagAllows) {
+  const Gang gang = GangOf(GetParam());
+  ExpectAllOk(RunRanks(gang, OneTermEach(gang.ranks), [&gang](Rank& rank) -> absl::Status {
+    constexpr int64_t kStepsToDo = 5;
+    int64_t finished = 0;
+    const auto finish_to = [&](int64_t step) -> absl::Status {
+      while (finished < step) {
+        std::vector<double> ballots(static_cast<size_t>(gang.ranks));
+        TY_RETURN_IF_ERROR(rank.exchange().Finish(absl::MakeSpan(ballots)));
+        ++finished;
+        for (size_t of = 0; of < ballots.size(); ++of) {
+          EXPECT_EQ(ballots[of], 100.0 * static_cast<double>(finished) + static_cast<double>(of));
+        }
+      }
+      return absl::OkStatus();
+    };
+    for (int64_t step = 1; step <= kStepsToDo; ++step) {
+      const double ballot = 100.0 * static_cast<double>(step) + rank.rank();
+      TY_RETURN_IF_ERROR(rank.Begin(step, {&ballot, 1}));
+      TY_RETURN_IF_ERROR(rank.Backward(step));
+      TY_RETURN_IF_ERROR(rank.LandAll(ExpectedSums(OneTermEach(gang.ranks).plan, step)));
+      TY_RETURN_IF_ERROR(rank.exchange().End());
+      TY_RETURN_IF_ERROR(finish_to(step - rank.exchange().lag()));
+    }
+    return finish_to(kStepsToDo);
   }));
 }
 

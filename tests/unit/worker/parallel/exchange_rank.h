@@ -182,6 +182,7 @@ class Rank {
     TY_RETURN_IF_ERROR(Begin(step, ballot));
     TY_RETURN_IF_ERROR(Backward(step));
     TY_RETURN_IF_ERROR(LandAll(expected));
+    TY_RETURN_IF_ERROR(exchange().End());
     TY_RETURN_IF_ERROR(exchange().Finish(absl::MakeSpan(ballots_)));
     for (size_t i = 0; i < wanted_.size(); ++i) wanted_[i] -= kRate * expected[i];
     return Unless(SameBits(made_.parameters, wanted_), "there are other parameters");

@@ -116,6 +116,7 @@ struct ProcessRank {
       if (exchange->is_sharded()) TY_RETURN_IF_ERROR(exchange->Share(bucket));
     }
     std::vector<double> ballots(static_cast<size_t>(communicator->world_size()));
+    TY_RETURN_IF_ERROR(exchange->End());
     TY_RETURN_IF_ERROR(exchange->Finish(absl::MakeSpan(ballots)));
     for (size_t of = 0; of < ballots.size(); ++of) {
       if (ballots[of] != static_cast<double>(of) + 0.5) return absl::InternalError("ballots");

@@ -81,6 +81,7 @@ TEST(WireExchange, ABucketLandsWhileBackwardComputesTheNext) {
     EXPECT_EQ(reduction, std::vector<float>(10, 3));
     // A bucket that is known to be ready may be announced again.
     EXPECT_TRUE(exchange->Ready(10).ok());
+    EXPECT_TRUE(exchange->End().ok());
     EXPECT_TRUE(exchange->Finish({}).ok());
   };
   std::thread other([&] { run_rank(1); });

@@ -53,6 +53,7 @@ CudaExecutable::CudaExecutable(const Graph& model, const OptimizerSpec& optimize
 
 CudaExecutable::~CudaExecutable() {
   if (stream_ == nullptr) return;
+  waiter_.set_watch({});  // Memory must not be freed before the device has ended.
   (void)Wait();
   planners_->convolutions->ReleaseStream();
 }
@@ -219,12 +220,12 @@ std::vector<CallWork> CudaExecutable::StepWork() const {
 }
 
 int64_t CudaExecutable::StepNodes(int64_t rows) const {
-  const auto found = launches_.find({Work::kStep, rows, 0});
+  const auto found = launches_.find({.work = Work::kStep, .rows = rows});
   return found == launches_.end() ? 0 : found->second.graph.nodes;
 }
 
 absl::Status CudaExecutable::Wait() const {
-  return CudaStatus(cudaStreamSynchronize(stream_.get()), "waiting for the device");
+  return waiter_.ForStream(stream_.get(), "waiting for the device");
 }
 
 absl::Status CudaExecutable::Check(const Batch& batch) const {

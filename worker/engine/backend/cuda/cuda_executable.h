@@ -22,6 +22,7 @@
 #include "worker/engine/backend/cuda/packed_weights.h"
 #include "worker/engine/backend/cuda/program.h"
 #include "worker/engine/backend/cuda/runtime/runtime.h"
+#include "worker/engine/backend/cuda/runtime/waiter.h"
 #include "worker/engine/backend/cuda/staging.h"
 #include "worker/engine/backend/cuda/updater.h"
 #include "worker/engine/backend/state_table.h"
@@ -68,6 +69,8 @@ class CudaExecutable final : public Executable,
   absl::Status ReadReduction(absl::Span<float> sums) override;
   absl::Status WriteReduction(absl::Span<const float> sums) override;
   absl::Status Synchronize() override { return Wait(); }
+  void set_wait_watch(WaitWatch watch) override { waiter_.set_watch(std::move(watch)); }
+  void set_ready_ends(absl::Span<const int64_t> ends) override;
   absl::Span<float> sums(int slot) override;
   absl::Status StoreSums(int slot) override;
   absl::Status AddSums(int slot, int64_t begin, int64_t end) override;
@@ -121,6 +124,9 @@ class CudaExecutable final : public Executable,
     Work work = Work::kUpdate;
     int64_t rows = 0;
     size_t groups = 0;
+    // The calls of the program, or none where all of them are recorded with an update.
+    size_t begin = 0;
+    size_t end = 0;
     friend auto operator<=>(const Recording&, const Recording&) = default;
   };
   // Orders fallbacks by what fell back. The reasons differ with the number of rows.
@@ -189,6 +195,7 @@ class CudaExecutable final : public Executable,
   const ReductionLayout layout_;
   StateTable table_;
   const Type type_;
+  Waiter waiter_;
   Stream stream_;
   DeviceBuffer parameters_, statistics_, reduction_, arena_;
   std::vector<DeviceBuffer> sums_;
@@ -202,6 +209,7 @@ class CudaExecutable final : public Executable,
   Programs training_programs_;
   Programs evaluation_programs_;
   std::map<Recording, Launch> launches_;
+  std::vector<int64_t> ready_ends_;
   RowGroups groups_;  // of the last training batch
   // The known divisions, by number, as RowGroups::begins(). Number 0 is a single group.
   std::vector<std::vector<int64_t>> groupings_ = {{}};

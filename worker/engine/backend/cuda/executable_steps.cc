@@ -25,11 +25,11 @@ absl::Status CudaExecutable::Send(const Batch& batch, double weight, double lr) 
                                span.size() * sizeof(*span.data()));
   };
   if (batch.stored.empty()) {
-    return staging_.Send(bytes_of(batch.inputs), {}, batch.labels, control, stream_.get());
+    return staging_.Send(bytes_of(batch.inputs), {}, batch.labels, control, waiter_, stream_.get());
   }
   control.stored = images_;
   control.stored.is_by_row = batch.stored_pixels.empty() ? 0 : 1;
-  return staging_.Send(bytes_of(batch.stored), batch.stored_pixels, batch.labels, control,
+  return staging_.Send(bytes_of(batch.stored), batch.stored_pixels, batch.labels, control, waiter_,
                        stream_.get());
 }
 
@@ -93,11 +93,31 @@ absl::Status CudaExecutable::RunAccumulate(const Program& program, int64_t rows,
                                            const ReadyCallback& on_ready) {
   const bool adds = has_sums_;
   has_sums_ = true;
-  const auto record = [&] { return program.Run(program.calls().size(), Training(adds), on_ready); };
-  // A caller that must know when sums are ready follows the calls one by one, and so does a step in
-  // which the host takes part. Neither can be a graph.
-  if (on_ready || ranks_.is_wanted()) return record();
-  return Run({adds ? Work::kAdd : Work::kAccumulate, rows, grouping_}, record);
+  // Graphs end where a caller must know that sums are ready.
+  std::vector<Program::Segment> segments = {{0, program.calls().size(), 0}};
+  if (on_ready) segments = program.Segments(ready_ends_);
+  // A step in which the host takes part cannot be recorded, and a recording of every few calls
+  // would save nothing.
+  const bool is_recorded = !ranks_.is_wanted() && (!on_ready || !ready_ends_.empty());
+  // The host waits in batch norm for the stream, which may first wait for other ranks.
+  if (ranks_.is_wanted()) TY_RETURN_IF_ERROR(Wait());
+  int64_t ready = 0;
+  for (const Program::Segment& segment : segments) {
+    const auto record = [&] { return program.Run(segment.begin, segment.end, Training(adds)); };
+    const Recording recording = {.work = adds ? Work::kAdd : Work::kAccumulate,
+                                 .rows = rows,
+                                 .groups = grouping_,
+                                 .begin = segment.begin,
+                                 .end = segment.end};
+    TY_RETURN_IF_ERROR(is_recorded ? Run(recording, record) : record());
+    if (segment.ready > ready) on_ready(ready, segment.ready - ready);
+    ready = std::max(ready, segment.ready);
+  }
+  return absl::OkStatus();
+}
+
+void CudaExecutable::set_ready_ends(absl::Span<const int64_t> ends) {
+  ready_ends_.assign(ends.begin(), ends.end());
 }
 
 absl::Status CudaExecutable::Accumulate(const Batch& batch, double weight,
@@ -139,8 +159,8 @@ absl::Status CudaExecutable::StartUpdate(double lr) {
   if (in_flight_.size() == kUpdatesInFlight) {
     return absl::FailedPreconditionError("finish an update before starting another");
   }
-  TY_RETURN_IF_ERROR(staging_.SendRate(static_cast<float>(lr), stream_.get()));
-  TY_RETURN_IF_ERROR(Run({Work::kUpdate, 0, 0}, [this] { return EnqueueUpdate(); }));
+  TY_RETURN_IF_ERROR(staging_.SendRate(static_cast<float>(lr), waiter_, stream_.get()));
+  TY_RETURN_IF_ERROR(Run({.work = Work::kUpdate}, [this] { return EnqueueUpdate(); }));
   return MarkUpdate();
 }
 
@@ -157,11 +177,10 @@ absl::Status CudaExecutable::StartStep(const Batch& batch, double lr) {
 
 absl::Status CudaExecutable::RunStep(const Program& program, int64_t rows) {
   const auto record = [&]() -> absl::Status {
-    TY_RETURN_IF_ERROR(
-        program.Run(program.calls().size(), Training(/*adds=*/false), /*on_ready=*/{}));
+    TY_RETURN_IF_ERROR(program.Run(0, program.calls().size(), Training(/*adds=*/false)));
     return EnqueueUpdate();
   };
-  TY_RETURN_IF_ERROR(Run({Work::kStep, rows, grouping_}, record));
+  TY_RETURN_IF_ERROR(Run({.work = Work::kStep, .rows = rows, .groups = grouping_}, record));
   TY_RETURN_IF_ERROR(staging_.Release(stream_.get()));
   last_rows_ = rows;
   return MarkUpdate();
@@ -181,8 +200,7 @@ absl::StatusOr<StepMetrics> CudaExecutable::FinishUpdate() {
   if (in_flight_.empty()) return absl::FailedPreconditionError("no update was started");
   const size_t slot = in_flight_.front();
   in_flight_.pop_front();
-  TY_RETURN_IF_ERROR(
-      CudaStatus(cudaEventSynchronize(updated_[slot].get()), "waiting for an update"));
+  TY_RETURN_IF_ERROR(waiter_.ForEvent(updated_[slot].get(), "waiting for an update"));
   const StepResult result = results_.as<StepResult>()[slot];
   StepMetrics metrics = {result.loss, result.accuracy};
   if (result.not_finite != 0 && result.skipped == 0) {
@@ -205,9 +223,8 @@ absl::StatusOr<Evaluation> CudaExecutable::Evaluate(const Batch& batch) {
   TY_RETURN_IF_ERROR(RefreshWeights());
   last_rows_ = 0;
   TY_RETURN_IF_ERROR(Send(batch, 0, 0));
-  TY_RETURN_IF_ERROR(Run({Work::kEvaluate, rows, 0}, [&] {
-    return program->Run(program->calls().size(), {.stream = stream_.get(), .counts_top5 = true},
-                        /*on_ready=*/{});
+  TY_RETURN_IF_ERROR(Run({.work = Work::kEvaluate, .rows = rows}, [&] {
+    return program->Run(0, program->calls().size(), {.stream = stream_.get(), .counts_top5 = true});
   }));
   TY_RETURN_IF_ERROR(staging_.Release(stream_.get()));
   TY_RETURN_IF_ERROR(Wait());

@@ -52,7 +52,7 @@ absl::Status CudaExecutable::BeginUpdate(double lr) {
     return absl::FailedPreconditionError("finish an update before starting another");
   }
   updated_elements_ = 0;
-  return staging_.SendRate(static_cast<float>(lr), stream_.get());
+  return staging_.SendRate(static_cast<float>(lr), waiter_, stream_.get());
 }
 
 absl::Status CudaExecutable::UpdateRange(int64_t begin, int64_t end) {

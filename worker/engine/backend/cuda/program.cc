@@ -39,10 +39,8 @@ absl::Status Program::CheckGuards(int call, cudaStream_t stream) const {
   return absl::OkStatus();
 }
 
-absl::Status Program::Run(size_t calls, const Enqueue& enqueue,
-                          const Executable::ReadyCallback& on_ready) const {
-  int64_t ready = 0;
-  for (size_t i = 0; i < calls; ++i) {
+absl::Status Program::Run(size_t begin, size_t end, const Enqueue& enqueue) const {
+  for (size_t i = begin; i < end; ++i) {
     const Call& call = calls_[i];
     if (buffers_.is_guarded()) {
       TY_RETURN_IF_ERROR(FillGuards(static_cast<int>(i), enqueue.stream));
@@ -52,12 +50,27 @@ absl::Status Program::Run(size_t calls, const Enqueue& enqueue,
     if (buffers_.is_guarded()) {
       TY_RETURN_IF_ERROR(CheckGuards(static_cast<int>(i), enqueue.stream));
     }
-    if (call.ready > ready) {
-      if (on_ready) on_ready(ready, call.ready - ready);
-      ready = call.ready;
-    }
   }
   return absl::OkStatus();
+}
+
+std::vector<Program::Segment> Program::Segments(absl::Span<const int64_t> ends) const {
+  std::vector<Segment> segments;
+  Segment open;
+  int64_t told = 0;
+  size_t reached = 0;
+  for (size_t i = 0; i < calls_.size(); ++i) {
+    open.end = i + 1;
+    open.ready = std::max(open.ready, calls_[i].ready);
+    const size_t before = reached;
+    while (reached < ends.size() && ends[reached] <= open.ready) ++reached;
+    if (ends.empty() ? open.ready == told : reached == before) continue;
+    told = open.ready;
+    segments.push_back(open);
+    open.begin = open.end;
+  }
+  if (open.begin < open.end) segments.push_back(open);
+  return segments;
 }
 
 std::vector<CallWork> Program::Work() const {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "worker/engine/backend/backend.h"
 #include "worker/engine/backend/call_list.h"
 #include "worker/engine/backend/cuda/device/types.h"
@@ -66,10 +67,20 @@ class Program : public CallList<Call> {
             place.type};
   }
 
-  // Enqueues the first `calls` calls; on_ready may be empty. A guarded program waits for each call,
-  // and returns INTERNAL with the name of a call that wrote beyond a buffer.
-  absl::Status Run(size_t calls, const Enqueue& enqueue,
-                   const Executable::ReadyCallback& on_ready) const;
+  // Enqueues the calls from `begin` to `end`. A guarded program waits for each call, and returns
+  // INTERNAL with the name of a call that wrote beyond a buffer.
+  absl::Status Run(size_t begin, size_t end, const Enqueue& enqueue) const;
+
+  // Calls that follow each other. After the last of them the reduction arena is final up to
+  // `ready`.
+  struct Segment {
+    size_t begin = 0;
+    size_t end = 0;
+    int64_t ready = 0;
+  };
+  // Divides the calls where the arena becomes final up to one of `ends`, which increase, or after
+  // each call that makes more of it final if there are none.
+  std::vector<Segment> Segments(absl::Span<const int64_t> ends) const;
   std::vector<CallWork> Work() const;
   // Runs all calls, and returns how long each took.
   absl::StatusOr<std::vector<CallTime>> Time(const Enqueue& enqueue) const;

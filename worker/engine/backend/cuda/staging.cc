@@ -51,19 +51,17 @@ int64_t Staging::device_bytes() const {
   return bytes;
 }
 
-absl::StatusOr<Staging::Slot*> Staging::NextSlot() {
+absl::StatusOr<Staging::Slot*> Staging::NextSlot(const Waiter& waiter) {
   Slot* const slot = &slots_[next_];
   next_ = (next_ + 1) % kSlots;
-  // Waiting for an event that was never recorded returns at once.
-  TY_RETURN_IF_ERROR(
-      CudaStatus(cudaEventSynchronize(slot->released.get()), "waiting for an earlier step"));
+  TY_RETURN_IF_ERROR(waiter.ForEvent(slot->released.get(), "waiting for an earlier step"));
   return slot;
 }
 
 absl::Status Staging::Send(absl::Span<const std::byte> inputs, absl::Span<const uint8_t> pixels,
                            absl::Span<const int32_t> labels, StepControl control,
-                           cudaStream_t compute) {
-  TY_ASSIGN_OR_RETURN(Slot * slot, NextSlot());
+                           const Waiter& waiter, cudaStream_t compute) {
+  TY_ASSIGN_OR_RETURN(Slot * slot, NextSlot(waiter));
   current_ = slot;
   std::byte* const device = slot->device.data();
   control.inputs = device;
@@ -93,8 +91,8 @@ absl::Status Staging::Send(absl::Span<const std::byte> inputs, absl::Span<const 
   return CopyAsync(control_.data(), host, sizeof control, compute);
 }
 
-absl::Status Staging::SendRate(float lr, cudaStream_t compute) {
-  TY_ASSIGN_OR_RETURN(Slot * slot, NextSlot());
+absl::Status Staging::SendRate(float lr, const Waiter& waiter, cudaStream_t compute) {
+  TY_ASSIGN_OR_RETURN(Slot * slot, NextSlot(waiter));
   auto* const host = slot->host.as<float>();
   *host = lr;
   TY_RETURN_IF_ERROR(

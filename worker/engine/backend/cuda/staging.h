@@ -13,6 +13,7 @@
 #include "absl/types/span.h"
 #include "worker/engine/backend/cuda/device/step_control.h"
 #include "worker/engine/backend/cuda/runtime/runtime.h"
+#include "worker/engine/backend/cuda/runtime/waiter.h"
 
 namespace trainyard::engine::cuda {
 
@@ -26,9 +27,10 @@ class Staging {
   // enqueued on `compute` after this call runs. Waits if all slots are still in use. `pixels` are
   // those of rows that bring their own, which the control then names; otherwise they are empty.
   absl::Status Send(absl::Span<const std::byte> inputs, absl::Span<const uint8_t> pixels,
-                    absl::Span<const int32_t> labels, StepControl control, cudaStream_t compute);
+                    absl::Span<const int32_t> labels, StepControl control, const Waiter& waiter,
+                    cudaStream_t compute);
   // Sends only the learning rate.
-  absl::Status SendRate(float lr, cudaStream_t compute);
+  absl::Status SendRate(float lr, const Waiter& waiter, cudaStream_t compute);
   // Notes that the work on `compute` so far is the last that reads the batch.
   absl::Status Release(cudaStream_t compute);
 
@@ -46,7 +48,7 @@ class Staging {
     Event released;
   };
   // Waits until the device is done with the next slot.
-  absl::StatusOr<Slot*> NextSlot();
+  absl::StatusOr<Slot*> NextSlot(const Waiter& waiter);
 
   std::array<Slot, kSlots> slots_;
   size_t next_ = 0;

@@ -16,12 +16,15 @@ std::vector<Ballot> Gather(const std::vector<Ballot>& cast) {
 }
 
 TEST(Ballot, ComesBackAsItWasCast) {
-  const std::vector<Ballot> cast = {
-      {.votes = {.stop = true}, .skipped = 3, .computed_rows = 64, .compute_seconds = 0.125},
-      {.votes = {.checkpoint = true, .evaluate = true},
-       .skipped = int64_t{1} << 40,
-       .diverged = true},
-      {}};
+  const std::vector<Ballot> cast = {{.votes = {.stop = true},
+                                     .skipped = 3,
+                                     .computed_step = 7,
+                                     .computed_rows = 64,
+                                     .compute_seconds = 0.125},
+                                    {.votes = {.checkpoint = true, .evaluate = true},
+                                     .skipped = int64_t{1} << 40,
+                                     .diverged_step = 9},
+                                    {}};
   EXPECT_EQ(Gather(cast), cast);
 }
 
@@ -32,8 +35,8 @@ TEST(Ballot, WhatOneRankWantsAllDo) {
 }
 
 TEST(Ballot, WhatOneRankSawDivergeEndsAll) {
-  EXPECT_TRUE(HasDiverged(Gather({{}, {.diverged = true}})));
-  EXPECT_FALSE(HasDiverged(Gather({{}, {.computed_rows = 4}})));
+  EXPECT_EQ(DivergedStep(Gather({{}, {.diverged_step = 3}, {.diverged_step = 2}, {}})), 2);
+  EXPECT_EQ(DivergedStep(Gather({{}, {.computed_rows = 4}})), 0);
 }
 
 TEST(Ballot, WithoutVotesNothingIsDecided) {

@@ -23,14 +23,15 @@ class HostingWatchTest : public ::testing::Test {
             .measured_seconds = 0.1};
   }
 
-  // Makes the ballots of a step at these speeds.
-  static std::vector<Ballot> BallotsAt(const Hosting& hosting, double first, double second) {
+  // Makes the ballots of this step, at these speeds in the one before.
+  std::vector<Ballot> BallotsAt(const Hosting& hosting, double first, double second) const {
     std::vector<Ballot> ballots;
     for (size_t rank = 0; rank < hosting.size(); ++rank) {
       const int64_t rows = int64_t{4} * (hosting[rank].end - hosting[rank].begin);
       const double speed = rank == 0 ? first : second;
-      ballots.push_back(
-          {.computed_rows = rows, .compute_seconds = static_cast<double>(rows) / speed});
+      ballots.push_back({.computed_step = step_ - 1,
+                         .computed_rows = rows,
+                         .compute_seconds = static_cast<double>(rows) / speed});
     }
     return ballots;
   }
@@ -42,7 +43,7 @@ class HostingWatchTest : public ::testing::Test {
     for (int64_t i = 0; i < steps; ++i) {
       ++step_;
       if (step_ == 1) continue;  // nothing was computed before
-      watch_.Add(step_, BallotsAt(hosting_, first, second));
+      watch_.Add(BallotsAt(hosting_, first, second));
       const auto hosting = watch_.Decide(/*is_boundary=*/i + 1 == steps);
       if (hosting.has_value()) {
         decided = hosting;
@@ -79,7 +80,8 @@ TEST_F(HostingWatchTest, DriftCountsAtABoundaryAlone) {
   Run(kFirstSteps, 300, 100);
   // Without a boundary nothing moves, whatever is measured.
   for (int i = 0; i < 200; ++i) {
-    watch_.Add(++step_, BallotsAt(hosting_, 100, 300));
+    ++step_;
+    watch_.Add(BallotsAt(hosting_, 100, 300));
     ASSERT_EQ(watch_.Decide(false), std::nullopt);
   }
   EXPECT_EQ(watch_.Decide(true), (Hosting{{0, 2}, {2, 8}}));
@@ -99,7 +101,7 @@ TEST_F(HostingWatchTest, BusyMomentsDoNotCount) {
     if (step_ == 1) continue;
     // Three of the steps take a hundred times as long on one rank.
     const bool is_busy = step_ % 4 == 0;
-    watch_.Add(step_, BallotsAt(hosting_, 100, is_busy ? 1 : 100));
+    watch_.Add(BallotsAt(hosting_, 100, is_busy ? 1 : 100));
     EXPECT_EQ(watch_.Decide(true), std::nullopt);
   }
   EXPECT_THAT(watch_.reason(), HasSubstr("rank 1 100/s"));
@@ -111,7 +113,7 @@ TEST_F(HostingWatchTest, SlicesOfASharedDeviceCount) {
   for (int i = 0; i < kFirstSteps; ++i) {
     ++step_;
     if (step_ == 1) continue;
-    watch_.Add(step_, BallotsAt(hosting_, 100, step_ % 4 == 0 ? 100.0 / 7 : 100));
+    watch_.Add(BallotsAt(hosting_, 100, step_ % 4 == 0 ? 100.0 / 7 : 100));
   }
   // In eight steps of 1 and 7, two are long, which makes 20 in the time of 8.
   EXPECT_TRUE(watch_.Decide(true).has_value());
@@ -127,7 +129,7 @@ TEST_F(HostingWatchTest, ShortStepsAreMeasuredForLonger) {
 
 TEST_F(HostingWatchTest, StepsThatLeaveARankWithoutRowsDoNotCount) {
   Run(kFirstSteps - 1, 300, 100);
-  watch_.Add(++step_, std::vector<Ballot>{{.computed_rows = 4, .compute_seconds = 1}, {}});
+  watch_.Add(std::vector<Ballot>{{.computed_rows = 4, .compute_seconds = 1}, {}});
   EXPECT_EQ(watch_.Decide(true), std::nullopt);
   EXPECT_EQ(watch_.reason(), "even");
 }

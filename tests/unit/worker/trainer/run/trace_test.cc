@@ -82,6 +82,24 @@ TEST_F(TraceTest, TellsNamesAndSpansInMicrosecondsOfTheWallClock) {
   EXPECT_EQ(events[6]["tid"], 0);
 }
 
+TEST_F(TraceTest, TakesWhatIsKnownLaterOfARecordedStep) {
+  Trace trace(dir_, 1, "cuda-1", 0, clock_);
+  trace.AddLate(1, Trace::Lane::kCompute, "early", absl::Seconds(1), absl::Seconds(2));
+  trace.BeginStep(4);
+  trace.EndStep();
+  EXPECT_FALSE(trace.BeginStep(5));
+  trace.AddLate(4, Trace::Lane::kCompute, "device", absl::Seconds(1), absl::Seconds(2));
+  trace.AddLate(5, Trace::Lane::kCompute, "not recorded", absl::Seconds(1), absl::Seconds(2));
+  trace.EndStep();
+  std::vector<std::string> names;
+  for (const json& event : Events()) {
+    if (event["ph"] != "X") continue;
+    names.push_back(event["name"].get<std::string>());
+    EXPECT_EQ(event["args"]["step"], 4);
+  }
+  EXPECT_EQ(names, std::vector<std::string>{"device"});
+}
+
 TEST_F(TraceTest, OfNoRecordedStepThereIsNoFile) {
   Trace trace(dir_, 1, "cpu-1", 0, clock_);
   EXPECT_FALSE(trace.BeginStep(1));
