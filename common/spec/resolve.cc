@@ -80,6 +80,25 @@ void CheckReproducibility(const v1::JobSpec& spec, Violations& violations) {
   }
 }
 
+void CheckExchangePrecision(const v1::JobSpec& spec, Violations& violations) {
+  const v1::Precision precision = spec.train().exchange_precision();
+  if (precision == v1::PRECISION_F32) return;
+  constexpr char kField[] = "spec.train.exchange_precision";
+  if (precision != v1::PRECISION_BF16) {
+    violations.push_back(
+        {kField, "is no type in which gradients can travel; expected f32 or bf16"});
+    return;
+  }
+  const char* other = spec.train().reproducibility() == v1::REPRODUCIBILITY_BITWISE
+                          ? "reproducibility: bitwise"
+                      : spec.memory().shard_optimizer() ? "memory.shard_optimizer"
+                                                        : nullptr;
+  if (other == nullptr) return;
+  violations.push_back(
+      {kField, absl::StrCat("bf16 cannot stand beside ", other,
+                            ", which adds up gradients in f32 in an order of its own; use f32")});
+}
+
 void CheckShardedOptimizer(const v1::JobSpec& spec, Violations& violations) {
   if (!spec.memory().shard_optimizer()) return;
   const v1::OptimizerSpec& optimizer = spec.optimizer();
@@ -263,6 +282,7 @@ std::vector<FieldViolation> ResolveInto(const v1::JobSpec& spec, v1::JobSpec& re
   CheckTraining(resolved, between);
   CheckDevices(spec, resolved, between);
   CheckShardedOptimizer(resolved, between);
+  CheckExchangePrecision(resolved, between);
   CheckStages(resolved, between);
   CheckTimes(resolved, between);
   AddUnknown(std::move(between), violations);

@@ -9,6 +9,7 @@
 #include "worker/parallel/nccl/nccl_exchange.h"
 #include "worker/parallel/staged/mirrored_exchange.h"
 #include "worker/parallel/wire_exchange.h"
+#include "worker/trainer/run/step_exchange.h"
 
 namespace trainyard::trainer {
 namespace {
@@ -18,6 +19,16 @@ absl::Status AddLeft(const float* left, float* sums, int64_t count, cudaStream_t
   return engine::cuda::LaunchStatus("adding gradients");
 }
 
+absl::Status ToBf16(const float* from, void* to, int64_t count, cudaStream_t stream) {
+  engine::cuda::ToBf16(from, to, count, stream);
+  return engine::cuda::LaunchStatus("rounding gradients");
+}
+
+absl::Status FromBf16(const void* from, float* to, int64_t count, cudaStream_t stream) {
+  engine::cuda::FromBf16(from, to, count, stream);
+  return engine::cuda::LaunchStatus("widening gradients");
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<parallel::GradientExchange>> MakeCudaExchange(
@@ -25,12 +36,17 @@ absl::StatusOr<std::unique_ptr<parallel::GradientExchange>> MakeCudaExchange(
   const auto compute = static_cast<cudaStream_t>(request.executable.device_queue());
   TY_CHECK(compute != nullptr);
   if (nccl != nullptr) {
-    return parallel::MakeNcclExchange(std::move(nccl), std::move(request.host),
-                                      {.memory = std::move(request.memory),
-                                       .keeps_order = request.keeps_order,
-                                       .compute = compute,
-                                       .add_left = AddLeft});
+    parallel::NcclExchangeOptions options = {.memory = std::move(request.memory),
+                                             .keeps_order = request.keeps_order,
+                                             .compute = compute,
+                                             .add_left = AddLeft};
+    if (request.in_bf16) {
+      options.to_bf16 = ToBf16;
+      options.from_bf16 = FromBf16;
+    }
+    return parallel::MakeNcclExchange(std::move(nccl), std::move(request.host), std::move(options));
   }
+  if (request.in_bf16) WarnOfExchangeInF32("they go by way of the host");
   return parallel::MakeMirroredExchange(
       std::move(request.memory), compute,
       [&request](parallel::WireExchangeOptions mirrors)

@@ -27,6 +27,8 @@ struct DeviceExchangeRequest {
   parallel::WireExchangeOptions memory;
   // Sums are taken in the order of the plan, to the bit.
   bool keeps_order = false;
+  // Gradients travel in bfloat16 if the device's library sums them.
+  bool in_bf16 = false;
 };
 using MakeDeviceExchange =
     std::function<absl::StatusOr<std::unique_ptr<parallel::GradientExchange>>(

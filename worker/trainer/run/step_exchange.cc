@@ -20,6 +20,10 @@ namespace {
 
 using parallel::GradientExchange;
 
+bool IsInBf16(const RunSetup& setup) {
+  return setup.spec.train().exchange_precision() == v1::PRECISION_BF16;
+}
+
 class Connector {
  public:
   Connector(const RunSetup& setup, const parallel::Hosting& hosting, StepStrategy& strategy,
@@ -73,7 +77,8 @@ class Connector {
     return lines_.make_device_exchange({.executable = executable_,
                                         .host = std::move(host),
                                         .memory = Memory(),
-                                        .keeps_order = setup_.is_bitwise});
+                                        .keeps_order = setup_.is_bitwise,
+                                        .in_bf16 = IsInBf16(setup_)});
   }
 
  private:
@@ -111,6 +116,11 @@ class Connector {
 
 }  // namespace
 
+void WarnOfExchangeInF32(absl::string_view reason) {
+  LogWarning("gradients are exchanged in f32, and not in bf16 as train.exchange_precision asks",
+             {{"because", std::string(reason)}});
+}
+
 absl::StatusOr<StepExchange> ConnectExchange(const RunSetup& setup,
                                              const parallel::Hosting& hosting,
                                              StepStrategy& strategy, Communicators& lines) {
@@ -126,6 +136,7 @@ absl::StatusOr<StepExchange> ConnectExchange(const RunSetup& setup,
     TY_ASSIGN_OR_RETURN(made.exchange, connector.OverDevices());
     return made;
   }
+  if (IsInBf16(setup)) WarnOfExchangeInF32("they are summed in the memory of hosts");
   auto shared = connector.OverSharedMemory();
   if (absl::IsFailedPrecondition(shared.status())) {
     LogInfo("gradients take the wire", {{"because", std::string(shared.status().message())}});

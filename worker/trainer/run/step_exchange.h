@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "worker/parallel/gradient_exchange.h"
 #include "worker/parallel/hosting.h"
 #include "worker/trainer/run/gang.h"
@@ -26,5 +27,8 @@ struct StepExchange {
 absl::StatusOr<StepExchange> ConnectExchange(const RunSetup& setup,
                                              const parallel::Hosting& hosting,
                                              StepStrategy& strategy, Communicators& lines);
+
+// Tells that train.exchange_precision has no effect.
+void WarnOfExchangeInF32(absl::string_view reason);
 
 }  // namespace trainyard::trainer

@@ -19,9 +19,8 @@ bool IsDeviceMemory(const void* pointer) {
 
 // Returns ncclSuccess if a call may be made now, and otherwise the error that the call returns.
 ncclResult_t CheckCall(ncclComm_t communicator, ncclDataType_t type) {
-  if (!Exists(communicator) || communicator->finalized || type != ncclFloat32) {
-    return ncclInvalidArgument;
-  }
+  if (!Exists(communicator) || communicator->finalized) return ncclInvalidArgument;
+  if (type != ncclFloat32 && type != ncclBfloat16) return ncclInvalidArgument;
   int device = -1;
   if (cudaGetDevice(&device) != cudaSuccess) return ncclUnhandledCudaError;
   // It is a mistake to use a communicator before its last call is done, or on another device.
@@ -43,6 +42,7 @@ ncclResult_t AddMessage(ncclComm_t communicator, cudaStream_t stream, ncclDataTy
                         const Message& message) {
   const ncclResult_t checked = CheckCall(communicator, type);
   if (checked != ncclSuccess) return checked;
+  if (type != ncclFloat32) return ncclInvalidArgument;
   const void* memory = message.in != nullptr ? message.in : message.out;
   if (!IsDeviceMemory(memory) || message.peer < 0 || message.peer >= communicator->group->ranks()) {
     return ncclInvalidArgument;
@@ -80,9 +80,8 @@ ncclResult_t StartMessage(ncclComm_t communicator, cudaStream_t stream, ncclData
   return added == ncclSuccess ? ended : added;
 }
 
-ncclResult_t Start(ncclComm_t communicator, cudaStream_t stream, ncclDataType_t type,
-                   const Part& part) {
-  const ncclResult_t checked = CheckCall(communicator, type);
+ncclResult_t Start(ncclComm_t communicator, cudaStream_t stream, const Part& part) {
+  const ncclResult_t checked = CheckCall(communicator, part.type);
   if (checked != ncclSuccess) return checked;
   const std::shared_ptr<Group> group = communicator->group;
   const int rank = communicator->rank;
@@ -109,8 +108,7 @@ extern "C" {
 ncclResult_t ncclAllReduce(const void* in, void* out, size_t count, ncclDataType_t type,
                            ncclRedOp_t operation, ncclComm_t communicator, cudaStream_t stream) {
   if (operation != ncclSum) return ncclInvalidArgument;
-  return Start(communicator, stream, type,
-               {static_cast<const float*>(in), static_cast<float*>(out), count});
+  return Start(communicator, stream, {in, out, count, type});
 }
 
 ncclResult_t ncclSend(const void* in, size_t count, ncclDataType_t type, int peer,

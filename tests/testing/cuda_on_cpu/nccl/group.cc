@@ -1,6 +1,8 @@
 // Implements how the ranks of a gang meet in calls and in collectives.
 #include "tests/testing/cuda_on_cpu/nccl/group.h"
 
+#include <cuda_bf16.h>
+
 #include <algorithm>
 #include <chrono>
 #include <map>
@@ -207,18 +209,29 @@ bool Group::ExecuteMessages(int rank, const std::vector<Message>& messages, Prog
 }
 
 void Group::Compute() {
-  const size_t count = members_[0].part.count;
+  const Part& first = members_[0].part;
   for (const Rank& member : members_) {
-    if (member.part.count == count) continue;
+    if (member.part.count == first.count && member.part.type == first.type) continue;
     // On hardware anything may happen. Here it is an error.
     for (Rank& each : members_) each.error = ncclInvalidUsage;
     return;
   }
-  std::vector<float> sums(count);
+  if (first.type == ncclBfloat16) return SumAs<__nv_bfloat16>(first.count);
+  SumAs<float>(first.count);
+}
+
+template <typename Element>
+void Group::SumAs(size_t count) {
+  std::vector<Element> sums(count);
   for (const Rank& member : members_) {
-    for (size_t i = 0; i < count; ++i) sums[i] += member.part.in[i];
+    const auto* const in = static_cast<const Element*>(member.part.in);
+    for (size_t i = 0; i < count; ++i) {
+      sums[i] = Element(static_cast<float>(sums[i]) + static_cast<float>(in[i]));
+    }
   }
-  for (const Rank& member : members_) std::copy(sums.begin(), sums.end(), member.part.out);
+  for (const Rank& member : members_) {
+    std::copy(sums.begin(), sums.end(), static_cast<Element*>(member.part.out));
+  }
 }
 
 }  // namespace trainyard::cuda_on_cpu::nccl

@@ -15,11 +15,12 @@
 
 namespace trainyard::cuda_on_cpu::nccl {
 
-// One rank's part of an all_reduce of f32.
+// One rank's part of an all_reduce of f32 or bf16.
 struct Part {
-  const float* in = nullptr;
-  float* out = nullptr;
+  const void* in = nullptr;
+  void* out = nullptr;
   size_t count = 0;
+  ncclDataType_t type = ncclFloat32;
 };
 
 // One message that a rank sends or receives.
@@ -106,8 +107,11 @@ class Group {
   bool IsInVain(int rank, int peer, const Progress& progress) const;
   // Takes back what the rank has brought to a collective, whose memory may be released soon.
   void Withdraw(int rank);
-  // Runs the collective once all parts are there.
+  // Run the collective once all parts are there. A sum of bf16 is rounded at each rank, as in a
+  // ring.
   void Compute();
+  template <typename Element>
+  void SumAs(size_t count);
 
   const int ranks_;
   std::mutex mutex_;

@@ -385,6 +385,26 @@ TEST(Resolve, BatchNormNeedsAReplicasSamplesAtOnce) {
   EXPECT_THAT(Fields(spec), IsEmpty());
 }
 
+TEST(Resolve, GradientsTravelInBf16OnlyWhereLibrariesSumThem) {
+  v1::JobSpec spec = ValidSpec();
+  EXPECT_EQ(ResolveSpec(spec)->train().exchange_precision(), v1::PRECISION_F32);
+  spec.mutable_train()->set_exchange_precision(v1::PRECISION_BF16);
+  EXPECT_THAT(Fields(spec), IsEmpty());
+  for (const v1::Precision other : {v1::PRECISION_F16, v1::PRECISION_TF32, v1::PRECISION_AUTO}) {
+    spec.mutable_train()->set_exchange_precision(other);
+    EXPECT_THAT(Fields(spec), ElementsAre("spec.train.exchange_precision"));
+  }
+  spec.mutable_train()->set_exchange_precision(v1::PRECISION_BF16);
+  spec.mutable_memory()->set_shard_optimizer(true);
+  EXPECT_THAT(Fields(spec), ElementsAre("spec.train.exchange_precision"));
+  spec.clear_memory();
+  spec.mutable_train()->set_reproducibility(v1::REPRODUCIBILITY_BITWISE);
+  v1::JobSpec resolved;
+  const auto violations = ResolveInto(spec, resolved);
+  ASSERT_THAT(violations, testing::SizeIs(1));
+  EXPECT_THAT(violations[0].description, HasSubstr("beside reproducibility: bitwise"));
+}
+
 TEST(Resolve, ATimeLimitOfNothingIsRefused) {
   v1::JobSpec spec = ValidSpec();
   spec.mutable_time_limit();

@@ -255,6 +255,26 @@ __global__ void AddLeftKernel(const float* __restrict__ left, float* __restrict_
   }
 }
 
+template <typename From, typename To>
+__global__ void ConvertKernel(const From* __restrict__ from, To* __restrict__ to, int64_t count,
+                              bool is_aligned) {
+  constexpr int kAtOnce = 4;
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * kUpdateThreads + threadIdx.x;
+  const int64_t step = static_cast<int64_t>(gridDim.x) * kUpdateThreads;
+  const int64_t vectors = is_aligned ? count / kAtOnce : 0;
+  for (int64_t i = first; i < vectors; i += step) {
+    const auto in = reinterpret_cast<const Vector<From, kAtOnce>*>(from)[i];
+    Vector<To, kAtOnce> out;
+    for (int k = 0; k < kAtOnce; ++k) {
+      out.at[k] = FromFloat<To>(ToFloat(in.at[k]));
+    }
+    reinterpret_cast<Vector<To, kAtOnce>*>(to)[i] = out;
+  }
+  for (int64_t i = vectors * kAtOnce + first; i < count; i += step) {
+    to[i] = FromFloat<To>(ToFloat(from[i]));
+  }
+}
+
 __global__ void ExchangeKernel(float* a, float* b, int64_t count, bool is_aligned) {
   using Floats = Vector<float, 4>;
   const int64_t first = static_cast<int64_t>(blockIdx.x) * kUpdateThreads + threadIdx.x;
@@ -363,6 +383,24 @@ void AddLeft(const float* left, float* sums, int64_t count, cudaStream_t stream)
   }
   Launch(AddLeftKernel, dim3(FlatBlocks(count)), dim3(kUpdateThreads), 0, stream, left, sums, count,
          IsAligned(left) && IsAligned(sums));
+}
+
+void ToBf16(const float* from, void* to, int64_t count, cudaStream_t stream) {
+  if (count == 0) {
+    return;
+  }
+  auto* const out = static_cast<__nv_bfloat16*>(to);
+  Launch(ConvertKernel<float, __nv_bfloat16>, dim3(FlatBlocks(count)), dim3(kUpdateThreads), 0,
+         stream, from, out, count, IsAligned(from) && IsAligned(out));
+}
+
+void FromBf16(const void* from, float* to, int64_t count, cudaStream_t stream) {
+  if (count == 0) {
+    return;
+  }
+  const auto* const in = static_cast<const __nv_bfloat16*>(from);
+  Launch(ConvertKernel<__nv_bfloat16, float>, dim3(FlatBlocks(count)), dim3(kUpdateThreads), 0,
+         stream, in, to, count, IsAligned(in) && IsAligned(to));
 }
 
 void Exchange(float* a, float* b, int64_t count, cudaStream_t stream) {

@@ -48,6 +48,9 @@ void FinishParts(const OptimizerSpec& spec, const UpdateTables& tables, const Up
                  cudaStream_t stream);
 // Computes sums = left + sums, in this order of operands; both are [count].
 void AddLeft(const float* left, float* sums, int64_t count, cudaStream_t stream);
+// Convert `count` values to bfloat16, rounded to the nearest, and back.
+void ToBf16(const float* from, void* to, int64_t count, cudaStream_t stream);
+void FromBf16(const void* from, float* to, int64_t count, cudaStream_t stream);
 // Swaps parameters and moving averages, [count] each.
 void Exchange(float* a, float* b, int64_t count, cudaStream_t stream);
 

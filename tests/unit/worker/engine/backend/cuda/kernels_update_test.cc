@@ -101,5 +101,21 @@ TEST(Exchange, SwapsAllElements) {
   }
 }
 
+TEST(Bf16, IsTheNearestValueAndComesBackAsItWas) {
+  for (const int64_t count : {int64_t{1}, int64_t{7}, int64_t{4096}, int64_t{70001}}) {
+    // Arrays that begin anywhere are converted element by element.
+    for (const int64_t offset : {0, 1}) {
+      const std::vector<float> values = testing::RandomFloats(5, count + offset);
+      const DeviceArray<float> from(values), back(std::vector<float>(values.size(), 9));
+      const DeviceArray<uint16_t> halves(std::vector<uint16_t>(values.size(), 0));
+      ToBf16(from.data() + offset, halves.data() + offset, count, nullptr);
+      FromBf16(halves.data() + offset, back.data() + offset, count, nullptr);
+      std::vector<float> expected = testing::Rounded(values, Type::kBf16);
+      if (offset == 1) expected[0] = 9;
+      EXPECT_EQ(back.Read(), expected) << count << " from " << offset;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace trainyard::engine::cuda::testing
