@@ -278,12 +278,18 @@ TEST(TrainOnCuda, ABitwiseRunHasTheSameBytesOnTwoGpus) {
 
 TEST(TrainOnCuda, AShardedOptimizerKeepsTheBits) {
   JobText sharded = BitwiseJob();
-  sharded.more = R"(, "memory": {"shard_optimizer": true})";
+  sharded.more = R"(, "memory": {"shard_optimizer": true}, "checkpoint": {"every": {"steps": 3}})";
   GangTrainer alone(BitwiseJob(), 1, "cuda"), staged(sharded, 2, "cuda"), gang(sharded, 2, "cuda");
   ExpectSuccess(alone.Run());
   ShareByWayOfTheHost(staged);
   ExpectSuccess(staged.Run());
   ExpectSameFiles(staged, alone);
+  // The checkpoint has the slots of all ranks, and each takes its own from there.
+  GangTrainer resumed(sharded, 2, "cuda");
+  ShareByWayOfTheHost(resumed);
+  resumed.assignment().resume_from = checkpoint::CheckpointPath(staged.dir().CheckpointsDir(), 3);
+  ExpectSuccess(resumed.Run());
+  ExpectSameFiles(resumed, alone);
   if (!GiveEachAGpu(gang)) return;
   ExpectSuccess(gang.Run());
   ExpectSameFiles(gang, alone);

@@ -77,6 +77,10 @@ struct CompileOptions {
   int statistics_ranks = 1;
   // The number of slots of SumSlots.
   int sum_slots = 0;
+  // GPUs: the elements of parameters() that this rank updates, in ascending ranges, or none for all
+  // of them. The optimizer's slots are kept only for these (ZeRO-1), and UpdateRange is called for
+  // parts of these. It has no effect if the executable has no range_update().
+  std::vector<ElementRange> owned = {};
   // The memory of reduction(), of the sum slots and of parameters() is a file of its own that other
   // processes can map (shared_layout()), if the backend can do that.
   bool shares_memory = false;

@@ -5,12 +5,18 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
+#include <functional>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 
 namespace trainyard::engine {
+
+// Elements [begin, end) of the parameters.
+struct ElementRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
 
 // An update is BeginUpdate, then UpdateRange for the ranges whose sums have arrived, then
 // EndUpdate, which folds in the statistics, takes the loss, counts the step and clears the
@@ -22,10 +28,12 @@ class RangeUpdate {
   virtual absl::Status BeginUpdate(double lr) = 0;
   virtual absl::Status UpdateRange(int64_t begin, int64_t end) = 0;
   virtual absl::Status EndUpdate() = 0;
-  // Returns the slots of the optimizer and the moving averages that have the layout of
-  // parameters(), each with parameters().size() elements. A rank that updates only some ranges has
-  // only these ranges of them.
-  virtual std::vector<absl::Span<float>> parameter_states() = 0;
+  // A rank that updates only some ranges has only these ranges of the optimizer's slots and of the
+  // moving averages. This calls `complete` for each of them, with memory of parameters().size()
+  // elements where the own ranges are, and it must write the others there. If `reads` is true, the
+  // whole state can be read afterwards, until the next update. It may be called between two steps.
+  using CompleteState = std::function<absl::Status(absl::Span<float> state)>;
+  virtual absl::Status CompleteStates(const CompleteState& complete, bool reads) = 0;
 
  protected:
   ~RangeUpdate() = default;

@@ -303,6 +303,15 @@ absl::Status CheckCompileOptions(const CompileOptions& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("sum_slots ", options.sum_slots, "; expected at least 0"));
   }
+  int64_t end = 0;
+  for (const ElementRange& range : options.owned) {
+    if (range.begin < end || range.end <= range.begin) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("owned elements [", range.begin, ", ", range.end,
+                       "); expected ascending ranges from ", end, " on"));
+    }
+    end = range.end;
+  }
   if (options.max_groups < 1 || options.max_groups > options.max_rows) {
     return absl::InvalidArgumentError(absl::StrCat("max_groups ", options.max_groups,
                                                    "; expected 1 to max_rows, ", options.max_rows));

@@ -110,8 +110,8 @@ class PipelineExecutable final : public engine::Executable, public engine::Range
   }
   absl::Status EndUpdate() override;
   absl::Span<float> parameters() override { return stage_->parameters(); }
-  std::vector<absl::Span<float>> parameter_states() override {
-    return stage_->range_update()->parameter_states();
+  absl::Status CompleteStates(const CompleteState& complete, bool reads) override {
+    return stage_->range_update()->CompleteStates(complete, reads);
   }
   absl::Status ExchangeAverages() override { return stage_->ExchangeAverages(); }
 

@@ -12,6 +12,8 @@
 #include "common/spec/networks.h"
 #include "worker/engine/make_backend.h"
 #include "worker/engine/models/models.h"
+#include "worker/parallel/buckets.h"
+#include "worker/parallel/collective.h"
 #include "worker/parallel/replicas.h"
 #include "worker/trainer/plan/hosting_plan.h"
 #include "worker/trainer/plan/spec.h"
@@ -184,6 +186,28 @@ int ReplicaCount(const v1::TrainSpec& spec, int world_size) {
   return spec.replicas() > 0 ? spec.replicas() : world_size;
 }
 
+namespace {
+
+// Returns the blocks of the buckets that a rank updates if the optimizer is sharded. The exchange
+// cuts the same buckets into the same blocks.
+std::vector<engine::ElementRange> OwnedRanges(const engine::Graph& graph, int rank, int ranks) {
+  const std::vector<int64_t> ends = ReadyEnds(graph);
+  const int64_t gradient_elements = ends[ends.size() - 2];
+  std::vector<engine::ElementRange> owned;
+  for (const parallel::Bucket& bucket :
+       parallel::PlanBuckets(ends, gradient_elements, /*options=*/{})) {
+    if (bucket.begin >= gradient_elements) break;
+    const parallel::Block block =
+        parallel::BlockOf(static_cast<size_t>(bucket.size()), rank, ranks);
+    const int64_t begin = bucket.begin + static_cast<int64_t>(block.begin);
+    const int64_t end = bucket.begin + static_cast<int64_t>(block.end);
+    if (begin < end) owned.push_back({begin, end});
+  }
+  return owned;
+}
+
+}  // namespace
+
 absl::StatusOr<PreparedModel> PrepareModel(const v1::JobSpec& spec, const CompileTarget& target) {
   const int replicas = ReplicaCount(spec.train(), target.world_size);
   TY_ASSIGN_OR_RETURN(const parallel::ReplicaRange hosted,
@@ -218,6 +242,10 @@ absl::StatusOr<PreparedModel> PrepareModel(const v1::JobSpec& spec, const Compil
     // There is room for this many replicas of the largest size, since hostings change.
     model.options.max_groups = groups;
     model.options.max_rows = std::min(std::max(rows, batch), groups * rows);
+  }
+  const bool shards = spec.memory().shard_optimizer() && target.backend == kCudaBackend;
+  if (shards && target.world_size > 1 && spec.stages().count() <= 1) {
+    model.options.owned = OwnedRanges(model.graph, target.rank, target.world_size);
   }
   model.options.threads = target.threads;
   model.options.shares_memory = target.shares_memory;

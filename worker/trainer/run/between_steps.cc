@@ -158,9 +158,10 @@ absl::Status TrainLoop::EvaluateWeights(const data::Dataset& dataset, absl::stri
 absl::Status TrainLoop::GatherState() {
   if (exchange_ == nullptr || !exchange_->is_sharded()) return absl::OkStatus();
   if (gathered_step_ == step_) return absl::OkStatus();
-  for (const absl::Span<float> values : executable_.range_update()->parameter_states()) {
-    TY_RETURN_IF_ERROR(exchange_->GatherBlocks(values));
-  }
+  // The ranks of the first pipeline write what all have, by way of rank 0.
+  TY_RETURN_IF_ERROR(executable_.range_update()->CompleteStates(
+      [this](absl::Span<float> state) { return exchange_->GatherBlocks(state); },
+      /*reads=*/run_.setup.place.pipeline == 0));
   gathered_step_ = step_;
   return absl::OkStatus();
 }

@@ -131,6 +131,10 @@ absl::StatusOr<StepExchange> ConnectExchange(const RunSetup& setup,
   // and receiving the others' parts. So it shards the update only if the spec asks for it.
   made.updates_ranges = executable.range_update() != nullptr &&
                         (!is_on_device || setup.spec.memory().shard_optimizer());
+  if (setup.spec.memory().shard_optimizer() && !made.updates_ranges) {
+    LogWarning("memory.shard_optimizer has no effect",
+               {{"because", "the update needs all gradients at once"}});
+  }
   Connector connector(setup, hosting, strategy, lines, made.updates_ranges);
   if (is_on_device) {
     TY_ASSIGN_OR_RETURN(made.exchange, connector.OverDevices());

@@ -63,9 +63,7 @@ class CpuExecutable final : public Executable,
   absl::Span<float> parameters() override {
     return {exchanged_.parameters(), static_cast<size_t>(layout_.gradient_elements)};
   }
-  std::vector<absl::Span<float>> parameter_states() override {
-    return updater_.state().parameter_states();
-  }
+  absl::Status CompleteStates(const CompleteState& complete, bool reads) override;
   absl::StatusOr<StepMetrics> FinishUpdate() override { return updated_; }
   absl::Status ExchangeAverages() override;
   absl::StatusOr<Evaluation> Evaluate(const Batch& batch) override;

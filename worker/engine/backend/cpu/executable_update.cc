@@ -1,5 +1,6 @@
 // Runs the calls that follow the gradients of a step: partial sums, and the update, at once or
 // range by range.
+#include "common/base/status_macros.h"
 #include "worker/engine/backend/cpu/cpu_executable.h"
 
 #include <algorithm>
@@ -65,6 +66,13 @@ absl::Status CpuExecutable::EndUpdate() {
   std::fill(sums + layout_.gradient_elements, sums + layout_.size, 0.0f);
   has_sums_ = false;
   weights_.Invalidate();
+  return absl::OkStatus();
+}
+
+absl::Status CpuExecutable::CompleteStates(const CompleteState& complete, bool) {
+  for (const absl::Span<float> state : updater_.state().parameter_states()) {
+    TY_RETURN_IF_ERROR(complete(state));
+  }
   return absl::OkStatus();
 }
 

@@ -91,8 +91,13 @@ absl::Status CudaExecutable::Allocate(const OptimizerSpec& optimizer) {
   TY_ASSIGN_OR_RETURN(loss_workspace_, make(LossWorkspace(labels)));
   TY_ASSIGN_OR_RETURN(weights_, PackedWeights::Create(training_, evaluation_, layout_,
                                                       parameters_.as<float>(), type_, backing_));
+  const UpdaterOptions updates = {.scales_loss = options_.precision == Precision::kF16,
+                                  .owned = options_.owned};
   TY_ASSIGN_OR_RETURN(updater_, Updater::Create(optimizer, table_, training_, layout_, weights_,
-                                                options_.precision == Precision::kF16, backing_));
+                                                updates, backing_));
+  if (!updater_.owned().is_whole() && backing_ == Backing::kMemory) {
+    whole_slots_.resize(static_cast<size_t>(updater_.slot_count() * layout_.gradient_elements));
+  }
   TY_ASSIGN_OR_RETURN(
       staging_, Staging::Create(InputBytesMax(), labels * int64_t{sizeof(int32_t)}, backing_));
   if (backing_ == Backing::kAddresses) return absl::OkStatus();

@@ -78,7 +78,7 @@ class CudaExecutable final : public Executable,
   absl::Status UpdateRange(int64_t begin, int64_t end) override;
   absl::Status EndUpdate() override;
   absl::Span<float> parameters() override;
-  std::vector<absl::Span<float>> parameter_states() override;
+  absl::Status CompleteStates(const CompleteState& complete, bool reads) override;
   absl::Status StartUpdate(double lr) override;
   absl::StatusOr<StepMetrics> FinishUpdate() override;
   int max_updates_in_flight() const override { return kUpdatesInFlight; }
@@ -175,6 +175,11 @@ class CudaExecutable final : public Executable,
   absl::Status Wait() const;
 
   float* StatePointer(size_t index) const;
+  // Returns true for a slot of which the device has only the ranges that this rank updates.
+  bool IsDivided(size_t index) const;
+  // Copies a divided slot to the ranges on the device. `values` are in the device's order.
+  absl::Status CopyOwnedIn(int64_t offset, absl::Span<const float> values) const;
+  absl::Status CompleteSlots(const CompleteState& complete, bool reads);
   absl::Status CopyBytesIn(void* to, const void* from, size_t bytes, absl::string_view what) const;
   absl::Status CopyIn(float* to, absl::Span<const float> values) const;
   absl::Status CopyOut(const float* from, absl::Span<float> values) const;
@@ -202,6 +207,9 @@ class CudaExecutable final : public Executable,
   DeviceBuffer totals_, tickets_, loss_workspace_;
   PackedWeights weights_;
   Updater updater_;
+  // The divided slots of all ranks, in the device's order, as they are before the first update and
+  // after CompleteStates; otherwise empty.
+  std::vector<float> whole_slots_;
   Staging staging_;
   DeviceBuffer image_bytes_;
   StoredImages images_;  // from StoreImages; its pixels lie in image_bytes_

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "worker/engine/backend/cuda/cuda_executable.h"
@@ -24,11 +25,32 @@ float* CudaExecutable::StatePointer(size_t index) const {
       if (updater_.loss_scale() != nullptr && index + 1 == table_.tensors.size()) {
         return reinterpret_cast<float*>(updater_.loss_scale());
       }
+      if (offset == table_.step_offset) return updater_.step_count();
       return updater_.slots() + offset;
     case StateTensor::Kind::kAverage:
       return updater_.averages() + offset;
   }
   return nullptr;
+}
+
+bool CudaExecutable::IsDivided(size_t index) const {
+  const bool is_slot = table_.tensors[index].kind == StateTensor::Kind::kOptimizerSlot;
+  return is_slot && !updater_.owned().is_whole() && table_.offsets[index] != table_.step_offset;
+}
+
+absl::Status CudaExecutable::CopyOwnedIn(int64_t offset, absl::Span<const float> values) const {
+  const int64_t slot = offset / layout_.gradient_elements;
+  const int64_t begin = offset % layout_.gradient_elements;
+  const int64_t end = begin + static_cast<int64_t>(values.size());
+  float* const memory = updater_.slots() + slot * updater_.owned().stride();
+  for (const OwnedSlots::Part& part : updater_.owned().parts()) {
+    const int64_t first = std::max(begin, part.begin), last = std::min(end, part.end);
+    if (first >= last) continue;
+    TY_RETURN_IF_ERROR(CopyIn(
+        memory + part.place + first - part.begin,
+        values.subspan(static_cast<size_t>(first - begin), static_cast<size_t>(last - first))));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CudaExecutable::CopyBytesIn(void* to, const void* from, size_t bytes,
@@ -50,7 +72,15 @@ absl::Status CudaExecutable::CopyOut(const float* from, absl::Span<float> values
 
 absl::Status CudaExecutable::ReadState(size_t index, absl::Span<float> values) const {
   TY_RETURN_IF_ERROR(CheckStateAccess(table_, index, values.size()));
-  TY_RETURN_IF_ERROR(CopyOut(StatePointer(index), values));
+  if (!IsDivided(index)) {
+    TY_RETURN_IF_ERROR(CopyOut(StatePointer(index), values));
+  } else if (!whole_slots_.empty()) {
+    std::copy_n(whole_slots_.begin() + table_.offsets[index], values.size(), values.begin());
+  } else {
+    return absl::FailedPreconditionError(
+        absl::StrCat("state tensor '", table_.tensors[index].name,
+                     "': other ranks have parts of it; call CompleteStates before"));
+  }
   const Shape& shape = table_.tensors[index].shape;
   if (IsReordered(shape)) {
     const std::vector<float> ordered = ToPortOrder(shape, values);
@@ -62,7 +92,13 @@ absl::Status CudaExecutable::ReadState(size_t index, absl::Span<float> values) c
 absl::Status CudaExecutable::WriteState(size_t index, absl::Span<const float> values) {
   TY_RETURN_IF_ERROR(CheckStateAccess(table_, index, values.size()));
   are_weights_stale_ = true;
-  return CopyIn(StatePointer(index), ToDeviceOrder(table_.tensors[index].shape, values));
+  const std::vector<float> ordered = ToDeviceOrder(table_.tensors[index].shape, values);
+  if (!IsDivided(index)) return CopyIn(StatePointer(index), ordered);
+  const int64_t offset = table_.offsets[index];
+  if (!whole_slots_.empty()) {
+    std::copy(ordered.begin(), ordered.end(), whole_slots_.begin() + offset);
+  }
+  return CopyOwnedIn(offset, ordered);
 }
 
 absl::Status CudaExecutable::ReadReduction(absl::Span<float> sums) {

@@ -1,8 +1,9 @@
 // Handles the sums of a CudaExecutable in parts: the slots that a fixed order of summation keeps
 // beside the reduction, and updates of ranges as their sums arrive.
+#include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "worker/engine/backend/cuda/cuda_executable.h"
 #include "worker/engine/backend/cuda/kernels/update.h"
@@ -32,19 +33,42 @@ absl::Span<float> CudaExecutable::parameters() {
   return {parameters_.as<float>(), static_cast<size_t>(layout_.gradient_elements)};
 }
 
-std::vector<absl::Span<float>> CudaExecutable::parameter_states() {
-  std::vector<absl::Span<float>> states;
+absl::Status CudaExecutable::CompleteStates(const CompleteState& complete, bool reads) {
   const auto count = static_cast<size_t>(layout_.gradient_elements);
-  const auto add_all = [&](float* first, int64_t elements) {
-    for (int64_t i = 0; i + layout_.gradient_elements <= elements; i += layout_.gradient_elements) {
-      states.emplace_back(first + i, count);
+  if (count == 0) return absl::OkStatus();
+  if (!updater_.owned().is_whole()) {
+    TY_RETURN_IF_ERROR(CompleteSlots(complete, reads));
+  } else {
+    for (int64_t slot = 0; slot < updater_.slot_count(); ++slot) {
+      TY_RETURN_IF_ERROR(complete({updater_.slots() + slot * layout_.gradient_elements, count}));
     }
-  };
-  if (count == 0) return states;
-  // The count of steps may lie behind the slots.
-  add_all(updater_.slots(), table_.slot_elements);
-  add_all(updater_.averages(), table_.average_elements);
-  return states;
+  }
+  return table_.average_elements == 0 ? absl::OkStatus() : complete({updater_.averages(), count});
+}
+
+// A slot becomes whole in the memory of the gradients, which nobody needs between two steps.
+absl::Status CudaExecutable::CompleteSlots(const CompleteState& complete, bool reads) {
+  TY_CHECK(!has_sums_);
+  const auto count = static_cast<size_t>(layout_.gradient_elements);
+  const absl::Span<float> gradients = reduction().first(count);
+  std::vector<float> whole(reads ? count * static_cast<size_t>(updater_.slot_count()) : 0);
+  for (int64_t slot = 0; slot < updater_.slot_count(); ++slot) {
+    const float* const memory = updater_.slots() + slot * updater_.owned().stride();
+    for (const OwnedSlots::Part& part : updater_.owned().parts()) {
+      const auto bytes = static_cast<size_t>(part.end - part.begin) * sizeof(float);
+      TY_RETURN_IF_ERROR(
+          CudaStatus(cudaMemcpyAsync(gradients.data() + part.begin, memory + part.place, bytes,
+                                     cudaMemcpyDeviceToDevice, stream_.get()),
+                     "gathering slots"));
+    }
+    TY_RETURN_IF_ERROR(complete(gradients));
+    if (!reads) continue;
+    TY_RETURN_IF_ERROR(CopyOut(
+        gradients.data(), absl::MakeSpan(whole).subspan(static_cast<size_t>(slot) * count, count)));
+  }
+  whole_slots_ = std::move(whole);
+  return CudaStatus(cudaMemsetAsync(gradients.data(), 0, count * sizeof(float), stream_.get()),
+                    "clearing sums");
 }
 
 absl::Status CudaExecutable::BeginUpdate(double lr) {
@@ -52,6 +76,7 @@ absl::Status CudaExecutable::BeginUpdate(double lr) {
     return absl::FailedPreconditionError("finish an update before starting another");
   }
   updated_elements_ = 0;
+  whole_slots_ = {};
   return staging_.SendRate(static_cast<float>(lr), waiter_, stream_.get());
 }
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "common/base/check.h"
 #include "common/base/status_macros.h"
 
 namespace trainyard::engine::cuda {
@@ -44,18 +45,24 @@ std::vector<RunningSegment> RunningSegments(const StepGraph& training,
 
 absl::StatusOr<Updater> Updater::Create(const OptimizerSpec& spec, const StateTable& table,
                                         const StepGraph& training, const ReductionLayout& layout,
-                                        const PackedWeights& weights, bool scales_loss,
+                                        const PackedWeights& weights, const UpdaterOptions& options,
                                         Backing backing) {
   Updater updater;
   updater.spec_ = spec;
   updater.layout_ = layout;
-  updater.step_offset_ = table.step_offset;
+  // Whoever needs all gradients updates everything, and so needs all slots.
+  const bool updates_ranges = IsElementwise(spec) && !options.scales_loss;
+  updater.owned_ = OwnedSlots(updates_ranges ? options.owned : absl::Span<const ElementRange>(),
+                              layout.gradient_elements);
+  updater.slot_count_ = static_cast<int64_t>(SlotNames(spec).size());
+  updater.counts_steps_ = table.step_offset >= 0;
   const auto floats = [backing](int64_t count) {
     return DeviceBuffer::Create(count * int64_t{sizeof(float)}, backing);
   };
-  TY_ASSIGN_OR_RETURN(updater.slots_, floats(table.slot_elements));
+  TY_ASSIGN_OR_RETURN(updater.slots_, floats(updater.slot_count_ * updater.owned_.stride() +
+                                             (updater.counts_steps_ ? 1 : 0)));
   TY_ASSIGN_OR_RETURN(updater.averages_, floats(table.average_elements));
-  if (scales_loss) {
+  if (options.scales_loss) {
     TY_ASSIGN_OR_RETURN(updater.loss_scale_, DeviceBuffer::Create(sizeof(LossScale), backing));
     const LossScale start = {.scale = kLossScaleStart, .good_steps = 0};
     if (backing == Backing::kMemory) {
@@ -121,7 +128,8 @@ UpdateMemory Updater::Memory(float* parameters, float* statistics, float* reduct
   memory.gradients = reduction;
   memory.gradient_elements = layout_.gradient_elements;
   memory.slots = slots();
-  memory.step_count = step_offset_ < 0 ? nullptr : slots() + step_offset_;
+  memory.slot_stride = owned_.stride();
+  memory.step_count = step_count();
   memory.averages = averages();
   memory.running = statistics;
   memory.statistics = reduction + layout_.gradient_elements;
@@ -138,6 +146,7 @@ UpdateMemory Updater::Memory(float* parameters, float* statistics, float* reduct
 void Updater::Enqueue(float* parameters, float* statistics, float* reduction,
                       const StepControl* control, const StepResults& results,
                       const PackedWeights& weights, cudaStream_t stream) const {
+  TY_CHECK(owned_.is_whole());
   Update(spec_, tables_, Memory(parameters, statistics, reduction, control, results), stream);
   weights.RefreshSecond(stream);
 }
@@ -174,7 +183,10 @@ void Updater::EnqueueRange(int64_t begin, int64_t end, float* parameters, float*
   const auto after = std::upper_bound(chunk_offsets_.begin(), chunk_offsets_.end(), begin);
   const auto first = after == chunk_offsets_.begin() ? after : after - 1;
   const auto last = std::lower_bound(first, chunk_offsets_.end(), end);
-  UpdatePart(spec_, tables_, Memory(parameters, nullptr, reduction, control, {}),
+  UpdateMemory memory = Memory(parameters, nullptr, reduction, control, {});
+  const OwnedSlots::Part& part = owned_.PartOf(begin, end);
+  memory.slots += part.place - part.begin;
+  UpdatePart(spec_, tables_, memory,
              {.first_chunk = first - chunk_offsets_.begin(),
               .chunks = last - first,
               .begin = begin,

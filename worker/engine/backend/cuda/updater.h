@@ -8,20 +8,28 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "worker/engine/backend/backend.h"
 #include "worker/engine/backend/cuda/kernels/update.h"
+#include "worker/engine/backend/cuda/owned_slots.h"
 #include "worker/engine/backend/cuda/packed_weights.h"
 #include "worker/engine/backend/cuda/runtime/runtime.h"
 #include "worker/engine/backend/state_table.h"
 
 namespace trainyard::engine::cuda {
 
+struct UpdaterOptions {
+  // It keeps a loss scale that follows the gradients.
+  bool scales_loss = false;
+  // CompileOptions::owned.
+  absl::Span<const ElementRange> owned = {};
+};
+
 class Updater {
  public:
-  // With `scales_loss` it keeps a loss scale that follows the gradients.
   static absl::StatusOr<Updater> Create(const OptimizerSpec& spec, const StateTable& table,
                                         const StepGraph& training, const ReductionLayout& layout,
-                                        const PackedWeights& weights, bool scales_loss,
+                                        const PackedWeights& weights, const UpdaterOptions& options,
                                         Backing backing);
 
   // Enqueues an update of `parameters` and the running `statistics` by the sums in `reduction`, and
@@ -41,7 +49,14 @@ class Updater {
   // The caller must write the packed weights again afterwards.
   void ExchangeAverages(float* parameters, cudaStream_t stream) const;
 
+  // Slot k of the parts of `owned` begins at element k * owned.stride() of the slots.
   float* slots() const { return slots_.as<float>(); }
+  const OwnedSlots& owned() const { return owned_; }
+  int64_t slot_count() const { return slot_count_; }
+  // Returns null if no steps are counted.
+  float* step_count() const {
+    return counts_steps_ ? slots() + slot_count_ * owned_.stride() : nullptr;
+  }
   float* averages() const { return averages_.as<float>(); }
   // Returns null if the loss is not scaled.
   LossScale* loss_scale() const { return loss_scale_.as<LossScale>(); }
@@ -59,7 +74,9 @@ class Updater {
   OptimizerSpec spec_;
   ReductionLayout layout_;
   std::vector<int64_t> chunk_offsets_;  // ascending
-  int64_t step_offset_ = -1;
+  OwnedSlots owned_;
+  int64_t slot_count_ = 0;
+  bool counts_steps_ = false;
   DeviceBuffer slots_, averages_, loss_scale_, tables_memory_, workspace_;
   UpdateTables tables_;
 };

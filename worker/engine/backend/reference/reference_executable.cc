@@ -270,11 +270,13 @@ absl::Span<float> ReferenceExecutable<T>::parameters() {
 }
 
 template <class T>
-std::vector<absl::Span<float>> ReferenceExecutable<T>::parameter_states() {
+absl::Status ReferenceExecutable<T>::CompleteStates(const CompleteState& complete, bool) {
   if constexpr (std::is_same_v<T, float>) {
-    return updater_.state().parameter_states();
+    for (const absl::Span<float> state : updater_.state().parameter_states()) {
+      TY_RETURN_IF_ERROR(complete(state));
+    }
   }
-  return {};
+  return absl::OkStatus();
 }
 
 template <class T>

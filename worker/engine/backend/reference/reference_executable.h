@@ -93,7 +93,7 @@ class ReferenceExecutable final : public Executable,
   absl::Status UpdateRange(int64_t begin, int64_t end) override;
   absl::Status EndUpdate() override;
   absl::Span<float> parameters() override;
-  std::vector<absl::Span<float>> parameter_states() override;
+  absl::Status CompleteStates(const CompleteState& complete, bool reads) override;
   absl::StatusOr<StepMetrics> FinishUpdate() override { return updated_; }
   absl::Status ExchangeAverages() override;
   absl::StatusOr<Evaluation> Evaluate(const Batch& batch) override;

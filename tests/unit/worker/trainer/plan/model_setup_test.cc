@@ -4,8 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/unit/worker/trainer/gang_trainer.h"
 #include "worker/engine/make_backend.h"
@@ -73,6 +76,37 @@ TEST(ModelSetup, ByHandTheDeviceDecidesWhatAutoMeans) {
   EXPECT_EQ(
       OptionsOf(R"({"epochs": 1, "precision": "PRECISION_F32"})", "", "bf16_device").precision,
       Precision::kF32);
+}
+
+// Every parameter has its slots on one rank. Other backends keep all slots on all ranks.
+TEST(ModelSetup, RanksDivideTheSlotsOfAShardedOptimizer) {
+  JobText job;
+  job.train = R"({"epochs": 1, "global_batch": 12, "precision": "PRECISION_F32"})";
+  job.more = R"(, "memory": {"shard_optimizer": true})";
+  const auto spec = ParseSpec(job.Spec());
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  std::vector<std::pair<int64_t, int64_t>> all;
+  std::vector<int64_t> ends;
+  for (int rank = 0; rank < 3; ++rank) {
+    CompileTarget target = {.backend = "cuda", .rank = rank, .world_size = 3};
+    const auto model = PrepareModel(*spec, target);
+    ASSERT_TRUE(model.ok()) << model.status();
+    EXPECT_FALSE(model->options.owned.empty());
+    for (const engine::ElementRange& range : model->options.owned) {
+      all.emplace_back(range.begin, range.end);
+    }
+    ends = ReadyEnds(model->graph);
+    target.backend = "cpu";
+    EXPECT_TRUE(PrepareModel(*spec, target)->options.owned.empty());
+  }
+  std::sort(all.begin(), all.end());
+  int64_t end = 0;
+  for (const auto& [begin, next] : all) {
+    EXPECT_EQ(begin, end);
+    end = next;
+  }
+  EXPECT_EQ(end, ends[ends.size() - 2]) << "the elements of all gradients";
+  EXPECT_TRUE(PrepareModel(*spec, {.backend = "cuda"})->options.owned.empty()) << "one rank";
 }
 
 TEST(ModelSetup, AutoOnAnUnknownBackendIsRefused) {

@@ -309,7 +309,7 @@ Job MakeJob(const OptimizerSpec& spec, const UpdateTables& tables, const UpdateM
           .is_surveyed = IsSurveyed(spec, memory.loss_scale != nullptr),
           .is_aligned = IsAligned(memory.parameters) && IsAligned(memory.gradients) &&
                         IsAligned(memory.slots) && IsAligned(memory.averages) &&
-                        memory.gradient_elements % 4 == 0,
+                        memory.slot_stride % 4 == 0,
           .chunks = tables.chunk_count,
           .end = memory.gradient_elements};
 }

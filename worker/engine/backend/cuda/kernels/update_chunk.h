@@ -86,7 +86,7 @@ class ChunkUpdate {
       first_ = job.memory.slots + chunk.offset;
     }
     if (HasMoments(pass)) {
-      second_ = first_ + job.memory.gradient_elements;
+      second_ = first_ + job.memory.slot_stride;
     }
     if (job.memory.averages != nullptr && job.spec.ema_decay > 0) {
       average_ = job.memory.averages + chunk.offset;

@@ -52,7 +52,10 @@ struct UpdateMemory {
   float* parameters = nullptr;
   float* gradients = nullptr;  // [gradient_elements]; they are cleared
   int64_t gradient_elements = 0;
-  float* slots = nullptr;       // one after the other, gradient_elements each
+  // A slot of an element lies at its offset. The next slot of the same element is slot_stride
+  // behind it.
+  float* slots = nullptr;
+  int64_t slot_stride = 0;
   float* step_count = nullptr;  // null if the rule counts none
   float* averages = nullptr;    // null if there are none
   float* running = nullptr;     // running statistics [statistic_elements]

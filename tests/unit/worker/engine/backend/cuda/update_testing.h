@@ -70,6 +70,7 @@ class Device {
                .gradients = gradients_.data(),
                .gradient_elements = kElements,
                .slots = slots_.data(),
+               .slot_stride = kElements,
                .step_count = CountsSteps(spec) ? count_.data() : nullptr,
                .averages = spec.ema_decay > 0 ? averages_.data() : nullptr,
                .running = running_.data(),
