@@ -12,6 +12,7 @@
 #include "common/base/errors.h"
 #include "common/base/status_macros.h"
 #include "worker/parallel/nccl/device_handles.h"
+#include "worker/parallel/nccl/nccl_memory.h"
 #include "worker/parallel/nccl/step_events.h"
 
 namespace trainyard::parallel {
@@ -49,6 +50,8 @@ class NcclExchange final : public GradientExchange {
           absl::StrCat("rank ", device_->rank(), ": ended in the middle of a step")));
     }
     if (stream_.get() != nullptr) (void)cudaStreamSynchronize(stream_.get());
+    // A communicator that was aborted has taken its registrations with it.
+    if (device_->handle() == nullptr) registration_.Abandon();
     if (received_ != nullptr) (void)cudaFree(received_);
     if (halves_ != nullptr) (void)cudaFree(halves_);
   }
@@ -60,6 +63,8 @@ class NcclExchange final : public GradientExchange {
     TY_RETURN_IF_ERROR(MakeRoom());
     TY_RETURN_IF_ERROR(MakeHalves());
     TY_RETURN_IF_ERROR(ConnectPairs());
+    registration_ = NcclRegistration(device_->handle(), options_.memory.reduction.data(),
+                                     options_.memory.reduction.size() * sizeof(float));
     return blocks_.Agree();
   }
 
@@ -367,6 +372,7 @@ class NcclExchange final : public GradientExchange {
   NcclExchangeOptions options_;
   BlockExchange blocks_;
   const absl::Span<const Bucket> buckets_;
+  NcclRegistration registration_;  // of the reduction
   OwnedStream stream_;
   std::array<Step, kLag + 1> steps_;
   size_t newest_ = 0;

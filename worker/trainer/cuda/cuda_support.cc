@@ -24,6 +24,7 @@
 #include "worker/engine/backend/cuda/runtime/runtime.h"
 #include "worker/engine/make_backend.h"
 #include "worker/parallel/nccl/nccl_communicator.h"
+#include "worker/parallel/nccl/nccl_memory.h"
 #include "worker/trainer/cuda/cuda_exchange.h"
 
 namespace trainyard::trainer {
@@ -189,6 +190,8 @@ absl::Status CudaSupport::Register(const DeviceFlags& flags) {
     options.described_capability =
         static_cast<int>(DescribedNumber(description_, "major").value_or(0));
   }
+  options.shared_memory = {.allocate = parallel::AllocateNcclMemory,
+                           .free = parallel::FreeNcclMemory};
   const auto factory = std::make_shared<SharedFactory>(std::move(options));
   engine::RegisterBackend("cuda", [factory] { return factory->Make(); });
   return absl::OkStatus();

@@ -16,6 +16,7 @@ namespace {
 // The living communicators, by which stale handles are recognised.
 std::mutex handles_mutex;
 std::set<const ncclComm*> communicators;
+int forgotten_registrations = 0;
 
 ncclResult_t Release(ncclComm* communicator) {
   {
@@ -28,6 +29,18 @@ ncclResult_t Release(ncclComm* communicator) {
 }
 
 }  // namespace
+
+int Registrations() {
+  const std::lock_guard lock(handles_mutex);
+  size_t count = 0;
+  for (const ncclComm* communicator : communicators) count += communicator->registered.size();
+  return static_cast<int>(count);
+}
+
+int ForgottenRegistrations() {
+  const std::lock_guard lock(handles_mutex);
+  return forgotten_registrations;
+}
 
 bool Exists(const ncclComm* communicator) {
   const std::lock_guard lock(handles_mutex);
@@ -119,8 +132,42 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* error)
   return ncclSuccess;
 }
 
+ncclResult_t ncclMemAlloc(void** memory, size_t bytes) {
+  if (memory == nullptr || bytes == 0) return ncclInvalidArgument;
+  return cudaMalloc(memory, bytes) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+}
+
+ncclResult_t ncclMemFree(void* memory) {
+  return cudaFree(memory) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+}
+
+ncclResult_t ncclCommRegister(const ncclComm_t communicator, void* memory, size_t bytes,
+                              void** handle) {
+  cudaPointerAttributes attributes = {};
+  if (!Exists(communicator) || communicator->finalized || memory == nullptr || bytes == 0 ||
+      handle == nullptr || cudaPointerGetAttributes(&attributes, memory) != cudaSuccess ||
+      attributes.type != cudaMemoryTypeDevice) {
+    return ncclInvalidArgument;
+  }
+  const std::lock_guard lock(handles_mutex);
+  communicator->registered.insert(memory);
+  *handle = memory;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommDeregister(const ncclComm_t communicator, void* handle) {
+  if (!Exists(communicator)) return ncclInvalidArgument;
+  const std::lock_guard lock(handles_mutex);
+  return communicator->registered.erase(handle) == 1 ? ncclSuccess : ncclInvalidArgument;
+}
+
 ncclResult_t ncclCommFinalize(ncclComm_t communicator) {
   if (!Exists(communicator) || communicator->finalized) return ncclInvalidArgument;
+  {
+    const std::lock_guard lock(handles_mutex);
+    trainyard::cuda_on_cpu::nccl::forgotten_registrations +=
+        static_cast<int>(communicator->registered.size());
+  }
   communicator->finalized = true;
   return communicator->blocking ? ncclSuccess : ncclInProgress;
 }

@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -129,6 +130,7 @@ struct ncclComm {
   int device = 0;
   bool blocking = true;
   bool finalized = false;
+  std::set<void*> registered;  // memory
 };
 
 namespace trainyard::cuda_on_cpu::nccl {

@@ -19,4 +19,9 @@ void BreakAsynchronously(ncclComm_t communicator, ncclResult_t error);
 // The communicators that exist.
 int LiveCommunicators();
 
+// Returns how many pieces of memory are registered with communicators.
+int Registrations();
+// Returns how many were still registered when their communicator was finalised.
+int ForgottenRegistrations();
+
 }  // namespace trainyard::cuda_on_cpu::nccl

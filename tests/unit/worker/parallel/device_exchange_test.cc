@@ -15,10 +15,12 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/cuda_on_cpu/cuda_on_cpu.h"
+#include "tests/testing/cuda_on_cpu/nccl/nccl_on_cpu.h"
 #include "tests/unit/worker/parallel/device_gang.h"
 #include "tests/unit/worker/parallel/exchange_cases.h"
 #include "tests/unit/worker/parallel/exchange_rank.h"
 #include "worker/parallel/nccl/nccl_exchange.h"
+#include "worker/parallel/nccl/nccl_memory.h"
 #include "worker/parallel/staged/mirrored_exchange.h"
 #include "worker/parallel/wire_exchange.h"
 
@@ -321,6 +323,30 @@ absl::Status StepsAhead(GradientExchange& exchange, Memory& memory, int rank) {
         << step;
   }
   return absl::OkStatus();
+}
+
+TEST(DeviceExchange, RegistersTheReductionWhileItLasts) {
+  const exchange_rank::Gang gang = {.kind = Nccl("nccl", false), .ranks = 2};
+  const auto statuses = exchange_rank::RunRanks(gang, exchange_rank::OneTermEach(2),
+                                                [](exchange_rank::Rank& rank) -> absl::Status {
+                                                  TY_RETURN_IF_ERROR(rank.Step(1));
+                                                  EXPECT_GE(cuda_on_cpu::nccl::Registrations(), 1);
+                                                  return absl::OkStatus();
+                                                });
+  EXPECT_THAT(statuses, ::testing::Each(absl::OkStatus()));
+  EXPECT_EQ(cuda_on_cpu::nccl::Registrations(), 0);
+  EXPECT_EQ(cuda_on_cpu::nccl::ForgottenRegistrations(), 0);
+}
+
+TEST(DeviceExchange, MemoryOfNcclIsGivenBack) {
+  const int64_t before = cuda_on_cpu::LiveBytes();
+  const auto memory = AllocateNcclMemory(1 << 20);
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  EXPECT_GE(cuda_on_cpu::LiveBytes(), before + (1 << 20));
+  FreeNcclMemory(*memory);
+  EXPECT_EQ(cuda_on_cpu::LiveBytes(), before);
+  EXPECT_EQ(AllocateNcclMemory(size_t{1} << 50).status().code(),
+            absl::StatusCode::kResourceExhausted);
 }
 
 TEST(DeviceExchange, TheHostIsAStepAheadOfTheDevices) {

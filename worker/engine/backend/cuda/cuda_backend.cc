@@ -78,6 +78,7 @@ class CudaBackend final : public Backend {
         .cache_folder = options_.plan_cache_folder};
     auto made = std::make_shared<cuda::Planners>();
     made->fusions = options_.fusions;
+    made->shared_memory = options_.shared_memory;
     if (options_.device_description.empty()) {
       made->bytes_per_microsecond = cuda::MemoryBytesPerMicrosecond();
       TY_ASSIGN_OR_RETURN(made->convolutions, cuda::dnn::Planner::ForDevice(planning));

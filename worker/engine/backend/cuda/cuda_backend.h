@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "worker/engine/backend/backend.h"
 #include "worker/engine/backend/cuda/fusions.h"
+#include "worker/engine/backend/cuda/runtime/device_allocator.h"
 
 namespace trainyard::engine {
 
@@ -19,6 +20,9 @@ struct CudaBackendOptions {
   bool autotunes = true;
   // True if a convolution also sums up the statistics of the batch norm behind it.
   Fusions fusions = Fusions::kWhereFaster;
+  // Memory for sums that other ranks of this host may read (CompileOptions::shares_memory). If it
+  // is not given, they are in ordinary memory.
+  cuda::DeviceAllocator shared_memory = {};
   // cuDNN's description of a device in JSON. The backend then plans for that device, whether or not
   // it is present, and runs nothing.
   std::string device_description = {};

@@ -80,7 +80,11 @@ absl::Status CudaExecutable::Allocate(const OptimizerSpec& optimizer) {
   const auto floats = [&make](int64_t count) { return make(count * int64_t{sizeof(float)}); };
   TY_ASSIGN_OR_RETURN(parameters_, floats(layout_.gradient_elements));
   TY_ASSIGN_OR_RETURN(statistics_, floats(layout_.statistic_elements));
-  TY_ASSIGN_OR_RETURN(reduction_, floats(layout_.size));
+  const DeviceAllocator& shared = planners_->shared_memory;
+  const bool is_shared = options_.shares_memory && shared.allocate && backing_ == Backing::kMemory;
+  TY_ASSIGN_OR_RETURN(reduction_, is_shared ? DeviceBuffer::CreateFrom(
+                                                  shared, layout_.size * int64_t{sizeof(float)})
+                                            : floats(layout_.size));
   for (int slot = 0; slot < options_.sum_slots; ++slot) {
     TY_ASSIGN_OR_RETURN(DeviceBuffer sums, floats(layout_.size));
     sums_.push_back(std::move(sums));

@@ -33,6 +33,7 @@ namespace trainyard::engine::cuda {
 struct Planners {
   Fusions fusions = Fusions::kWhereFaster;
   double bytes_per_microsecond = 1e6;  // of the device's memory
+  DeviceAllocator shared_memory = {};  // CudaBackendOptions::shared_memory
   std::unique_ptr<dnn::Planner> convolutions;
   std::unique_ptr<blas::MatmulPlanner> products;  // null if there is no device
 };

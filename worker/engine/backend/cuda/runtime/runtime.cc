@@ -120,11 +120,32 @@ absl::StatusOr<DeviceBuffer> DeviceBuffer::Create(int64_t bytes, Backing backing
                     cudaFree(mine);
                     AddLiveBufferBytes(-bytes);
                   }};
-  TY_RETURN_IF_ERROR(CudaStatus(cudaMemset(data, 0, size), "clearing memory of the device"));
+  TY_RETURN_IF_ERROR(buffer.Clear());
+  return buffer;
+}
+
+absl::StatusOr<DeviceBuffer> DeviceBuffer::CreateFrom(const DeviceAllocator& allocator,
+                                                      int64_t bytes) {
+  DeviceBuffer buffer;
+  buffer.bytes_ = AlignUpDevice(bytes);
+  if (buffer.bytes_ == 0) return buffer;
+  TY_ASSIGN_OR_RETURN(void* const data, allocator.allocate(static_cast<size_t>(buffer.bytes_)));
+  AddLiveBufferBytes(buffer.bytes_);
+  buffer.data_ = {static_cast<std::byte*>(data),
+                  [free = allocator.free, bytes = buffer.bytes_](std::byte* mine) {
+                    free(mine);
+                    AddLiveBufferBytes(-bytes);
+                  }};
+  TY_RETURN_IF_ERROR(buffer.Clear());
+  return buffer;
+}
+
+absl::Status DeviceBuffer::Clear() const {
+  TY_RETURN_IF_ERROR(CudaStatus(cudaMemset(data(), 0, static_cast<size_t>(bytes_)),
+                                "clearing memory of the device"));
   // The memory may still be being cleared. Only this wait makes the work of other streams come
   // after the clearing.
-  TY_RETURN_IF_ERROR(CudaStatus(cudaStreamSynchronize(nullptr), "clearing memory of the device"));
-  return buffer;
+  return CudaStatus(cudaStreamSynchronize(nullptr), "clearing memory of the device");
 }
 
 absl::Status CopyToDevice(void* to, const void* from, int64_t bytes, absl::string_view what) {

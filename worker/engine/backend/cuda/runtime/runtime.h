@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "worker/engine/backend/cuda/runtime/device_allocator.h"
 #include "worker/engine/graph/memory_plan.h"
 
 namespace trainyard::engine::cuda {
@@ -47,6 +48,8 @@ class DeviceBuffer {
  public:
   DeviceBuffer() = default;
   static absl::StatusOr<DeviceBuffer> Create(int64_t bytes, Backing backing);
+  // The memory comes from the allocator.
+  static absl::StatusOr<DeviceBuffer> CreateFrom(const DeviceAllocator& allocator, int64_t bytes);
 
   std::byte* data() const { return data_.get(); }
   int64_t bytes() const { return bytes_; }
@@ -56,6 +59,8 @@ class DeviceBuffer {
   }
 
  private:
+  absl::Status Clear() const;
+
   using Free = std::function<void(std::byte*)>;
   std::unique_ptr<std::byte, Free> data_{nullptr, [](std::byte*) {}};
   int64_t bytes_ = 0;

@@ -94,7 +94,8 @@ class OwnedUpdates : public ::testing::TestWithParam<OptimizerSpec> {
     }
   }
 
-  // Completes the states of both ranks: notes what each has, and then gives each what the other has.
+  // Completes the states of both ranks: notes what each has, and then gives each what the other
+  // has.
   void Complete() {
     std::vector<std::vector<std::vector<float>>> states(2);
     for (const bool gives : {false, true}) {
@@ -141,8 +142,8 @@ TEST_P(OwnedUpdates, KeepNoSlotsForOthers) {
   int64_t all = 0;
   for (const auto& rank : ranks_) all += rank->memory_plan().optimizer;
   // Buffers are rounded up, and averages are kept whole.
-  const int64_t averages =
-      GetParam().ema_decay > 0 ? static_cast<int64_t>(whole_->parameters().size() * sizeof(float))
+  const int64_t averages = GetParam().ema_decay > 0
+                               ? static_cast<int64_t>(whole_->parameters().size() * sizeof(float))
                                : 0;
   EXPECT_LE(all, whole_->memory_plan().optimizer + averages + 4096);
 }
@@ -156,8 +157,8 @@ TEST_P(OwnedUpdates, AreNotReadBeforeTheyAreComplete) {
     const absl::Status status = ranks_[0]->ReadState(i, absl::MakeSpan(values));
     const bool is_divided =
         tensor.kind == StateTensor::Kind::kOptimizerSlot && tensor.name != "step";
-    EXPECT_EQ(status.code(), is_divided ? absl::StatusCode::kFailedPrecondition
-                                        : absl::StatusCode::kOk)
+    EXPECT_EQ(status.code(),
+              is_divided ? absl::StatusCode::kFailedPrecondition : absl::StatusCode::kOk)
         << tensor.name << ": " << status;
   }
 }
