@@ -15,8 +15,10 @@
 namespace trainyard::parallel {
 namespace {
 
-// Rank 0 writes NCCL's unique id here, in hexadecimal digits.
-constexpr char kIdKey[] = "nccl.0";
+// Rank 0 of a group writes NCCL's unique id here, in hexadecimal digits.
+std::string IdKey(const Membership& membership) {
+  return absl::StrCat("nccl.", membership.key_prefix, membership.Global(0));
+}
 
 // The host first looks again at once, since most collectives end within microseconds, and then
 // sleeps between looks.
@@ -31,14 +33,14 @@ absl::Status StoppedBy(int rank) {
       absl::StrCat("rank ", rank, ": stopped while it waited for the other ranks"));
 }
 
-absl::StatusOr<ncclUniqueId> PublishId(const NcclOptions& options) {
+absl::StatusOr<ncclUniqueId> PublishId(const NcclOptions& options, const Membership& membership) {
   ncclUniqueId id = {};
   if (const ncclResult_t result = ncclGetUniqueId(&id); result != ncclSuccess) {
     return PeerLost({options.rank, "connect", 0}, options.rank, ncclGetErrorString(result));
   }
   const std::string text =
       absl::BytesToHexString(absl::string_view(id.internal, sizeof(id.internal)));
-  const absl::Status set = run_dir::SetRendezvousKey(options.run_dir, kIdKey, text);
+  const absl::Status set = run_dir::SetRendezvousKey(options.run_dir, IdKey(membership), text);
   if (absl::IsAlreadyExists(set)) {
     return absl::FailedPreconditionError(absl::StrCat("'", options.run_dir.RendezvousDir(),
                                                       "' holds keys of an earlier run; remove "
@@ -48,24 +50,26 @@ absl::StatusOr<ncclUniqueId> PublishId(const NcclOptions& options) {
   return id;
 }
 
-absl::StatusOr<ncclUniqueId> AwaitId(const NcclOptions& options, absl::Duration deadline) {
+absl::StatusOr<ncclUniqueId> AwaitId(const NcclOptions& options, const Membership& membership,
+                                     absl::Duration deadline) {
   constexpr absl::Duration kPoll = absl::Milliseconds(1);
   Clock* clock = Clock::Real();
   const Collective connect{options.rank, "connect", 0};
   while (true) {
-    const auto text = run_dir::GetRendezvousKey(options.run_dir, kIdKey);
+    const auto text = run_dir::GetRendezvousKey(options.run_dir, IdKey(membership));
     if (text.ok()) {
       ncclUniqueId id = {};
       const std::string bytes = absl::HexStringToBytes(*text);
       if (text->size() != 2 * sizeof(id.internal)) {
-        return PeerLost(connect, 0, absl::StrCat("its id has ", text->size(), " digits"));
+        return PeerLost(connect, membership.Global(0),
+                        absl::StrCat("its id has ", text->size(), " digits"));
       }
       std::memcpy(id.internal, bytes.data(), sizeof(id.internal));
       return id;
     }
     if (options.cancelled != nullptr && options.cancelled->load()) return StoppedBy(options.rank);
     if (clock->Uptime() >= deadline) {
-      return CollectiveTimedOut(connect, 0, options.connect_timeout);
+      return CollectiveTimedOut(connect, membership.Global(0), options.connect_timeout);
     }
     clock->SleepFor(kPoll);
   }
@@ -74,8 +78,7 @@ absl::StatusOr<ncclUniqueId> AwaitId(const NcclOptions& options, absl::Duration 
 }  // namespace
 
 NcclCommunicator::NcclCommunicator(const NcclOptions& options)
-    : rank_(options.rank),
-      world_size_(options.world_size),
+    : membership_(MembershipOf(options.group, options.rank, options.world_size)),
       cancelled_(options.cancelled),
       timeout_(options.connect_timeout),
       collective_{options.rank, "connect", 0} {}
@@ -95,19 +98,19 @@ absl::Status NcclCommunicator::Connect(const NcclOptions& options) {
   const absl::Duration deadline = Clock::Real()->Uptime() + timeout_;
   TY_RETURN_IF_ERROR(FromCuda(cudaGetDevice(&device_), "device of a communicator"));
   ncclUniqueId id = {};
-  if (rank_ == 0) {
-    TY_ASSIGN_OR_RETURN(id, PublishId(options));
+  if (rank() == 0) {
+    TY_ASSIGN_OR_RETURN(id, PublishId(options, membership_));
   } else {
-    TY_ASSIGN_OR_RETURN(id, AwaitId(options, deadline));
+    TY_ASSIGN_OR_RETURN(id, AwaitId(options, membership_, deadline));
   }
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   const ncclResult_t result =
-      ncclCommInitRankConfig(&communicator_, world_size_, id, rank_, &config);
+      ncclCommInitRankConfig(&communicator_, world_size(), id, rank(), &config);
   if (result != ncclSuccess && result != ncclInProgress) {
     // If the connection has not begun, there is nothing to abort.
     communicator_ = nullptr;
-    return PeerLost(collective_, rank_, ncclGetErrorString(result));
+    return PeerLost(collective_, me(), ncclGetErrorString(result));
   }
   return Settle(result, deadline);
 }
@@ -161,7 +164,7 @@ absl::Status NcclCommunicator::Await(cudaEvent_t event, const Collective& awaite
 
 absl::Status NcclCommunicator::Enqueue(absl::string_view operation,
                                        const std::function<ncclResult_t()>& enqueue) {
-  collective_ = {rank_, operation, ++sequence_};
+  collective_ = {me(), operation, ++sequence_};
   const absl::Duration deadline = Clock::Real()->Uptime() + timeout_;
   if (!broken_.ok()) return broken_;
   if (const cudaError_t error = cudaSetDevice(device_); error != cudaSuccess) {
@@ -177,7 +180,7 @@ absl::Status NcclCommunicator::Settle(ncclResult_t result, absl::Duration deadli
   if (result == ncclSuccess) return absl::OkStatus();
   if (result != ncclInProgress) {
     return Break(absl::InternalError(
-        absl::StrCat("rank ", rank_, ": ", collective_.operation, " ", collective_.sequence, ": ",
+        absl::StrCat("rank ", me(), ": ", collective_.operation, " ", collective_.sequence, ": ",
                      ncclGetErrorString(result), ": ", ncclGetLastError(communicator_))));
   }
   return Poll([this] { return State(); }, deadline);
@@ -195,7 +198,7 @@ absl::Status NcclCommunicator::Poll(const Look& look, absl::Duration deadline) {
 }
 
 absl::Status NcclCommunicator::CheckDeadline(absl::Duration deadline) {
-  if (cancelled_ != nullptr && cancelled_->load()) return Break(StoppedBy(rank_));
+  if (cancelled_ != nullptr && cancelled_->load()) return Break(StoppedBy(me()));
   if (Clock::Real()->Uptime() < deadline) return absl::OkStatus();
   return Break(CollectiveTimedOut(collective_, -1, timeout_));
 }
@@ -213,7 +216,7 @@ std::optional<absl::Status> NcclCommunicator::LookAt(cudaEvent_t event) const {
   // "Not ready" stays as the thread's last error, where the next kernel launch would find it.
   if (happened != cudaSuccess) (void)cudaGetLastError();
   if (happened != cudaSuccess && happened != cudaErrorNotReady) {
-    return FromCuda(happened, absl::StrCat("rank ", rank_, ": ", collective_.operation, " ",
+    return FromCuda(happened, absl::StrCat("rank ", me(), ": ", collective_.operation, " ",
                                            collective_.sequence));
   }
   // Kernels that NCCL gives up end as if they were done, so NCCL is asked last.

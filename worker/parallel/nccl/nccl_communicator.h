@@ -1,5 +1,5 @@
-// Connects a gang of processes with a GPU each, over NCCL. The ranks find each other through the
-// rendezvous folder of the run directory.
+// Connects a gang of processes with a GPU each, or a group of them, over NCCL. The ranks find each
+// other through the rendezvous folder of the run directory.
 //
 // NCCL refuses two ranks on one GPU, and its calls can wait without end. Therefore its
 // communicators are made non-blocking, every wait here has a deadline, and a gang that failed is
@@ -19,14 +19,16 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "worker/parallel/collective.h"
+#include "worker/parallel/group.h"
 #include "worker/parallel/nccl/device_handles.h"
 #include "worker/run_dir/paths.h"
 
 namespace trainyard::parallel {
 
 struct NcclOptions {
-  int rank = 0;
+  int rank = 0;  // global
   int world_size = 1;
+  Group group = {};  // that connects; no members means the whole gang
   run_dir::RunDir run_dir{""};
   // The time in which all ranks must appear and connect.
   absl::Duration connect_timeout = absl::Seconds(60);
@@ -51,8 +53,8 @@ class NcclCommunicator {
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
 
-  int rank() const { return rank_; }
-  int world_size() const { return world_size_; }
+  int rank() const { return membership_.rank; }  // in the group
+  int world_size() const { return membership_.size(); }
   void set_timeout(absl::Duration timeout) { timeout_ = timeout; }
 
   // Enqueues the sum of `values` over the ranks, in place, on `stream`, which may be captured in
@@ -107,8 +109,10 @@ class NcclCommunicator {
   // Aborts, and leaves the communicator broken by `status`.
   absl::Status Break(absl::Status status);
 
-  const int rank_;
-  const int world_size_;
+  // Returns the global rank, for errors.
+  int me() const { return membership_.Global(membership_.rank); }
+
+  const Membership membership_;
   const std::atomic<bool>* const cancelled_;
   int device_ = 0;
   absl::Duration timeout_;
@@ -118,9 +122,10 @@ class NcclCommunicator {
   ncclComm_t communicator_ = nullptr;
 };
 
-// Connects the ranks, for the current device, and returns when all are connected. Returns
-// COLLECTIVE_TIMEOUT if a rank does not appear, CANCELLED, FAILED_PRECONDITION if the folder holds
-// another run's keys, or UNAVAILABLE if NCCL finds no way between the devices.
+// Connects the ranks of the group, for the current device, and returns when all are connected. Each
+// group connects once. Returns COLLECTIVE_TIMEOUT if a rank does not appear, CANCELLED,
+// FAILED_PRECONDITION if the folder holds another run's keys, or UNAVAILABLE if NCCL finds no way
+// between the devices.
 absl::StatusOr<std::unique_ptr<NcclCommunicator>> ConnectNccl(const NcclOptions& options);
 
 }  // namespace trainyard::parallel
