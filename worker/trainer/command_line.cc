@@ -94,6 +94,9 @@ absl::StatusOr<Communicators> ConnectRanks(const Program& program, const Flags& 
   communicators.make_device_exchange = [&program, gang](DeviceExchangeRequest request) {
     return program.device->MakeExchange(gang, std::move(request));
   };
+  communicators.make_device_link = [&program, gang](DeviceLinkRequest request) {
+    return program.device->MakeLink(gang, std::move(request));
+  };
   return communicators;
 }
 
@@ -203,8 +206,8 @@ void AddRunOptions(CLI::App& app, const Program& program, Flags& flags) {
   if (program.device != nullptr) {
     transports.insert(transports.end(), {"nccl", "staged"});
     absl::StrAppend(&meaning,
-                    "; sums of a device's memory: nccl, staged (by way of the host), or else nccl "
-                    "if each rank has a GPU of its own and it connects");
+                    "; gradients and values between stages on devices: nccl, staged (by way of "
+                    "the host), or else nccl if each rank has a GPU of its own and it connects");
   }
   app.add_option("--transport", flags.transport, meaning)->check(CLI::IsMember(transports));
   app.add_option("--connect_seconds", flags.connect_seconds,

@@ -52,6 +52,9 @@ class DeviceSupport {
   // it at the same time.
   virtual absl::StatusOr<std::unique_ptr<parallel::GradientExchange>> MakeExchange(
       const DeviceGang& gang, DeviceExchangeRequest request) = 0;
+  // Connects two stages of a pipeline in the same way. Both call it at the same time.
+  virtual absl::StatusOr<std::unique_ptr<parallel::StageLink>> MakeLink(
+      const DeviceGang& gang, DeviceLinkRequest request) = 0;
 };
 
 struct Program {

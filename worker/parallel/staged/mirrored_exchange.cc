@@ -6,46 +6,14 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/env.h"
 #include "common/base/status_macros.h"
 #include "worker/parallel/nccl/device_handles.h"
+#include "worker/parallel/staged/mirror.h"
 
 namespace trainyard::parallel {
 namespace {
-
-// Owns pinned memory of the host.
-class Mirror {
- public:
-  Mirror() = default;
-  Mirror(Mirror&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
-  Mirror& operator=(Mirror&& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(size_, other.size_);
-    return *this;
-  }
-  ~Mirror() {
-    if (data_ != nullptr) (void)cudaFreeHost(data_);
-  }
-
-  absl::Status Create(size_t size) {
-    size_ = size;
-    if (size == 0) return absl::OkStatus();
-    const cudaError_t error =
-        cudaHostAlloc(reinterpret_cast<void**>(&data_), size * sizeof(float), cudaHostAllocDefault);
-    if (error == cudaSuccess) return absl::OkStatus();
-    (void)cudaGetLastError();
-    return absl::ResourceExhaustedError(absl::StrCat("pinned memory of ", size * sizeof(float),
-                                                     " bytes: ", cudaGetErrorString(error)));
-  }
-  absl::Span<float> span() const { return {data_, size_}; }
-
- private:
-  float* data_ = nullptr;
-  size_t size_ = 0;
-};
 
 class MirroredExchange final : public GradientExchange {
  public:

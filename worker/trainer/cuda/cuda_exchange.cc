@@ -1,4 +1,5 @@
-// Joins the cuda backend's stream and its kernel for sums to the exchanges over device memory.
+// Joins the cuda backend's stream and its kernel for sums to the exchanges and links over device
+// memory.
 #include "worker/trainer/cuda/cuda_exchange.h"
 
 #include <utility>
@@ -8,6 +9,7 @@
 #include "worker/engine/backend/cuda/runtime/runtime.h"
 #include "worker/parallel/nccl/nccl_exchange.h"
 #include "worker/parallel/staged/mirrored_exchange.h"
+#include "worker/parallel/staged/staged_stage_link.h"
 #include "worker/parallel/wire_exchange.h"
 #include "worker/trainer/run/step_exchange.h"
 
@@ -53,6 +55,19 @@ absl::StatusOr<std::unique_ptr<parallel::GradientExchange>> MakeCudaExchange(
           -> absl::StatusOr<std::unique_ptr<parallel::GradientExchange>> {
         return parallel::MakeWireExchange(std::move(request.host), std::move(mirrors));
       });
+}
+
+absl::StatusOr<std::unique_ptr<parallel::StageLink>> MakeCudaLink(parallel::NcclLines nccl,
+                                                                  DeviceLinkRequest request) {
+  const auto compute = static_cast<cudaStream_t>(request.stage.device_queue());
+  TY_CHECK(compute != nullptr);
+  parallel::HostLines host = std::move(request.lines.host);
+  const int slots = request.stage.slots();
+  if (nccl.receives != nullptr) {
+    return parallel::MakeNcclStageLink(std::move(nccl), std::move(host), slots, compute);
+  }
+  return parallel::MakeStagedStageLink(std::move(host), slots, request.stage.message_floats(),
+                                       compute);
 }
 
 }  // namespace trainyard::trainer

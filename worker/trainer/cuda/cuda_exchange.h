@@ -1,5 +1,5 @@
-// Makes the exchange that sums the gradients of GPUs: over NCCL if the GPUs reach each other, else
-// by way of the host.
+// Makes the exchange that sums the gradients of GPUs, and the links between stages on GPUs: over
+// NCCL if the GPUs reach each other, else by way of the host.
 #pragma once
 
 #include <memory>
@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "worker/parallel/gradient_exchange.h"
 #include "worker/parallel/nccl/nccl_communicator.h"
+#include "worker/parallel/nccl/nccl_stage_link.h"
 #include "worker/trainer/run/gang.h"
 
 namespace trainyard::trainer {
@@ -15,5 +16,10 @@ namespace trainyard::trainer {
 // If `nccl` is null, it goes by way of the host.
 absl::StatusOr<std::unique_ptr<parallel::GradientExchange>> MakeCudaExchange(
     std::unique_ptr<parallel::NcclCommunicator> nccl, DeviceExchangeRequest request);
+
+// Makes the link of a stage whose executable is one of the cuda backend. If the lines of `nccl` are
+// null, it goes by way of the host.
+absl::StatusOr<std::unique_ptr<parallel::StageLink>> MakeCudaLink(parallel::NcclLines nccl,
+                                                                  DeviceLinkRequest request);
 
 }  // namespace trainyard::trainer

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
@@ -12,6 +13,7 @@
 #include <optional>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -98,12 +100,14 @@ std::string UsablePlanCache(const std::string& folder) {
   return "";
 }
 
-// Returns true if two ranks of this host have the same GPU. Ranks without a UUID all take the first
-// one.
-bool ShareDevice(const run_dir::Assignment& assignment) {
+// Returns true if two ranks of the group that are on this host have the same GPU. Ranks without a
+// UUID all take the first one.
+bool ShareDevice(const run_dir::Assignment& assignment, const parallel::Group& group) {
   std::set<std::string> devices;
   for (const run_dir::RankAssignment& rank : assignment.ranks) {
-    if (!devices.insert(rank.device).second) return true;
+    const bool is_member =
+        std::find(group.members.begin(), group.members.end(), rank.rank) != group.members.end();
+    if (is_member && !devices.insert(rank.device).second) return true;
   }
   return false;
 }
@@ -115,7 +119,10 @@ absl::StatusOr<bool> AnyRank(parallel::Communicator& host, bool here) {
   return ranks[0] > 0;
 }
 
-absl::StatusOr<std::unique_ptr<parallel::NcclCommunicator>> ConnectNccl(const DeviceGang& gang) {
+using NcclCommunicators = std::vector<std::unique_ptr<parallel::NcclCommunicator>>;
+
+absl::StatusOr<NcclCommunicators> ConnectNccl(const DeviceGang& gang,
+                                              absl::Span<const parallel::Group> groups) {
   // Uses the interface that the worker was told to use, unless the environment names another one.
   // NCCL needs its name; the assignment may have an address.
   if (!gang.assignment.interface.empty()) {
@@ -128,33 +135,41 @@ absl::StatusOr<std::unique_ptr<parallel::NcclCommunicator>> ConnectNccl(const De
   options.world_size = gang.assignment.world_size;
   options.run_dir = gang.run_dir;
   options.cancelled = gang.cancelled;
-  return parallel::ConnectNccl(options);
+  NcclCommunicators connected;
+  for (const parallel::Group& group : groups) {
+    options.group = group;
+    TY_ASSIGN_OR_RETURN(auto communicator, parallel::ConnectNccl(options));
+    connected.push_back(std::move(communicator));
+  }
+  return connected;
 }
 
-// Returns null if gradients must go by way of the host, because some ranks share a GPU, NCCL does
-// not connect all of them, or the transport says so. All ranks get the same result, since all must
-// sum in the same way. They agree over `host`.
-absl::StatusOr<std::unique_ptr<parallel::NcclCommunicator>> ConnectWhereAllCan(
-    const DeviceGang& gang, parallel::Communicator& host) {
-  if (gang.transport == "staged") return nullptr;
+// Connects groups of the same ranks. Returns nothing if they must go by way of the host, because
+// some of them share a GPU, NCCL does not connect all of them, or the transport says so. All ranks
+// get the same result, since they must exchange in the same way. They agree over `host`.
+absl::StatusOr<NcclCommunicators> ConnectWhereAllCan(const DeviceGang& gang,
+                                                     absl::Span<const parallel::Group> groups,
+                                                     parallel::Communicator& host) {
+  if (gang.transport == "staged") return NcclCommunicators();
   const bool wants_nccl = gang.transport == "nccl";
   host.set_timeout(kAgreementTimeout);
-  TY_ASSIGN_OR_RETURN(const bool some_share, AnyRank(host, ShareDevice(gang.assignment)));
+  TY_ASSIGN_OR_RETURN(const bool some_share,
+                      AnyRank(host, ShareDevice(gang.assignment, groups.front())));
   if (some_share && wants_nccl) {
     return absl::FailedPreconditionError(
         "ranks share a GPU, which NCCL refuses; use --transport staged, or auto");
   }
-  if (some_share) return nullptr;
-  auto nccl = ConnectNccl(gang);
+  if (some_share) return NcclCommunicators();
+  auto nccl = ConnectNccl(gang, groups);
   TY_ASSIGN_OR_RETURN(const bool some_failed, AnyRank(host, !nccl.ok()));
   if (!some_failed) return nccl;
   if (wants_nccl || absl::IsCancelled(nccl.status())) {
     return nccl.ok() ? absl::UnavailableError("another rank cannot connect with NCCL")
                      : nccl.status();
   }
-  LogWarning("NCCL does not connect; sums go by way of the host, which is slower",
+  LogWarning("NCCL does not connect; values go by way of the host, which is slower",
              {{"error", std::string(nccl.ok() ? "of another rank" : nccl.status().message())}});
-  return nullptr;
+  return NcclCommunicators();
 }
 
 // cuDNN proposes engines that it would have to compile only if it can open a driver.
@@ -220,8 +235,24 @@ absl::StatusOr<int64_t> CudaSupport::MemoryBytes() {
 
 absl::StatusOr<std::unique_ptr<parallel::GradientExchange>> CudaSupport::MakeExchange(
     const DeviceGang& gang, DeviceExchangeRequest request) {
-  TY_ASSIGN_OR_RETURN(auto nccl, ConnectWhereAllCan(gang, *request.host));
-  return MakeCudaExchange(std::move(nccl), std::move(request));
+  TY_ASSIGN_OR_RETURN(NcclCommunicators nccl,
+                      ConnectWhereAllCan(gang, {request.group}, *request.host));
+  return MakeCudaExchange(nccl.empty() ? nullptr : std::move(nccl.front()), std::move(request));
+}
+
+absl::StatusOr<std::unique_ptr<parallel::StageLink>> CudaSupport::MakeLink(
+    const DeviceGang& gang, DeviceLinkRequest request) {
+  const NeighbourLines& lines = request.lines;
+  // Both ends connect in one order, in which the stage before sends first.
+  const bool sends_first = lines.host.peer > 0;
+  const parallel::Group& first = sends_first ? lines.sends : lines.receives;
+  const parallel::Group& second = sends_first ? lines.receives : lines.sends;
+  parallel::Communicator& host = sends_first ? *lines.host.sends : *lines.host.receives;
+  TY_ASSIGN_OR_RETURN(NcclCommunicators nccl, ConnectWhereAllCan(gang, {first, second}, host));
+  if (nccl.empty()) return MakeCudaLink(/*nccl=*/{}, std::move(request));
+  parallel::NcclLines connected = {.receives = std::move(nccl[sends_first ? 1 : 0]),
+                                   .sends = std::move(nccl[sends_first ? 0 : 1])};
+  return MakeCudaLink(std::move(connected), std::move(request));
 }
 
 }  // namespace trainyard::trainer

@@ -22,6 +22,9 @@ class CudaSupport final : public DeviceSupport {
   // else NCCL's error.
   absl::StatusOr<std::unique_ptr<parallel::GradientExchange>> MakeExchange(
       const DeviceGang& gang, DeviceExchangeRequest request) override;
+  // Does so for two stages, which may have a GPU each while others of the gang share theirs.
+  absl::StatusOr<std::unique_ptr<parallel::StageLink>> MakeLink(const DeviceGang& gang,
+                                                                DeviceLinkRequest request) override;
 
  private:
   std::string description_;  // the contents of the file that describes the device

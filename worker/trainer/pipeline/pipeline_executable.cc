@@ -1,10 +1,12 @@
 // Executes the actions of the schedule one by one. Receiving blocks; sending continues in the
-// background.
+// background. A device computes in the background, too, so that the host waits there only for what
+// comes from the neighbours.
 #include "worker/trainer/pipeline/pipeline_executable.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -20,22 +22,53 @@ namespace {
 constexpr int kBefore = 0;
 constexpr int kAfter = 1;
 
+// The loss scale follows the gradients, and a stage may meet one that is not finite while the
+// others do not.
+absl::Status CheckStageCan(const engine::OptimizerSpec& optimizer,
+                           const engine::CompileOptions& options) {
+  if (optimizer.clip_norm > 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("clip_norm ", optimizer.clip_norm,
+                     " takes the norm of all gradients, and a stage has only its own; expected 0"));
+  }
+  if (options.precision == engine::Precision::kF16) {
+    return absl::InvalidArgumentError(
+        "precision f16 has a loss scale that follows all gradients, and a stage has only its own; "
+        "expected bf16, tf32 or f32");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<PipelineLinks> ConnectNeighbours(const parallel::ConnectGroup& connect,
-                                                int first_rank, int stages, int stage) {
+                                                int first_rank, int stages, int stage,
+                                                const MakeStageLink& make) {
+  // Both ends connect the lines of a link in this order, whichever of them it sends on.
+  const auto link = [&](int before,
+                        bool is_before) -> absl::StatusOr<std::unique_ptr<parallel::StageLink>> {
+    parallel::Group activations = {.name = absl::StrCat("activations_", before),
+                                   .members = {before, before + 1}};
+    parallel::Group gradients = {.name = absl::StrCat("gradients_", before),
+                                 .members = {before, before + 1}};
+    TY_ASSIGN_OR_RETURN(auto down, connect(activations));
+    TY_ASSIGN_OR_RETURN(auto up, connect(gradients));
+    if (is_before) {
+      return make({.host = {.receives = std::move(up), .sends = std::move(down), .peer = kAfter},
+                   .receives = std::move(gradients),
+                   .sends = std::move(activations)});
+    }
+    return make({.host = {.receives = std::move(down), .sends = std::move(up), .peer = kBefore},
+                 .receives = std::move(activations),
+                 .sends = std::move(gradients)});
+  };
   PipelineLinks links;
   const int rank = first_rank + stage;
-  const auto line = [&connect](absl::string_view name, int before) {
-    return connect({.name = absl::StrCat(name, "_", before), .members = {before, before + 1}});
-  };
   if (stage > 0) {
-    TY_ASSIGN_OR_RETURN(links.activations_in, line("activations", rank - 1));
-    TY_ASSIGN_OR_RETURN(links.gradients_out, line("gradients", rank - 1));
+    TY_ASSIGN_OR_RETURN(links.before, link(rank - 1, /*is_before=*/false));
   }
   if (stage + 1 < stages) {
-    TY_ASSIGN_OR_RETURN(links.activations_out, line("activations", rank));
-    TY_ASSIGN_OR_RETURN(links.gradients_in, line("gradients", rank));
+    TY_ASSIGN_OR_RETURN(links.after, link(rank, /*is_before=*/true));
   }
   return links;
 }
@@ -51,11 +84,7 @@ absl::StatusOr<std::unique_ptr<PipelineExecutable>> PipelineExecutable::Create(
     engine::Backend& backend, const engine::Graph& model, absl::Span<const std::string> cuts,
     const engine::OptimizerSpec& optimizer, engine::CompileOptions options,
     const PipelineOptions& pipeline, Clock& clock) {
-  if (pipeline.stages > 1 && optimizer.clip_norm > 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("clip_norm ", optimizer.clip_norm,
-                     " takes the norm of all gradients, and a stage has only its own; expected 0"));
-  }
+  if (pipeline.stages > 1) TY_RETURN_IF_ERROR(CheckStageCan(optimizer, options));
   TY_ASSIGN_OR_RETURN(const std::vector<engine::Graph> stages, engine::SplitModel(model, cuts));
   if (static_cast<int>(stages.size()) != pipeline.stages) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -79,15 +108,42 @@ absl::StatusOr<std::unique_ptr<PipelineExecutable>> PipelineExecutable::Create(
   options.microbatch_slots = made->slots_;
   TY_ASSIGN_OR_RETURN(made->stage_, backend.Compile(stages[static_cast<size_t>(pipeline.stage)],
                                                     optimizer, options));
-  made->outputs_sent_.assign(static_cast<size_t>(made->slots_), 0);
-  made->gradients_sent_.assign(static_cast<size_t>(made->slots_), 0);
   return made;
 }
 
-void PipelineExecutable::Connect(PipelineLinks links) {
-  links_ = std::move(links);
-  if (!is_last()) activations_line_ = std::make_unique<SendLine>(*links_.activations_out, kAfter);
-  if (!is_first()) gradients_line_ = std::make_unique<SendLine>(*links_.gradients_out, kBefore);
+size_t PipelineExecutable::message_floats() const {
+  const engine::PipelineStage::Boundary boundary =
+      stage_->pipeline_stage()->boundary(0, microbatch_rows_);
+  return std::max(boundary.inputs.size(), boundary.outputs.size());
+}
+
+std::vector<parallel::RowRange> PipelineExecutable::Microbatches(int64_t rows) const {
+  const int count = static_cast<int>(std::min<int64_t>(rows, pipeline_.microbatches));
+  std::vector<parallel::RowRange> microbatches;
+  for (int i = 0; i < count; ++i) microbatches.push_back(parallel::ReplicaRows(rows, i, count));
+  return microbatches;
+}
+
+std::vector<parallel::RowRange> PipelineExecutable::EvaluatedParts(int64_t rows) const {
+  std::vector<parallel::RowRange> parts;
+  for (int64_t first = 0; first < rows; first += microbatch_rows_) {
+    parts.push_back({first, std::min(first + microbatch_rows_, rows)});
+  }
+  return parts;
+}
+
+// A part of AccumulateAll is one microbatch; otherwise the stage cuts its rows itself.
+absl::Status PipelineExecutable::CompileTraining(int64_t rows) {
+  std::set<int64_t> sizes;
+  if (pipeline_.step_batches > 1) sizes.insert(std::min(rows, microbatch_rows_));
+  for (const parallel::RowRange& range : Microbatches(rows)) sizes.insert(range.size());
+  return stage_->CompileRows(std::vector<int64_t>(sizes.begin(), sizes.end()), {});
+}
+
+absl::Status PipelineExecutable::CompileEvaluation(int64_t rows) {
+  std::set<int64_t> sizes;
+  for (const parallel::RowRange& range : EvaluatedParts(rows)) sizes.insert(range.size());
+  return stage_->CompileRows({}, std::vector<int64_t>(sizes.begin(), sizes.end()));
 }
 
 int64_t PipelineExecutable::RowsOf(const engine::Batch& batch) const {
@@ -113,10 +169,8 @@ absl::Status PipelineExecutable::Accumulate(const engine::Batch& batch, double w
     return absl::InvalidArgumentError(
         absl::StrCat("a batch of ", rows, " rows; expected 1 to ", pipeline_.batch_rows));
   }
-  const int count = static_cast<int>(std::min<int64_t>(rows, pipeline_.microbatches));
   std::vector<Microbatch> microbatches;
-  for (int i = 0; i < count; ++i) {
-    const parallel::RowRange range = parallel::ReplicaRows(rows, i, count);
+  for (const parallel::RowRange& range : Microbatches(rows)) {
     microbatches.push_back(
         {Slice(batch, range.begin, range.size()), range.size(),
          weight * static_cast<double>(range.size()) / static_cast<double>(rows)});
@@ -150,7 +204,7 @@ absl::Status PipelineExecutable::Run(absl::Span<const Microbatch> microbatches,
   for (const parallel::StageAction& action :
        parallel::ActionsOf(pipeline_.schedule, pipeline_.stages, pipeline_.stage, count)) {
     const auto number = static_cast<size_t>(action.microbatch);
-    const size_t slot = number % static_cast<size_t>(slots_);
+    const int slot = action.microbatch % slots_;
     const Microbatch& microbatch = microbatches[number];
     if (action.kind == parallel::StageAction::Kind::kForward) {
       TY_RETURN_IF_ERROR(RunForward(microbatch, slot));
@@ -160,57 +214,57 @@ absl::Status PipelineExecutable::Run(absl::Span<const Microbatch> microbatches,
     TY_RETURN_IF_ERROR(RunBackward(microbatch, slot, is_end ? on_ready : ReadyCallback()));
     if (done) TY_RETURN_IF_ERROR(done(number));
   }
+  // A device is still at work. The links need no waiting for.
+  TY_ASSIGN_OR_RETURN(const absl::Duration on_device, stage_->pipeline_stage()->TakeDeviceTime());
+  times_.computed += on_device;
   times_.total += clock_.Uptime() - start;
   return absl::OkStatus();
 }
 
-absl::Status PipelineExecutable::RunForward(const Microbatch& microbatch, size_t slot) {
-  const engine::PipelineStage::Boundary boundary =
-      stage_->pipeline_stage()->boundary(static_cast<int>(slot));
-  if (!is_first()) {
-    TY_RETURN_IF_ERROR(Receive(*links_.activations_in, boundary.inputs, microbatch.rows, kBefore));
-  }
+absl::Status PipelineExecutable::RunForward(const Microbatch& microbatch, int slot) {
+  engine::PipelineStage& stage = *stage_->pipeline_stage();
+  const engine::PipelineStage::Boundary boundary = stage.boundary(slot, microbatch.rows);
+  if (!is_first()) TY_RETURN_IF_ERROR(FromBefore(links_.before->Receive(slot, boundary.inputs)));
   // The microbatch that had this slot before has come back, so its output has left. Waiting for it
   // reports errors.
-  if (!is_last()) TY_RETURN_IF_ERROR(activations_line_->WaitFor(outputs_sent_[slot]));
+  if (!is_last()) TY_RETURN_IF_ERROR(FromAfter(links_.after->AwaitSent(slot)));
+  const absl::Duration start = clock_.Uptime();
+  TY_RETURN_IF_ERROR(stage.Forward(microbatch.batch, microbatch.rows, slot));
+  AddComputed(start);
+  return is_last() ? absl::OkStatus() : FromAfter(links_.after->Send(slot, boundary.outputs));
+}
+
+absl::Status PipelineExecutable::RunBackward(const Microbatch& microbatch, int slot,
+                                             const ReadyCallback& on_ready) {
+  engine::PipelineStage& stage = *stage_->pipeline_stage();
+  const engine::PipelineStage::Boundary boundary = stage.boundary(slot, microbatch.rows);
+  if (!is_last()) {
+    TY_RETURN_IF_ERROR(FromAfter(links_.after->Receive(slot, boundary.output_gradients)));
+  }
+  if (!is_first()) TY_RETURN_IF_ERROR(FromBefore(links_.before->AwaitSent(slot)));
   const absl::Duration start = clock_.Uptime();
   TY_RETURN_IF_ERROR(
-      stage_->pipeline_stage()->Forward(microbatch.batch, microbatch.rows, static_cast<int>(slot)));
-  times_.computed += clock_.Uptime() - start;
-  if (is_last()) return absl::OkStatus();
-  const size_t row = boundary.outputs.size() / static_cast<size_t>(microbatch_rows_);
-  outputs_sent_[slot] =
-      activations_line_->Send(boundary.outputs.first(row * static_cast<size_t>(microbatch.rows)));
-  return absl::OkStatus();
-}
-
-absl::Status PipelineExecutable::RunBackward(const Microbatch& microbatch, size_t slot,
-                                             const ReadyCallback& on_ready) {
-  const engine::PipelineStage::Boundary boundary =
-      stage_->pipeline_stage()->boundary(static_cast<int>(slot));
-  if (!is_last()) {
-    TY_RETURN_IF_ERROR(
-        Receive(*links_.gradients_in, boundary.output_gradients, microbatch.rows, kAfter));
-  }
-  if (!is_first()) TY_RETURN_IF_ERROR(gradients_line_->WaitFor(gradients_sent_[slot]));
-  const absl::Duration start = clock_.Uptime();
-  TY_RETURN_IF_ERROR(stage_->pipeline_stage()->Backward(
-      microbatch.batch, microbatch.rows, static_cast<int>(slot), microbatch.weight, on_ready));
-  times_.computed += clock_.Uptime() - start;
+      stage.Backward(microbatch.batch, microbatch.rows, slot, microbatch.weight, on_ready));
+  AddComputed(start);
+  if (!is_last()) TY_RETURN_IF_ERROR(links_.after->Release(slot));
   if (is_first()) return absl::OkStatus();
-  const size_t row = boundary.input_gradients.size() / static_cast<size_t>(microbatch_rows_);
-  gradients_sent_[slot] = gradients_line_->Send(
-      boundary.input_gradients.first(row * static_cast<size_t>(microbatch.rows)));
-  return absl::OkStatus();
+  TY_RETURN_IF_ERROR(links_.before->Release(slot));
+  return FromBefore(links_.before->Send(slot, boundary.input_gradients));
 }
 
-// `values` has room for the largest microbatch.
-absl::Status PipelineExecutable::Receive(parallel::Communicator& line, absl::Span<float> values,
-                                         int64_t rows, int peer) {
-  const size_t row = values.size() / static_cast<size_t>(microbatch_rows_);
-  return Annotate(line.Receive(values.first(row * static_cast<size_t>(rows)), peer),
-                  absl::StrCat("stage ", pipeline_.stage, " waiting for stage ",
-                               pipeline_.stage + (peer == kBefore ? -1 : 1)));
+// The host does not see how long a device computes.
+void PipelineExecutable::AddComputed(absl::Duration start) {
+  if (memory_kind() == engine::MemoryKind::kHost) times_.computed += clock_.Uptime() - start;
+}
+
+absl::Status PipelineExecutable::FromBefore(const absl::Status& status) const {
+  return Annotate(
+      status, absl::StrCat("stage ", pipeline_.stage, " waiting for stage ", pipeline_.stage - 1));
+}
+
+absl::Status PipelineExecutable::FromAfter(const absl::Status& status) const {
+  return Annotate(
+      status, absl::StrCat("stage ", pipeline_.stage, " waiting for stage ", pipeline_.stage + 1));
 }
 
 void PipelineExecutable::EndStep() {
@@ -232,52 +286,42 @@ absl::Status PipelineExecutable::EndUpdate() {
 absl::StatusOr<engine::StepMetrics> PipelineExecutable::FinishUpdate() {
   TY_ASSIGN_OR_RETURN(const engine::StepMetrics mine, stage_->FinishUpdate());
   const bool is_spoiled = std::isnan(mine.loss);
-  metrics_[0] = static_cast<float>(mine.loss);
-  metrics_[1] = static_cast<float>(mine.accuracy);
+  float metrics[] = {static_cast<float>(mine.loss), static_cast<float>(mine.accuracy)};
   if (!is_last()) {
-    TY_RETURN_IF_ERROR(links_.gradients_in->Receive(absl::MakeSpan(metrics_), kAfter));
-    if (is_spoiled) metrics_[0] = std::numeric_limits<float>::quiet_NaN();
+    TY_RETURN_IF_ERROR(FromAfter(links_.after->ReceiveNumbers(absl::MakeSpan(metrics))));
+    if (is_spoiled) metrics[0] = std::numeric_limits<float>::quiet_NaN();
   }
   if (!is_first()) {
-    gradients_line_->Send(metrics_);
-    TY_RETURN_IF_ERROR(gradients_line_->WaitForAll());
-    TY_RETURN_IF_ERROR(links_.activations_in->Receive(absl::MakeSpan(metrics_), kBefore));
+    TY_RETURN_IF_ERROR(FromBefore(links_.before->SendNumbers(metrics)));
+    TY_RETURN_IF_ERROR(FromBefore(links_.before->ReceiveNumbers(absl::MakeSpan(metrics))));
   }
-  if (!is_last()) {
-    activations_line_->Send(metrics_);
-    TY_RETURN_IF_ERROR(activations_line_->WaitForAll());
-  }
-  return engine::StepMetrics{metrics_[0], metrics_[1]};
+  if (!is_last()) TY_RETURN_IF_ERROR(FromAfter(links_.after->SendNumbers(metrics)));
+  return engine::StepMetrics{metrics[0], metrics[1]};
 }
 
 absl::StatusOr<engine::Evaluation> PipelineExecutable::Evaluate(const engine::Batch& batch) {
-  const engine::PipelineStage::Boundary boundary = stage_->pipeline_stage()->boundary(0);
+  engine::PipelineStage& stage = *stage_->pipeline_stage();
   engine::Evaluation sum;
-  const int64_t all = RowsOf(batch);
-  for (int64_t first = 0; first < all; first += microbatch_rows_) {
-    const int64_t rows = std::min(microbatch_rows_, all - first);
-    if (!is_first()) {
-      TY_RETURN_IF_ERROR(Receive(*links_.activations_in, boundary.inputs, rows, kBefore));
-    }
-    if (!is_last()) TY_RETURN_IF_ERROR(activations_line_->WaitForAll());
+  for (const parallel::RowRange& range : EvaluatedParts(RowsOf(batch))) {
+    const engine::PipelineStage::Boundary boundary = stage.boundary(0, range.size());
+    if (!is_first()) TY_RETURN_IF_ERROR(FromBefore(links_.before->Receive(0, boundary.inputs)));
+    if (!is_last()) TY_RETURN_IF_ERROR(FromAfter(links_.after->AwaitSent(0)));
     TY_ASSIGN_OR_RETURN(const engine::Evaluation part,
-                        stage_->pipeline_stage()->EvaluateStage(Slice(batch, first, rows), rows));
+                        stage.EvaluateStage(Slice(batch, range.begin, range.size()), range.size()));
     sum.loss_sum += part.loss_sum;
     sum.correct += part.correct;
     sum.rows += part.rows;
     sum.top5 += part.top5;
-    if (is_last()) continue;
-    const size_t row = boundary.outputs.size() / static_cast<size_t>(microbatch_rows_);
-    activations_line_->Send(boundary.outputs.first(row * static_cast<size_t>(rows)));
+    if (!is_first()) TY_RETURN_IF_ERROR(links_.before->Release(0));
+    if (!is_last()) TY_RETURN_IF_ERROR(FromAfter(links_.after->Send(0, boundary.outputs)));
   }
-  if (!is_last()) TY_RETURN_IF_ERROR(activations_line_->WaitForAll());
+  if (!is_last()) TY_RETURN_IF_ERROR(FromAfter(links_.after->AwaitSent(0)));
   return sum;
 }
 
 void PipelineExecutable::set_timeout(absl::Duration timeout) {
-  for (parallel::Communicator* line : {links_.activations_in.get(), links_.gradients_out.get(),
-                                       links_.activations_out.get(), links_.gradients_in.get()}) {
-    if (line != nullptr) line->set_timeout(timeout);
+  for (parallel::StageLink* link : {links_.before.get(), links_.after.get()}) {
+    if (link != nullptr) link->set_timeout(timeout);
   }
 }
 

@@ -3,8 +3,7 @@
 //
 // A batch is cut into microbatches, and the stage goes through them as the schedule says: it
 // receives what the stage before computed, computes, and sends. Gradients come back the other way.
-// Activations and gradients have separate lines, and they are sent on separate threads. So no two
-// stages wait for each other, and sending is hidden behind computing.
+// What is sent leaves while the stage computes on (parallel/stage_link.h).
 //
 // Parameters, their state, and the reduction are only those of the stage. Pipelines side by side
 // sum the reductions of the same stage. Loss and accuracy are the whole model's on every rank.
@@ -13,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -21,27 +21,36 @@
 #include "absl/types/span.h"
 #include "common/base/env.h"
 #include "worker/engine/backend/backend.h"
-#include "worker/parallel/communicator.h"
 #include "worker/parallel/group.h"
+#include "worker/parallel/host_stage_link.h"
 #include "worker/parallel/pipeline.h"
-#include "worker/trainer/pipeline/send_line.h"
+#include "worker/parallel/replicas.h"
+#include "worker/parallel/stage_link.h"
 
 namespace trainyard::trainer {
 
-// Each line is between two neighbours, of which the stage before is rank 0. It is null if there is
-// no neighbour.
+// The links to the neighbours of a stage. Null stands for a neighbour that does not exist.
 struct PipelineLinks {
-  std::unique_ptr<parallel::Communicator> activations_in;
-  std::unique_ptr<parallel::Communicator> gradients_out;
-  std::unique_ptr<parallel::Communicator> activations_out;
-  std::unique_ptr<parallel::Communicator> gradients_in;
+  std::unique_ptr<parallel::StageLink> before;
+  std::unique_ptr<parallel::StageLink> after;
 };
+
+// The lines over host memory between a stage and a neighbour, and the groups that they connect.
+struct NeighbourLines {
+  parallel::HostLines host;
+  parallel::Group receives;
+  parallel::Group sends;
+};
+using MakeStageLink =
+    std::function<absl::StatusOr<std::unique_ptr<parallel::StageLink>>(NeighbourLines lines)>;
 
 // Connects a stage with its neighbours, the one before first, so that no two wait for each other.
 // Stage s of the pipeline is rank first_rank + s of the gang. The groups are named
-// "activations_<rank>" and "gradients_<rank>" after the rank of the stage before.
+// "activations_<rank>" and "gradients_<rank>" after the rank of the stage before, which is rank 0
+// in both. Both neighbours call `make` for their link at the same time.
 absl::StatusOr<PipelineLinks> ConnectNeighbours(const parallel::ConnectGroup& connect,
-                                                int first_rank, int stages, int stage);
+                                                int first_rank, int stages, int stage,
+                                                const MakeStageLink& make);
 
 struct PipelineOptions {
   parallel::PipelineSchedule schedule = parallel::PipelineSchedule::k1F1B;
@@ -68,15 +77,20 @@ class PipelineExecutable final : public engine::Executable, public engine::Range
   // Called after Backward of a part, and its ready ranges.
   using PartDone = std::function<absl::Status(size_t part)>;
 
-  // Cuts the model and compiles the stage. Returns INVALID_ARGUMENT for impossible cuts, and for a
-  // norm over all gradients (clip_norm), since a stage has only its own. `options.max_rows` and
-  // microbatch_slots are set here. Before Connect the stage has a state but cannot compute.
+  // Cuts the model and compiles the stage. Returns INVALID_ARGUMENT for impossible cuts, and for
+  // what depends on all gradients, of which a stage has only its own: clip_norm, and the loss scale
+  // of f16. `options.max_rows` and microbatch_slots are set here. Before Connect the stage has a
+  // state but cannot compute.
   static absl::StatusOr<std::unique_ptr<PipelineExecutable>> Create(
       engine::Backend& backend, const engine::Graph& model, absl::Span<const std::string> cuts,
       const engine::OptimizerSpec& optimizer, engine::CompileOptions options,
       const PipelineOptions& pipeline, Clock& clock);
+  // The number of microbatches that the stage keeps at a time, which its links must have, too.
+  int slots() const { return slots_; }
+  // Returns the most floats that a message to or from a neighbour has.
+  size_t message_floats() const;
   // Connects the stage. Call it once.
-  void Connect(PipelineLinks links);
+  void Connect(PipelineLinks links) { links_ = std::move(links); }
 
   // Returns the state of only this stage.
   const std::vector<engine::StateTensor>& state() const override { return stage_->state(); }
@@ -96,6 +110,15 @@ class PipelineExecutable final : public engine::Executable, public engine::Range
                              const PartDone& done);
 
   absl::Span<float> reduction() override { return stage_->reduction(); }
+  engine::MemoryKind memory_kind() const override { return stage_->memory_kind(); }
+  void* device_queue() const override { return stage_->device_queue(); }
+  absl::Status ReadReduction(absl::Span<float> sums) override {
+    return stage_->ReadReduction(sums);
+  }
+  absl::Status WriteReduction(absl::Span<const float> sums) override {
+    return stage_->WriteReduction(sums);
+  }
+  absl::Status Synchronize() override { return stage_->Synchronize(); }
   engine::SumSlots* sum_slots() override { return stage_->sum_slots(); }
   engine::RangeUpdate* range_update() override {
     return stage_->range_update() == nullptr ? nullptr : this;
@@ -121,8 +144,10 @@ class PipelineExecutable final : public engine::Executable, public engine::Range
     return absl::UnimplementedError("a stage of a pipeline has no logits of a whole model");
   }
   const engine::MemoryPlan& memory_plan() const override { return stage_->memory_plan(); }
+  std::string MeasuredChoices() const override { return stage_->MeasuredChoices(); }
+  std::vector<engine::Fallback> fallbacks() const override { return stage_->fallbacks(); }
 
-  // Sets the timeout of every line. May be called between two other calls.
+  // Sets the timeout of every link. May be called between two other calls.
   void set_timeout(absl::Duration timeout);
   // The times of the last step that was finished.
   const PipelineTimes& times() const { return finished_times_; }
@@ -138,15 +163,21 @@ class PipelineExecutable final : public engine::Executable, public engine::Range
 
   bool is_first() const { return pipeline_.stage == 0; }
   bool is_last() const { return pipeline_.stage + 1 == pipeline_.stages; }
+  // Return the rows of the microbatches of an Accumulate, and of an evaluation, of so many rows.
+  std::vector<parallel::RowRange> Microbatches(int64_t rows) const;
+  std::vector<parallel::RowRange> EvaluatedParts(int64_t rows) const;
+  absl::Status CompileTraining(int64_t rows) override;
+  absl::Status CompileEvaluation(int64_t rows) override;
   int64_t RowsOf(const engine::Batch& batch) const;
   engine::Batch Slice(const engine::Batch& batch, int64_t first, int64_t rows) const;
   absl::Status Run(absl::Span<const Microbatch> microbatches, const ReadyCallback& on_ready,
                    const PartDone& done);
-  absl::Status RunForward(const Microbatch& microbatch, size_t slot);
-  absl::Status RunBackward(const Microbatch& microbatch, size_t slot,
-                           const ReadyCallback& on_ready);
-  absl::Status Receive(parallel::Communicator& line, absl::Span<float> values, int64_t rows,
-                       int peer);
+  absl::Status RunForward(const Microbatch& microbatch, int slot);
+  absl::Status RunBackward(const Microbatch& microbatch, int slot, const ReadyCallback& on_ready);
+  void AddComputed(absl::Duration start);
+  // Say which neighbour was waited for.
+  absl::Status FromBefore(const absl::Status& status) const;
+  absl::Status FromAfter(const absl::Status& status) const;
   void EndStep();
 
   const PipelineOptions pipeline_;
@@ -155,18 +186,10 @@ class PipelineExecutable final : public engine::Executable, public engine::Range
   int64_t microbatch_rows_ = 1;
   int slots_ = 1;
   Clock& clock_;
-  PipelineLinks links_;
   std::unique_ptr<engine::Executable> stage_;
-  // By slot: the numbers of the sends that last read its boundary.
-  std::vector<int64_t> outputs_sent_;
-  std::vector<int64_t> gradients_sent_;
-  // Loss and accuracy on their way down the pipeline, and up again.
-  float metrics_[2] = {};
   PipelineTimes times_;
   PipelineTimes finished_times_;
-  // These are declared after the members that they read.
-  std::unique_ptr<SendLine> activations_line_;
-  std::unique_ptr<SendLine> gradients_line_;
+  PipelineLinks links_;  // which read and write the memory of the stage
 };
 
 }  // namespace trainyard::trainer

@@ -16,10 +16,6 @@
 namespace trainyard::trainer {
 namespace {
 
-// All ranks must choose the same cuts, whatever each of them could measure. So they plan for a
-// common machine, of which only the ratio of arithmetic to memory traffic matters.
-constexpr MachineSpeed kCommonMachine = {.flops_per_second = 1e11, .bytes_per_second = 1e10};
-
 // A replica is computed as one microbatch if its rows are coupled or if sums have one order.
 bool ComputesReplicasAlone(const v1::JobSpec& spec, const engine::Graph& model) {
   return CouplesRows(model) || IsBitwise(spec);
@@ -60,6 +56,7 @@ absl::StatusOr<CompiledStage> CompileStage(v1::JobSpec spec, const StageTarget& 
       is_alone ? parallel::ReplicaRows(spec.train().global_batch(), 0, target.replicas).size()
                : model.hosted_rows;
   model.options.max_groups = 1;
+  model.options.choices = target.choices;
   const PipelineOptions options = {.schedule = ScheduleOf(spec.stages().schedule()),
                                    .stages = stages,
                                    .stage = stage,

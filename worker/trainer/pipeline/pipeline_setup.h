@@ -21,6 +21,7 @@ struct StageTarget {
   int threads = 1;
   int64_t memory_bytes = 0;    // of the rank's device
   bool shares_memory = false;  // with the other ranks of the gang
+  std::string choices = {};    // of another rank with the same stage
 };
 
 struct CompiledStage {

@@ -170,12 +170,14 @@ class Planner {
     const engine::StepGraph step =
         engine::BuildTrainingStep(model_.graph, {.passes = model_.options.passes});
     std::vector<double> seconds(begins.size() - 1, 0);
+    const MachineSpeed& machine =
+        options_.machine.flops_per_second > 0 ? options_.machine : kCommonMachine;
     size_t segment = 0;
     for (const engine::Node& node : step.graph.nodes) {
       const auto found = segment_of.find(node.name);
       // Passes and sums of gradients name nodes themselves. These stand beside their layer.
       if (found != segment_of.end()) segment = found->second;
-      seconds[segment] += NodeSeconds(step.graph, node, plan_.microbatch_rows, options_.machine);
+      seconds[segment] += NodeSeconds(step.graph, node, plan_.microbatch_rows, machine);
     }
     return seconds;
   }
@@ -187,13 +189,21 @@ class Planner {
     return CountParameters(model_.graph, begin, end) * copies * int64_t{sizeof(float)};
   }
 
+  // Returns the bytes of an element of an activation, where it is kept and where it crosses a cut.
+  int64_t ValueBytes() const {
+    const engine::Precision precision = model_.options.precision;
+    const bool is_short =
+        precision == engine::Precision::kBf16 || precision == engine::Precision::kF16;
+    // On the CPU, values cross as floats in any precision.
+    return options_.backend == kCudaBackend && is_short ? sizeof(uint16_t) : sizeof(float);
+  }
+
   int64_t KeptBytes(size_t begin, size_t end) const {
     int64_t bytes = 0;
     for (size_t i = begin; i < end; ++i) {
       const engine::Node& node = model_.graph.nodes[i];
       if (node.op == engine::OpKind::kFlatten) continue;
-      bytes += model_.graph.value(node.outputs[0]).Elements(plan_.microbatch_rows) *
-               int64_t{sizeof(float)};
+      bytes += model_.graph.value(node.outputs[0]).Elements(plan_.microbatch_rows) * ValueBytes();
     }
     return bytes;
   }
@@ -226,9 +236,8 @@ class Planner {
         return absl::ResourceExhaustedError(absl::StrCat("stage ", s, ": ", misfit.message()));
       }
       if (!is_last && options_.machine.bytes_per_second > 0) {
-        const auto bytes =
-            static_cast<double>(graph.value(graph.stage_output).Elements(plan_.microbatch_rows) *
-                                int64_t{sizeof(float)});
+        const auto bytes = static_cast<double>(
+            graph.value(graph.stage_output).Elements(plan_.microbatch_rows) * ValueBytes());
         links_.push_back(kLinkCopies * bytes / options_.machine.bytes_per_second);
       }
     }

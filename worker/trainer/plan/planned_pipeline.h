@@ -41,10 +41,15 @@ struct PlannedPipeline {
   parallel::PipelinePrediction prediction;
 };
 
+// The ranks of a pipeline must choose the same cuts, whatever each of them could measure. So they
+// plan for this machine, of which only the ratio of arithmetic to memory traffic matters.
+inline constexpr MachineSpeed kCommonMachine = {.flops_per_second = 1e11, .bytes_per_second = 1e10};
+
 struct PipelinePlanOptions {
   std::string backend = "cpu";
   int threads = 1;
   int64_t memory_bytes = 0;  // of a device
+  // If it is not known, no times are predicted, and cuts are chosen for kCommonMachine.
   MachineSpeed machine = {};
   // Speeds of the stages' devices, relative to `machine`; if empty, all are 1.
   std::vector<double> speeds = {};

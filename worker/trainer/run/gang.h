@@ -14,6 +14,7 @@
 #include "worker/parallel/gradient_exchange.h"
 #include "worker/parallel/group.h"
 #include "worker/run_dir/assignment.h"
+#include "worker/trainer/pipeline/pipeline_executable.h"
 #include "worker/trainer/run/run_setup.h"
 
 namespace trainyard::trainer {
@@ -23,6 +24,7 @@ struct DeviceExchangeRequest {
   engine::Executable& executable;
   // Connects the same ranks over host memory, and nothing else uses it.
   std::unique_ptr<parallel::Communicator> host;
+  parallel::Group group;  // the ranks that `host` connects
   // Its spans lie on the device.
   parallel::WireExchangeOptions memory;
   // Sums are taken in the order of the plan, to the bit.
@@ -34,6 +36,14 @@ using MakeDeviceExchange =
     std::function<absl::StatusOr<std::unique_ptr<parallel::GradientExchange>>(
         DeviceExchangeRequest request)>;
 
+// The parts of which the link between two stages on devices is made.
+struct DeviceLinkRequest {
+  PipelineExecutable& stage;
+  NeighbourLines lines;
+};
+using MakeDeviceLink =
+    std::function<absl::StatusOr<std::unique_ptr<parallel::StageLink>>(DeviceLinkRequest request)>;
+
 // The lines between the ranks of a gang.
 struct Communicators {
   // Connects all ranks over the host's memory, for votes, weights and sums of evaluations.
@@ -41,6 +51,8 @@ struct Communicators {
   // Connects arenas that lie on devices. It is null if they do not, or if one rank trains alone. It
   // may be called while the assignment of the gang lives.
   MakeDeviceExchange make_device_exchange;
+  // Does so for two stages of a pipeline.
+  MakeDeviceLink make_device_link;
   // Connects further groups over the host's memory, for those that talk at the same time as others.
   parallel::ConnectGroup connect_group;
 };

@@ -24,7 +24,8 @@ PipelinedStep::PipelinedStep(const RunSetup& setup, CompiledStage compiled)
       whole_(tensors_) {}
 
 absl::StatusOr<std::unique_ptr<StepStrategy>> PipelinedStep::Compile(const RunSetup& setup,
-                                                                     int threads) {
+                                                                     int threads,
+                                                                     const std::string& choices) {
   TY_ASSIGN_OR_RETURN(CompiledStage compiled,
                       CompileStage(setup.spec, {.backend = setup.assignment.backend,
                                                 .rank = setup.rank,
@@ -32,7 +33,8 @@ absl::StatusOr<std::unique_ptr<StepStrategy>> PipelinedStep::Compile(const RunSe
                                                 .replicas = setup.replicas,
                                                 .threads = threads,
                                                 .memory_bytes = setup.memory_bytes,
-                                                .shares_memory = setup.shares_memory}));
+                                                .shares_memory = setup.shares_memory,
+                                                .choices = choices}));
   return std::unique_ptr<StepStrategy>(new PipelinedStep(setup, std::move(compiled)));
 }
 
@@ -52,9 +54,16 @@ absl::StatusOr<GangHosting> PipelinedStep::ChooseHosting(const Gang&, std::vecto
 // Connects the stage with its neighbours and with the same stage of the other pipelines.
 absl::Status PipelinedStep::Join(const Communicators& lines) {
   host_ = lines.host.get();
+  const auto make_link =
+      [&](NeighbourLines of) -> absl::StatusOr<std::unique_ptr<parallel::StageLink>> {
+    if (stage_.memory_kind() == engine::MemoryKind::kDevice) {
+      return lines.make_device_link({.stage = stage_, .lines = std::move(of)});
+    }
+    return std::make_unique<parallel::HostStageLink>(std::move(of.host), stage_.slots());
+  };
   TY_ASSIGN_OR_RETURN(PipelineLinks links,
                       ConnectNeighbours(lines.connect_group, place_.pipeline * place_.stages,
-                                        place_.stages, place_.stage));
+                                        place_.stages, place_.stage, make_link));
   stage_.Connect(std::move(links));
   if (place_.pipelines > 1) {
     TY_ASSIGN_OR_RETURN(siblings_, lines.connect_group(RanksOfStage("siblings", place_)));

@@ -16,8 +16,10 @@ namespace trainyard::trainer {
 
 class PipelinedStep final : public StepStrategy {
  public:
-  // Compiles this rank's part of the model. `threads` are those of its kernels.
-  static absl::StatusOr<std::unique_ptr<StepStrategy>> Compile(const RunSetup& setup, int threads);
+  // Compiles this rank's part of the model. `threads` are those of its kernels, and `choices` those
+  // of a rank with the same stage (engine::CompileOptions::choices).
+  static absl::StatusOr<std::unique_ptr<StepStrategy>> Compile(const RunSetup& setup, int threads,
+                                                               const std::string& choices);
 
   engine::ModelState& whole_state() override { return whole_; }
   absl::StatusOr<GangHosting> ChooseHosting(const Gang& gang, std::vector<int> room,

@@ -33,6 +33,8 @@ absl::StatusOr<Communicators> ConnectRanks(const RunSetup& setup, const Connect&
   TY_ASSIGN_OR_RETURN(Communicators lines, connect(setup.assignment, arena));
   TY_CHECK(setup.world_size() == 1 || arena == engine::MemoryKind::kHost ||
            lines.make_device_exchange != nullptr);
+  TY_CHECK(setup.place.stages == 1 || arena == engine::MemoryKind::kHost ||
+           lines.make_device_link != nullptr);
   return lines;
 }
 
@@ -88,7 +90,7 @@ struct Loaded {
 // before it takes the memory.
 absl::StatusOr<std::unique_ptr<StepStrategy>> CompileStep(const RunSetup& setup, int threads,
                                                           const std::string& choices) {
-  return setup.place.stages > 1 ? PipelinedStep::Compile(setup, threads)
+  return setup.place.stages > 1 ? PipelinedStep::Compile(setup, threads, choices)
                                 : WholeStep::Compile(setup, threads, choices);
 }
 
@@ -113,17 +115,21 @@ absl::StatusOr<Loaded> LoadAndCompile(const RunSetup& setup, int threads,
                 .planned_bytes = step_bytes + image_bytes};
 }
 
-// The first rank of each type of GPU measures the kernels, and the others of that type wait and
-// take its choices over, so that equal GPUs run equal kernels and nobody waits in a step for a rank
-// that still measures.
+// Ranks with this name in common compile the same layers for the same type of GPU.
+std::string KindOfWork(const RunSetup& setup) {
+  return absl::StrCat(setup.place.stage, " ", setup.mine().device_type);
+}
+
+// The first rank of each type of GPU measures the kernels of each stage, and the others of that
+// type wait and take its choices over, so that equal GPUs run equal kernels and nobody waits in a
+// step for a rank that still measures.
 absl::StatusOr<Loaded> LoadAndCompileInTurn(const RunSetup& setup, int threads,
                                             parallel::Communicator& host) {
-  TY_ASSIGN_OR_RETURN(const std::vector<std::string> types,
-                      GatherNames(host, setup.mine().device_type));
-  const auto leader_of = [&](const std::string& type) {
-    return static_cast<int>(std::find(types.begin(), types.end(), type) - types.begin());
+  TY_ASSIGN_OR_RETURN(const std::vector<std::string> kinds, GatherNames(host, KindOfWork(setup)));
+  const auto leader_of = [&](const std::string& kind) {
+    return static_cast<int>(std::find(kinds.begin(), kinds.end(), kind) - kinds.begin());
   };
-  const int leader = leader_of(types[static_cast<size_t>(setup.rank)]);
+  const int leader = leader_of(kinds[static_cast<size_t>(setup.rank)]);
   std::optional<Loaded> loaded;
   std::string measured;
   if (leader == setup.rank) {
@@ -134,7 +140,7 @@ absl::StatusOr<Loaded> LoadAndCompileInTurn(const RunSetup& setup, int threads,
   host.set_timeout(StepPace::kMeasureLimit);
   std::string choices;
   for (int rank = 0; rank < setup.world_size(); ++rank) {
-    if (leader_of(types[static_cast<size_t>(rank)]) != rank) continue;
+    if (leader_of(kinds[static_cast<size_t>(rank)]) != rank) continue;
     TY_ASSIGN_OR_RETURN(std::string text, BroadcastText(host, measured, rank));
     if (rank == leader) choices = std::move(text);
   }

@@ -73,9 +73,11 @@ class Connector {
 
   // Makes an exchange in the way that the trainer of the device finds between the ranks.
   absl::StatusOr<std::unique_ptr<GradientExchange>> OverDevices() {
-    TY_ASSIGN_OR_RETURN(auto host, lines_.connect_group(RanksOfStage("gradients", setup_.place)));
+    parallel::Group group = RanksOfStage("gradients", setup_.place);
+    TY_ASSIGN_OR_RETURN(auto host, lines_.connect_group(group));
     return lines_.make_device_exchange({.executable = executable_,
                                         .host = std::move(host),
+                                        .group = std::move(group),
                                         .memory = Memory(),
                                         .keeps_order = setup_.is_bitwise,
                                         .in_bf16 = IsInBf16(setup_)});

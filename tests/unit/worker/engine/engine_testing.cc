@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -18,6 +19,11 @@ namespace {
 std::string& TestedName() {
   static auto* name = new std::string("cpu");
   return *name;
+}
+
+DeviceCopy& GetDeviceCopy() {
+  static auto* copy = new DeviceCopy;
+  return *copy;
 }
 
 }  // namespace
@@ -152,6 +158,22 @@ NamedValues ReadAllState(const Executable& executable) {
     all[tensor.name] = ReadState(executable, tensor.name);
   }
   return all;
+}
+
+void SetDeviceCopy(DeviceCopy copy) {
+  GetDeviceCopy() = std::move(copy);
+}
+
+void CopyBoundary(Executable& from, absl::Span<const float> values, Executable& to,
+                  absl::Span<float> place) {
+  ASSERT_EQ(values.size(), place.size());
+  if (from.memory_kind() == MemoryKind::kHost) {
+    std::copy(values.begin(), values.end(), place.begin());
+    return;
+  }
+  ASSERT_TRUE(from.Synchronize().ok());
+  ASSERT_TRUE(to.Synchronize().ok());
+  GetDeviceCopy()(place.data(), values.data(), values.size() * sizeof(float));
 }
 
 Values ReadReduction(Executable& executable) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -62,6 +63,14 @@ void CopyState(const Executable& from, Executable& to);
 Values ReadState(const ModelState& executable, const std::string& name);
 void WriteState(Executable& executable, const std::string& name, const Values& values);
 NamedValues ReadAllState(const Executable& executable);
+
+// Copies bytes between two places in the memory of devices, and returns when they are there.
+using DeviceCopy = std::function<void(void* to, const void* from, size_t bytes)>;
+// A program whose backend keeps values on a device sets it before its tests begin.
+void SetDeviceCopy(DeviceCopy copy);
+// Copies values at a boundary of `from` to one of `to`, wherever both lie.
+void CopyBoundary(Executable& from, absl::Span<const float> values, Executable& to,
+                  absl::Span<float> place);
 
 // These functions read and write the reduction arena in the port's order.
 Values ReadReduction(Executable& executable);

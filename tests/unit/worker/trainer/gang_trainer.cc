@@ -114,6 +114,9 @@ std::vector<run_dir::RankResult> GangTrainer::Run() {
         communicators.make_device_exchange = [this, rank](DeviceExchangeRequest request) {
           return make_exchange_(rank, std::move(request));
         };
+        communicators.make_device_link = [this, rank](DeviceLinkRequest request) {
+          return make_link_(rank, std::move(request));
+        };
         return communicators;
       };
       options.choose_device = choose_device_;

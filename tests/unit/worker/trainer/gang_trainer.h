@@ -51,6 +51,10 @@ class GangTrainer {
   void set_make_exchange(MakeRankExchange make_exchange) {
     make_exchange_ = std::move(make_exchange);
   }
+  // Used for links between stages on devices.
+  using MakeRankLink = std::function<absl::StatusOr<std::unique_ptr<parallel::StageLink>>(
+      int rank, DeviceLinkRequest request)>;
+  void set_make_link(MakeRankLink make_link) { make_link_ = std::move(make_link); }
   void set_choose_device(std::function<absl::Status(run_dir::RankAssignment&)> choose) {
     choose_device_ = std::move(choose);
   }
@@ -74,6 +78,7 @@ class GangTrainer {
   run_dir::Assignment assignment_;
   std::vector<Signals> signals_;
   MakeRankExchange make_exchange_;
+  MakeRankLink make_link_;
   std::map<int, Clock*> clocks_;
   std::function<absl::Status(run_dir::RankAssignment&)> choose_device_;
 };

@@ -69,7 +69,7 @@ class CpuExecutable final : public Executable,
   absl::StatusOr<Evaluation> Evaluate(const Batch& batch) override;
   absl::StatusOr<std::vector<float>> Predict(absl::Span<const float> inputs) override;
   absl::StatusOr<Inspection> Inspect() const override;
-  Boundary boundary(int slot) override;
+  Boundary boundary(int slot, int64_t rows) override;
   absl::Status Forward(const Batch& batch, int64_t rows, int slot) override;
   absl::Status Backward(const Batch& batch, int64_t rows, int slot, double weight,
                         const ReadyCallback& on_ready) override;

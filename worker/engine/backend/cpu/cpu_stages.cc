@@ -29,13 +29,13 @@ void CpuExecutable::AddBoundaries() {
   }
 }
 
-PipelineStage::Boundary CpuExecutable::boundary(int slot) {
-  TY_CHECK(CheckSlot(options_, slot).ok());
+PipelineStage::Boundary CpuExecutable::boundary(int slot, int64_t rows) {
+  TY_CHECK(CheckSlot(options_, slot).ok() && rows >= 1 && rows <= options_.max_rows);
   const Slot& of = slots_[static_cast<size_t>(slot)];
-  const auto span = [this](const AlignedBuffer& buffer, ValueId value) {
+  const auto span = [this, rows](const AlignedBuffer& buffer, ValueId value) {
     if (buffer.data() == nullptr) return absl::Span<float>();
     return absl::Span<float>(buffer.as<float>(),
-                             static_cast<size_t>(model_.value(value).Elements(options_.max_rows)));
+                             static_cast<size_t>(model_.value(value).Elements(rows)));
   };
   return {span(of.inputs, model_.input), span(of.outputs, model_.stage_output),
           span(of.input_gradients, model_.input), span(of.output_gradients, model_.stage_output)};

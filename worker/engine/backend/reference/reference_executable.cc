@@ -182,12 +182,12 @@ void ReferenceExecutable<T>::AddSlot(Backing backing) {
 }
 
 template <class T>
-PipelineStage::Boundary ReferenceExecutable<T>::boundary(int slot) {
-  TY_CHECK(CheckSlot(options_, slot).ok());
-  const auto span = [this](const AlignedBuffer& buffer, ValueId value) {
+PipelineStage::Boundary ReferenceExecutable<T>::boundary(int slot, int64_t rows) {
+  TY_CHECK(CheckSlot(options_, slot).ok() && rows >= 1 && rows <= options_.max_rows);
+  const auto span = [this, rows](const AlignedBuffer& buffer, ValueId value) {
     if (buffer.data() == nullptr) return absl::Span<float>();
     return absl::Span<float>(buffer.as<float>(),
-                             static_cast<size_t>(model_.value(value).Elements(options_.max_rows)));
+                             static_cast<size_t>(model_.value(value).Elements(rows)));
   };
   const Slot& of = microbatches_[static_cast<size_t>(slot)];
   return {span(of.stage_inputs, model_.input), span(of.stage_outputs, model_.stage_output),

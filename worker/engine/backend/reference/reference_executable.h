@@ -83,7 +83,7 @@ class ReferenceExecutable final : public Executable,
   }
   absl::Status StoreSums(int slot) override;
   absl::Status AddSums(int slot, int64_t begin, int64_t end) override;
-  Boundary boundary(int slot) override;
+  Boundary boundary(int slot, int64_t rows) override;
   absl::Status Forward(const Batch& batch, int64_t rows, int slot) override;
   absl::Status Backward(const Batch& batch, int64_t rows, int slot, double weight,
                         const ReadyCallback& on_ready) override;

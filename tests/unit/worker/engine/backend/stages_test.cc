@@ -64,10 +64,9 @@ class Chain {
       const absl::Status status = stages_[s]->pipeline_stage()->Forward(rows, count, slot);
       ASSERT_TRUE(status.ok()) << status;
       if (s + 1 == stages_.size()) return;
-      const auto from = stages_[s]->pipeline_stage()->boundary(slot).outputs;
-      const auto to = stages_[s + 1]->pipeline_stage()->boundary(slot).inputs;
-      ASSERT_EQ(from.size(), to.size());
-      std::copy(from.begin(), from.end(), to.begin());
+      const auto from = stages_[s]->pipeline_stage()->boundary(slot, count).outputs;
+      const auto to = stages_[s + 1]->pipeline_stage()->boundary(slot, count).inputs;
+      testing::CopyBoundary(*stages_[s], from, *stages_[s + 1], to);
     }
   }
 
@@ -83,9 +82,9 @@ class Chain {
       ASSERT_TRUE(status.ok()) << status;
       EXPECT_EQ(ready, static_cast<int64_t>(stages_[s]->reduction().size()));
       if (s == 0) return;
-      const auto from = stages_[s]->pipeline_stage()->boundary(slot).input_gradients;
-      const auto to = stages_[s - 1]->pipeline_stage()->boundary(slot).output_gradients;
-      std::copy(from.begin(), from.end(), to.begin());
+      const auto from = stages_[s]->pipeline_stage()->boundary(slot, count).input_gradients;
+      const auto to = stages_[s - 1]->pipeline_stage()->boundary(slot, count).output_gradients;
+      testing::CopyBoundary(*stages_[s], from, *stages_[s - 1], to);
     }
   }
 
@@ -96,9 +95,9 @@ class Chain {
           stages_[s]->pipeline_stage()->EvaluateStage(batch.batch(), count);
       EXPECT_TRUE(result.ok()) << result.status();
       if (s + 1 == stages_.size()) return *result;
-      const auto from = stages_[s]->pipeline_stage()->boundary(0).outputs;
-      std::copy(from.begin(), from.end(),
-                stages_[s + 1]->pipeline_stage()->boundary(0).inputs.begin());
+      const auto from = stages_[s]->pipeline_stage()->boundary(0, count).outputs;
+      const auto to = stages_[s + 1]->pipeline_stage()->boundary(0, count).inputs;
+      testing::CopyBoundary(*stages_[s], from, *stages_[s + 1], to);
     }
   }
 
@@ -135,11 +134,15 @@ class Stages : public ::testing::TestWithParam<std::pair<std::string, std::strin
  protected:
   const std::string backend_ = GetParam().first;
   const Graph model_ = ModelOf(GetParam().second);
-  // Values that cross between stages are floats, so f64 is rounded only there.
-  const double tolerance_ = backend_ == "cpu" ? 0 : backend_ == "reference" ? 1e-5 : 2e-6;
+  // Values that cross between stages are floats, so f64 is rounded only there. On a GPU some sums
+  // are taken elsewhere if a cut separates what would be one kernel.
+  const double tolerance_ = backend_ == "cpu"                               ? 0
+                            : backend_ == "reference" || backend_ == "cuda" ? 1e-5
+                                                                            : 2e-6;
 };
 
-// Makes two updates of two microbatches each, cut before each possible layer.
+// Makes two updates of two microbatches each, cut before each possible layer; on a GPU, whose
+// emulation is slow, before some of them.
 TEST_P(Stages, GiveTheStateOfTheWholeModelForEveryCut) {
   const CompileOptions options = {.max_rows = 4, .threads = 2};
   CompileOptions slotted = options;
@@ -147,7 +150,10 @@ TEST_P(Stages, GiveTheStateOfTheWholeModelForEveryCut) {
   const TestBatch first = testing::RandomBatch(1, model_, 4);
   const TestBatch second = testing::RandomBatch(2, model_, 3);
   const auto whole = Compile(backend_, model_, {.momentum = 0.9}, options);
-  for (const CutPoint& cut : PossibleCuts(model_)) {
+  const std::vector<CutPoint> cuts = PossibleCuts(model_);
+  const size_t stride = backend_ == "cuda" ? 1 + cuts.size() / 8 : 1;
+  for (size_t i = 0; i < cuts.size(); i += stride) {
+    const CutPoint& cut = cuts[i];
     SCOPED_TRACE(cut.layer);
     testing::RandomizeState(5, *whole);
     const auto graphs = SplitModel(model_, {cut.layer});

@@ -66,15 +66,6 @@ class Pipeline {
       up.push_back(parallel::MakeLocalGroup(2));
     }
     for (int s = 0; s < stages; ++s) {
-      PipelineLinks links;
-      if (s > 0) {
-        links.activations_in = Connect(down[static_cast<size_t>(s) - 1], 1);
-        links.gradients_out = Connect(up[static_cast<size_t>(s) - 1], 1);
-      }
-      if (s + 1 < stages) {
-        links.activations_out = Connect(down[static_cast<size_t>(s)], 0);
-        links.gradients_in = Connect(up[static_cast<size_t>(s)], 0);
-      }
       auto made = PipelineExecutable::Create(**backend, model, cuts_, kOptimizer,
                                              {.threads = 1, .sum_slots = sum_slots},
                                              {.schedule = schedule,
@@ -85,6 +76,18 @@ class Pipeline {
                                               .step_batches = step_batches},
                                              *Clock::Real());
       EXPECT_TRUE(made.ok()) << made.status();
+      PipelineLinks links;
+      const int slots = (*made)->slots();
+      if (s > 0) {
+        const auto before = static_cast<size_t>(s) - 1;
+        links.before = std::make_unique<parallel::HostStageLink>(
+            parallel::HostLines{Connect(down[before], 1), Connect(up[before], 1), 0}, slots);
+      }
+      if (s + 1 < stages) {
+        const auto after = static_cast<size_t>(s);
+        links.after = std::make_unique<parallel::HostStageLink>(
+            parallel::HostLines{Connect(up[after], 0), Connect(down[after], 0), 1}, slots);
+      }
       (*made)->Connect(std::move(links));
       ranks_.push_back({s, *std::move(made), Connect(gang, s)});
     }
@@ -427,12 +430,17 @@ TEST(PipelineExecutables, TalkOverSharedMemory) {
       return parallel::ConnectShm(options);
     };
     auto gang = connect({});
-    auto links = ConnectNeighbours(connect, 0, 3, stage);
-    if (!gang.ok() || !links.ok()) return gang.ok() ? links.status() : gang.status();
+    if (!gang.ok()) return gang.status();
     auto made = PipelineExecutable::Create(
         **backend, model, cuts, kOptimizer, {.threads = 1},
         {.stages = 3, .stage = stage, .microbatches = 4, .batch_rows = kRows}, *Clock::Real());
     if (!made.ok()) return made.status();
+    auto links = ConnectNeighbours(
+        connect, 0, 3, stage,
+        [&](NeighbourLines lines) -> absl::StatusOr<std::unique_ptr<parallel::StageLink>> {
+          return std::make_unique<parallel::HostStageLink>(std::move(lines.host), (*made)->slots());
+        });
+    if (!links.ok()) return links.status();
     Rank rank = {stage, *std::move(made), *std::move(gang)};
     rank.executable->Connect(*std::move(links));
     const auto give = [&](size_t i) -> absl::StatusOr<std::vector<float>> {
@@ -482,13 +490,16 @@ TEST(PipelineExecutables, RefuseWhatStagesCannotDo) {
   const engine::Graph model = Convnet(false);
   const auto backend = engine::MakeBackend("cpu");
   const auto refuse = [&](const std::vector<std::string>& cuts,
-                          const engine::OptimizerSpec& optimizer) {
-    const auto made = PipelineExecutable::Create(**backend, model, cuts, optimizer, {},
+                          const engine::OptimizerSpec& optimizer,
+                          const engine::CompileOptions& options = {}) {
+    const auto made = PipelineExecutable::Create(**backend, model, cuts, optimizer, options,
                                                  {.stages = 2}, *Clock::Real());
     EXPECT_EQ(made.status().code(), absl::StatusCode::kInvalidArgument);
     return std::string(made.status().message());
   };
   EXPECT_THAT(refuse({"conv2"}, {.clip_norm = 1}), HasSubstr("clip_norm 1 takes the norm of all"));
+  EXPECT_THAT(refuse({"conv2"}, {}, {.precision = engine::Precision::kF16}),
+              HasSubstr("precision f16 has a loss scale that follows all gradients"));
   EXPECT_THAT(refuse({}, {}), HasSubstr("0 cuts; expected 1 of 2 stages"));
   EXPECT_THAT(refuse({"conv9"}, {}), HasSubstr("no layer 'conv9'"));
 }

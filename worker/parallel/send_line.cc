@@ -1,10 +1,12 @@
 // Implements a queue and a thread that sends what is in it. After the first error it sends nothing
 // more.
-#include "worker/trainer/pipeline/send_line.h"
+#include "worker/parallel/send_line.h"
 
-namespace trainyard::trainer {
+#include <utility>
 
-SendLine::SendLine(parallel::Communicator& communicator, int peer)
+namespace trainyard::parallel {
+
+SendLine::SendLine(Communicator& communicator, int peer)
     : communicator_(communicator), peer_(peer), thread_([this] { Run(); }) {}
 
 SendLine::~SendLine() {
@@ -16,9 +18,9 @@ SendLine::~SendLine() {
   thread_.join();
 }
 
-int64_t SendLine::Send(absl::Span<const float> values) {
+int64_t SendLine::Send(absl::Span<const float> values, std::function<absl::Status()> written) {
   absl::MutexLock lock(&mutex_);
-  waiting_.push_back(values);
+  waiting_.push_back({values, std::move(written)});
   return ++given_;
 }
 
@@ -48,14 +50,15 @@ void SendLine::Run() {
   while (true) {
     mutex_.Await(absl::Condition(&has_work));
     if (ends_) return;
-    const absl::Span<const float> values = waiting_.front();
+    const Message message = std::move(waiting_.front());
     waiting_.pop_front();
     mutex_.Unlock();
-    const absl::Status status = communicator_.Send(values, peer_);
+    absl::Status status = message.written ? message.written() : absl::OkStatus();
+    if (status.ok()) status = communicator_.Send(message.values, peer_);
     mutex_.Lock();
     status_.Update(status);
     ++sent_;
   }
 }
 
-}  // namespace trainyard::trainer
+}  // namespace trainyard::parallel
