@@ -1,10 +1,12 @@
 // The main function of tests that compare the CUDA backend with the reference, on a GPU or on the
 // emulation of one, whichever libraries the program was linked with.
+#include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
 #include <cstdio>
 #include <string>
 
+#include "common/base/check.h"
 #include "tests/testing/temp_dir.h"
 #include "tests/unit/worker/engine/engine_testing.h"
 #include "worker/engine/backend/backend.h"
@@ -22,6 +24,10 @@ int Main(int argc, char** argv) {
   };
   RegisterBackend("cuda", make);
   testing::SetTestedBackend("cuda");
+  testing::SetDeviceCopy([](void* to, const void* from, size_t bytes) {
+    TY_CHECK(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToDevice) == cudaSuccess);
+    TY_CHECK(cudaDeviceSynchronize() == cudaSuccess);
+  });
   ::testing::InitGoogleTest(&argc, argv);
   // ctest also asks for the names of the tests on machines without a GPU.
   if (::testing::GTEST_FLAG(list_tests)) return RUN_ALL_TESTS();

@@ -31,6 +31,9 @@ struct CompileTarget {
   bool is_guarded = false;
   // True if batch norm takes its statistics over the rows of all ranks.
   bool merges_ranks = false;
+  // True if the halves of a step run apart, with those of other microbatches between them. Then
+  // the backward half adds the batch statistics to the sums, which the forward half must not touch.
+  bool is_halved = false;
   Fusions fusions = Fusions::kWhereFaster;
   // The bytes that the device's memory moves in a microsecond.
   double bytes_per_microsecond = 3e6;

@@ -12,6 +12,7 @@
 #include "worker/engine/backend/cuda/kernels/input.h"
 #include "worker/engine/backend/cuda/kernels/sequence.h"
 #include "worker/engine/backend/cuda/lower_ops.h"
+#include "worker/engine/backend/cuda/lower_stage.h"
 
 namespace trainyard::engine::cuda {
 
@@ -90,27 +91,40 @@ void LowerInputGradient(Lowering& lowering) {
   lowering.program().Keep(to);
 }
 
-}  // namespace
-
-absl::Status Compile(const StepGraph& step, const ReductionLayout& reduction,
-                     const StepMemory& state, const PackedWeights& weights,
-                     const CompileTarget& target, const Program* larger, Program& program) {
-  Lowering lowering(step, reduction, state, weights, target, program);
-  LowerInput(lowering);
-  const std::vector<int64_t> ready = ReadyAfterNodes(step, reduction);
-  for (size_t i = 0; i < ready.size(); ++i) {
-    TY_RETURN_IF_ERROR(LowerNode(lowering, step.graph.nodes[i]));
-    program.SetReady(ready[i]);
-  }
+void NoteLogits(Lowering& lowering) {
+  const StepGraph& step = lowering.step();
   const ValueId logits = step.graph.logits;
   const Place& place = lowering.PlaceOf(logits);
+  Program& program = lowering.program();
   program.logits = place.buffer;
   program.logits_type = place.type;
   program.logits_stride = place.stride;
   if (std::find(step.kept.begin(), step.kept.end(), logits) != step.kept.end()) {
     program.Keep(program.logits);
   }
-  if (step.input_gradient != kNoValue) LowerInputGradient(lowering);
+}
+
+}  // namespace
+
+absl::Status Compile(const StepGraph& step, const ReductionLayout& reduction,
+                     const StepMemory& state, const PackedWeights& weights,
+                     const CompileTarget& target, const Program* larger, Program& program) {
+  Lowering lowering(step, reduction, state, weights, target, program);
+  const bool has_stage_input = step.graph.has_stage_input;
+  has_stage_input ? LowerStageInput(lowering) : LowerInput(lowering);
+  const std::vector<int64_t> ready = ReadyAfterNodes(step, reduction);
+  const size_t forward_nodes = ForwardNodes(step);
+  for (size_t i = 0; i < ready.size(); ++i) {
+    TY_RETURN_IF_ERROR(LowerNode(lowering, step.graph.nodes[i]));
+    program.SetReady(ready[i]);
+    if (i + 1 != forward_nodes) continue;
+    program.forward_calls = program.calls().size();
+    if (target.is_training && target.is_halved) LowerStageStatistics(lowering);
+  }
+  if (step.graph.has_loss()) NoteLogits(lowering);
+  if (step.input_gradient != kNoValue) {
+    has_stage_input ? LowerStageInputGradient(lowering) : LowerInputGradient(lowering);
+  }
   program.Plan(target.is_guarded, larger);
   return absl::OkStatus();
 }

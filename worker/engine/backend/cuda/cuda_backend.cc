@@ -4,7 +4,6 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "worker/engine/backend/cuda/cuda_executable.h"
 #include "worker/engine/backend/cuda/dnn/plan_builder.h"
@@ -55,11 +54,6 @@ class CudaBackend final : public Backend {
                                                              Backing backing) {
     TY_RETURN_IF_ERROR(CheckCompileOptions(options));
     TY_RETURN_IF_ERROR(ValidateOptimizer(optimizer));
-    if (options.microbatch_slots > 0 || model.has_stage_input || !model.has_loss()) {
-      return absl::UnimplementedError(
-          "the cuda backend computes whole models alone, no stages of a pipeline; use the cpu "
-          "backend, or leave out stages");
-    }
     TY_ASSIGN_OR_RETURN(std::shared_ptr<cuda::Planners> planners,
                         PlannersFor(options.deterministic));
     if (!options.choices.empty()) {

@@ -43,6 +43,7 @@ CudaExecutable::CudaExecutable(const Graph& model, const OptimizerSpec& optimize
       layout_(LayOutReduction(training_)),
       table_(BuildStateTable(model, layout_, optimizer)),
       type_(StorageOf(options.precision)),
+      slots_(static_cast<size_t>(std::max(1, options.microbatch_slots))),
       ranks_(options) {
   if (options.precision == Precision::kF16) {
     table_.tensors.push_back(
@@ -89,6 +90,7 @@ absl::Status CudaExecutable::Allocate(const OptimizerSpec& optimizer) {
     TY_ASSIGN_OR_RETURN(DeviceBuffer sums, floats(layout_.size));
     sums_.push_back(std::move(sums));
   }
+  TY_RETURN_IF_ERROR(AllocateBoundaries());
   TY_ASSIGN_OR_RETURN(totals_, make(sizeof(LossTotals)));
   TY_ASSIGN_OR_RETURN(tickets_, make(kNormTickets));
   const int64_t labels = options_.max_rows * model_.labels_per_row();
@@ -144,6 +146,7 @@ absl::StatusOr<Program*> CudaExecutable::Prepare(const StepGraph& step, Programs
                                 .tf32 = options_.precision == Precision::kTf32,
                                 .is_guarded = options_.inspect,
                                 .merges_ranks = ranks_.is_wanted(),
+                                .is_halved = options_.microbatch_slots > 0,
                                 .fusions = planners_->fusions,
                                 .bytes_per_microsecond = planners_->bytes_per_microsecond,
                                 .effort = effort,
@@ -158,29 +161,27 @@ absl::StatusOr<Program*> CudaExecutable::Prepare(const StepGraph& step, Programs
   return made;
 }
 
-// All programs share one arena, which is as large as the largest of them needs.
+// All programs share the arena of a slot, which is as large as the largest of them needs. Outside
+// of the halves of a step they are bound to that of slot 0.
 absl::Status CudaExecutable::BindArena(Program& program) {
   const bool grows = program.arena_bytes() > arena_bytes_;
   arena_bytes_ = std::max(arena_bytes_, program.arena_bytes());
   if (backing_ == Backing::kAddresses) return absl::OkStatus();
   if (!grows) {
-    program.Bind(arena_.data());
+    BindSlot(program, 0);
     return absl::OkStatus();
   }
   TY_RETURN_IF_ERROR(Wait());
   launches_.clear();  // they contain addresses
-  arena_ = DeviceBuffer();
-  absl::StatusOr<DeviceBuffer> grown = DeviceBuffer::Create(arena_bytes_, backing_);
-  if (!grown.ok()) {
+  if (const absl::Status grown = GrowArenas(); !grown.ok()) {
     // No program may run in memory that is gone, so the next call compiles its own again.
     training_programs_.clear();
     evaluation_programs_.clear();
-    arena_bytes_ = 0;
-    return grown.status();
+    ReleaseArenas();
+    return grown;
   }
-  arena_ = *std::move(grown);
   for (Programs* all : {&training_programs_, &evaluation_programs_}) {
-    for (auto& [any_rows, other] : *all) other->Bind(arena_.data());
+    for (auto& [any_rows, other] : *all) BindSlot(*other, 0);
   }
   UpdatePlan();
   return absl::OkStatus();
@@ -207,14 +208,17 @@ void CudaExecutable::UpdatePlan() {
   plan_.optimizer = updater_.state_bytes();
   plan_.gradients = reduction_.bytes();
   for (const DeviceBuffer& sums : sums_) plan_.gradients += sums.bytes();
-  plan_.activations = AlignUpDevice(arena_bytes_);
+  plan_.activations = SlotBytes();
   plan_.workspace = weights_.bytes() + updater_.workspace_bytes() + staging_.device_bytes() +
                     image_bytes_.bytes() + totals_.bytes() + tickets_.bytes() +
                     loss_workspace_.bytes();
   plan_.kernels = kContextBytes;
   const auto largest = training_programs_.find(options_.max_rows);
   if (largest != training_programs_.end()) {
-    plan_.activations_unshared = largest->second->unshared_bytes();
+    const int64_t arenas = AlignUpDevice(arena_bytes_) * static_cast<int64_t>(slots_.size());
+    plan_.activations_unshared =
+        largest->second->unshared_bytes() * static_cast<int64_t>(slots_.size()) +
+        plan_.activations - arenas;
   }
 }
 
@@ -242,6 +246,7 @@ absl::Status CudaExecutable::Check(const Batch& batch) const {
 }
 
 int64_t CudaExecutable::InputBytesMax() const {
+  if (model_.has_stage_input) return 0;
   const int64_t rows = options_.max_rows;
   const int64_t elements = rows * ElementCount(model_.input_shape());
   const int64_t floats = elements * int64_t{sizeof(float)};

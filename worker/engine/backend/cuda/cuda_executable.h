@@ -19,6 +19,7 @@
 
 #include "worker/engine/backend/backend.h"
 #include "worker/engine/backend/cuda/compile_target.h"
+#include "worker/engine/backend/cuda/device_timer.h"
 #include "worker/engine/backend/cuda/packed_weights.h"
 #include "worker/engine/backend/cuda/program.h"
 #include "worker/engine/backend/cuda/runtime/runtime.h"
@@ -41,7 +42,8 @@ struct Planners {
 class CudaExecutable final : public Executable,
                              public SumSlots,
                              public RangeUpdate,
-                             public ImageMemory {
+                             public ImageMemory,
+                             public PipelineStage {
  public:
   // With Backing::kAddresses it can be planned, and nothing else.
   static absl::StatusOr<std::unique_ptr<CudaExecutable>> Create(const Graph& model,
@@ -54,6 +56,7 @@ class CudaExecutable final : public Executable,
   SumSlots* sum_slots() override { return this; }
   RangeUpdate* range_update() override { return updater_.updates_ranges() ? this : nullptr; }
   ImageMemory* image_memory() override { return this; }
+  PipelineStage* pipeline_stage() override { return this; }
   const std::vector<StateTensor>& state() const override { return table_.tensors; }
   absl::Status ReadState(size_t index, absl::Span<float> values) const override;
   absl::Status WriteState(size_t index, absl::Span<const float> values) override;
@@ -88,6 +91,12 @@ class CudaExecutable final : public Executable,
   absl::Status ExchangeAverages() override;
   absl::StatusOr<Evaluation> Evaluate(const Batch& batch) override;
   absl::StatusOr<std::vector<float>> Predict(absl::Span<const float> inputs) override;
+  Boundary boundary(int slot, int64_t rows) override;
+  absl::Status Forward(const Batch& batch, int64_t rows, int slot) override;
+  absl::Status Backward(const Batch& batch, int64_t rows, int slot, double weight,
+                        const ReadyCallback& on_ready) override;
+  absl::StatusOr<Evaluation> EvaluateStage(const Batch& batch, int64_t rows) override;
+  absl::StatusOr<absl::Duration> TakeDeviceTime() override { return stage_timer_.TakeTotal(); }
   absl::StatusOr<Inspection> Inspect() const override;
   const MemoryPlan& memory_plan() const override { return plan_; }
   std::string MeasuredChoices() const override;
@@ -119,7 +128,8 @@ class CudaExecutable final : public Executable,
     return Prepare(evaluation_, evaluation_programs_, rows).status();
   }
   // Identifies what a graph does, for a number of rows and, in training, for a division of them
-  // into groups, given by its number.
+  // into groups, given by its number. The halves of a step of a microbatch are recorded for each
+  // slot.
   enum class Work { kAccumulate, kAdd, kStep, kUpdate, kEvaluate };
   struct Recording {
     Work work = Work::kUpdate;
@@ -128,6 +138,7 @@ class CudaExecutable final : public Executable,
     // The calls of the program, or none where all of them are recorded with an update.
     size_t begin = 0;
     size_t end = 0;
+    int slot = 0;
     friend auto operator<=>(const Recording&, const Recording&) = default;
   };
   // Orders fallbacks by what fell back. The reasons differ with the number of rows.
@@ -140,6 +151,13 @@ class CudaExecutable final : public Executable,
     bool has_run = false;
     CapturedGraph graph;
   };
+  // The memory of a microbatch. Slot 0 also serves everything that is computed as a whole. The
+  // boundaries are those of PipelineStage::boundary.
+  struct Slot {
+    DeviceBuffer arena;
+    DeviceBuffer inputs, outputs, input_gradients, output_gradients;
+    int64_t rows = 0;  // that Forward has left there for Backward
+  };
 
   CudaExecutable(const Graph& model, const OptimizerSpec& optimizer, const CompileOptions& options,
                  std::shared_ptr<Planners> planners, Backing backing);
@@ -147,6 +165,16 @@ class CudaExecutable final : public Executable,
   absl::StatusOr<Program*> Prepare(const StepGraph& step, Programs& programs, int64_t rows);
   // If there is no memory for a larger arena, `program` and all other programs are deleted.
   absl::Status BindArena(Program& program);
+  // Gives all slots arenas of arena_bytes_, and keeps what Forward has left in them.
+  absl::Status GrowArenas();
+  void ReleaseArenas();
+  int64_t BoundaryBytes(ValueId value, int64_t rows) const;
+  absl::Status AllocateBoundaries();
+  // Returns the bytes of all arenas and boundaries.
+  int64_t SlotBytes() const;
+  void BindSlot(Program& program, int slot) const;
+  // Enqueues the half of a step of a microbatch.
+  absl::Status RunHalf(const Recording& calls, Program& program, const ReadyCallback& on_ready);
   void UpdatePlan();
   // Adds the fallbacks of a program, and warns of those that are new.
   void NoteFallbacks(const Program& program);
@@ -166,7 +194,11 @@ class CudaExecutable final : public Executable,
   // Enqueues what `record` does. From the second time on it is launched as a graph, if graphs are
   // wanted.
   absl::Status Run(const Recording& recording, const std::function<absl::Status()>& record);
-  absl::Status RunAccumulate(const Program& program, int64_t rows, const ReadyCallback& on_ready);
+  // Returns whether the next sums overwrite the reduction or are added to it; from then on there are
+  // sums.
+  Work SumsWork();
+  // Enqueues the calls, and tells of the sums that they make final.
+  absl::Status RunCalls(Program& program, const Recording& calls, const ReadyCallback& on_ready);
   // Enqueues forward, backward and update of the batch that was sent.
   absl::Status RunStep(const Program& program, int64_t rows);
   absl::Status EnqueueUpdate();
@@ -174,6 +206,8 @@ class CudaExecutable final : public Executable,
   // Notes that the work on the stream so far ends an update, which has written its result.
   absl::Status MarkUpdate();
   absl::Status Wait() const;
+  // Waits for an evaluation of this many labels, and returns what it has found.
+  absl::StatusOr<Evaluation> ReadEvaluation(int64_t labels) const;
 
   float* StatePointer(size_t index) const;
   // Returns true for a slot of which the device has only the ranges that this rank updates.
@@ -203,7 +237,8 @@ class CudaExecutable final : public Executable,
   const Type type_;
   Waiter waiter_;
   Stream stream_;
-  DeviceBuffer parameters_, statistics_, reduction_, arena_;
+  DeviceBuffer parameters_, statistics_, reduction_;
+  std::vector<Slot> slots_;
   std::vector<DeviceBuffer> sums_;
   DeviceBuffer totals_, tickets_, loss_workspace_;
   PackedWeights weights_;
@@ -235,6 +270,7 @@ class CudaExecutable final : public Executable,
   int64_t last_rows_ = 0;         // of the last Accumulate, while its values are in the arena
   PinnedBuffer results_;          // a StepResult for each update in flight, which the device writes
   std::array<Event, kUpdatesInFlight> updated_;
+  DeviceTimer stage_timer_;  // of Forward and Backward
   std::deque<size_t> in_flight_;
   size_t next_result_ = 0;
 };

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <utility>
+#include <vector>
 
 #include "common/base/status_macros.h"
 #include "worker/engine/backend/cuda/cuda_executable.h"
@@ -84,18 +86,21 @@ absl::StatusOr<Program*> CudaExecutable::SendForTraining(const Batch& batch, dou
   TY_RETURN_IF_ERROR(CheckStatistics(training_, options_, batch.groups, rows));
   TY_RETURN_IF_ERROR(SetGroups(batch.groups));
   TY_ASSIGN_OR_RETURN(Program * program, Prepare(training_, training_programs_, rows));
+  if (options_.microbatch_slots > 0) BindSlot(*program, 0);  // a half may have used another one
   TY_RETURN_IF_ERROR(RefreshWeights());
   TY_RETURN_IF_ERROR(Send(batch, weight, lr));
   return program;
 }
 
-absl::Status CudaExecutable::RunAccumulate(const Program& program, int64_t rows,
-                                           const ReadyCallback& on_ready) {
-  const bool adds = has_sums_;
-  has_sums_ = true;
+CudaExecutable::Work CudaExecutable::SumsWork() {
+  return std::exchange(has_sums_, true) ? Work::kAdd : Work::kAccumulate;
+}
+
+absl::Status CudaExecutable::RunCalls(Program& program, const Recording& calls,
+                                      const ReadyCallback& on_ready) {
   // Graphs end where a caller must know that sums are ready.
-  std::vector<Program::Segment> segments = {{0, program.calls().size(), 0}};
-  if (on_ready) segments = program.Segments(ready_ends_);
+  std::vector<Program::Segment> segments = {{calls.begin, calls.end, 0}};
+  if (on_ready) segments = program.Segments(calls.begin, calls.end, ready_ends_);
   // A step in which the host takes part cannot be recorded, and a recording of every few calls
   // would save nothing.
   const bool is_recorded = !ranks_.is_wanted() && (!on_ready || !ready_ends_.empty());
@@ -103,16 +108,19 @@ absl::Status CudaExecutable::RunAccumulate(const Program& program, int64_t rows,
   if (ranks_.is_wanted()) TY_RETURN_IF_ERROR(Wait());
   int64_t ready = 0;
   for (const Program::Segment& segment : segments) {
-    const auto record = [&] { return program.Run(segment.begin, segment.end, Training(adds)); };
-    const Recording recording = {.work = adds ? Work::kAdd : Work::kAccumulate,
-                                 .rows = rows,
-                                 .groups = grouping_,
-                                 .begin = segment.begin,
-                                 .end = segment.end};
+    const auto record = [&] {
+      if (options_.microbatch_slots > 0) BindSlot(program, calls.slot);
+      return program.Run(segment.begin, segment.end, Training(calls.work == Work::kAdd));
+    };
+    Recording recording = calls;
+    recording.begin = segment.begin;
+    recording.end = segment.end;
     TY_RETURN_IF_ERROR(is_recorded ? Run(recording, record) : record());
     if (segment.ready > ready) on_ready(ready, segment.ready - ready);
     ready = std::max(ready, segment.ready);
   }
+  // The range after the gradients holds the statistics and the loss.
+  if (on_ready) on_ready(ready, layout_.size - ready);
   return absl::OkStatus();
 }
 
@@ -124,19 +132,15 @@ absl::Status CudaExecutable::Accumulate(const Batch& batch, double weight,
                                         const ReadyCallback& on_ready) {
   TY_ASSIGN_OR_RETURN(Program * program, SendForTraining(batch, weight, 0));
   const int64_t rows = RowsOf(model_, batch);
-  int64_t ready = 0;
-  ReadyCallback forward_ready;
-  if (on_ready) {
-    forward_ready = [&](int64_t offset, int64_t count) {
-      ready = offset + count;
-      on_ready(offset, count);
-    };
-  }
-  const absl::Status ran = RunAccumulate(*program, rows, forward_ready);
+  const absl::Status ran = RunCalls(*program,
+                                    {.work = SumsWork(),
+                                     .rows = rows,
+                                     .groups = grouping_,
+                                     .begin = 0,
+                                     .end = program->calls().size()},
+                                    on_ready);
   TY_RETURN_IF_ERROR(staging_.Release(stream_.get()));
   TY_RETURN_IF_ERROR(ran);
-  // The range after the gradients holds the statistics and the loss.
-  if (on_ready) on_ready(ready, layout_.size - ready);
   last_rows_ = rows;
   return absl::OkStatus();
 }
@@ -227,13 +231,17 @@ absl::StatusOr<Evaluation> CudaExecutable::Evaluate(const Batch& batch) {
     return program->Run(0, program->calls().size(), {.stream = stream_.get(), .counts_top5 = true});
   }));
   TY_RETURN_IF_ERROR(staging_.Release(stream_.get()));
+  return ReadEvaluation(static_cast<int64_t>(batch.labels.size()));
+}
+
+absl::StatusOr<Evaluation> CudaExecutable::ReadEvaluation(int64_t labels) const {
   TY_RETURN_IF_ERROR(Wait());
   LossTotals totals;
   TY_RETURN_IF_ERROR(
       CudaStatus(cudaMemcpy(&totals, totals_.data(), sizeof totals, cudaMemcpyDeviceToHost),
                  "reading an evaluation"));
-  return Evaluation{totals.loss, static_cast<int64_t>(totals.correct),
-                    static_cast<int64_t>(batch.labels.size()), static_cast<int64_t>(totals.top5)};
+  return Evaluation{totals.loss, static_cast<int64_t>(totals.correct), labels,
+                    static_cast<int64_t>(totals.top5)};
 }
 
 absl::StatusOr<std::vector<CallTime>> CudaExecutable::Profile(const Batch& batch) {

@@ -250,12 +250,4 @@ absl::Status LowerSlice(Lowering& lowering, const Node& node) {
   return absl::OkStatus();
 }
 
-absl::Status LowerStageOutput(Lowering&, const Node&) {
-  return absl::UnimplementedError("the cuda backend computes no stages of a pipeline");
-}
-
-absl::Status LowerStageOutputGradient(Lowering&, const Node&) {
-  return absl::UnimplementedError("the cuda backend computes no stages of a pipeline");
-}
-
 }  // namespace trainyard::engine::cuda

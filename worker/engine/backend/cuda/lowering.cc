@@ -62,7 +62,8 @@ Place& Lowering::SharePlace(ValueId id, const Place& place) {
 
 Place& Lowering::MakePlace(ValueId id, Type type) {
   const Shape& shape = value(id).shape;
-  const bool is_logits = id == step_.graph.logits || value(id).primal == step_.graph.logits;
+  const ValueId logits = step_.graph.logits;
+  const bool is_logits = logits != kNoValue && (id == logits || value(id).primal == logits);
   const int64_t channels = Channels(id);
   const bool pads = shape.size() != 2 || is_logits;
   const int64_t stride = pads ? PaddedChannels(channels, type) : channels;
@@ -124,13 +125,16 @@ BufferId Lowering::StatisticBuffer(ValueId id) {
                                  reduction_.gradient_elements);
 }
 
+StatisticSums Lowering::SumsAt(const BatchStatistics& statistics) const {
+  return {state_.reduction + reduction_.entry(statistics.running_mean).offset,
+          state_.reduction + reduction_.entry(statistics.running_variance).offset, false,
+          state_.control};
+}
+
 StatisticSums Lowering::SumsOfStatistics(const Node& norm) const {
+  if (target_.is_halved) return {};  // see LowerStageStatistics
   for (const BatchStatistics& statistics : step_.statistics) {
-    if (statistics.mean == norm.outputs[1]) {
-      return {state_.reduction + reduction_.entry(statistics.running_mean).offset,
-              state_.reduction + reduction_.entry(statistics.running_variance).offset, false,
-              state_.control};
-    }
+    if (statistics.mean == norm.outputs[1]) return SumsAt(statistics);
   }
   return {};  // a recomputed norm, whose statistics were counted already
 }

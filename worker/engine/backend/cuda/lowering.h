@@ -115,7 +115,9 @@ class Lowering {
   }
   // Returns the running statistics, or those of the batch.
   BufferId StatisticBuffer(ValueId id);
+  // Returns where a norm adds its batch statistics, or null pointers if it must not.
   StatisticSums SumsOfStatistics(const Node& norm) const;
+  StatisticSums SumsAt(const BatchStatistics& statistics) const;
 
   // Makes the node a call of the program that reads and writes `buffers`. If the node adds to what
   // an earlier one wrote, every run of the call adds.

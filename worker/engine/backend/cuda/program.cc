@@ -54,17 +54,18 @@ absl::Status Program::Run(size_t begin, size_t end, const Enqueue& enqueue) cons
   return absl::OkStatus();
 }
 
-std::vector<Program::Segment> Program::Segments(absl::Span<const int64_t> ends) const {
+std::vector<Program::Segment> Program::Segments(size_t begin, size_t end,
+                                                absl::Span<const int64_t> ready_ends) const {
   std::vector<Segment> segments;
-  Segment open;
+  Segment open = {begin, begin, 0};
   int64_t told = 0;
   size_t reached = 0;
-  for (size_t i = 0; i < calls_.size(); ++i) {
+  for (size_t i = begin; i < end; ++i) {
     open.end = i + 1;
     open.ready = std::max(open.ready, calls_[i].ready);
     const size_t before = reached;
-    while (reached < ends.size() && ends[reached] <= open.ready) ++reached;
-    if (ends.empty() ? open.ready == told : reached == before) continue;
+    while (reached < ready_ends.size() && ready_ends[reached] <= open.ready) ++reached;
+    if (ready_ends.empty() ? open.ready == told : reached == before) continue;
     told = open.ready;
     segments.push_back(open);
     open.begin = open.end;

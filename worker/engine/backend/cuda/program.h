@@ -54,6 +54,10 @@ class Program : public CallList<Call> {
  public:
   BufferId AddArenaBuffer(int64_t bytes);
   void Bind(std::byte* arena) { buffers_.Bind(arena); }
+  // Says where a buffer of AddFixedBuffer(nullptr) lies from here on. Ignores kNoBuffer.
+  void SetFixed(BufferId buffer, void* data) {
+    if (buffer != kNoBuffer) buffers_.SetFixed(buffer, data);
+  }
   // The place of a value: element (p, c) is at `offset` + p * stride + c of the buffer.
   struct Place {
     BufferId buffer = kNoBuffer;
@@ -78,9 +82,10 @@ class Program : public CallList<Call> {
     size_t end = 0;
     int64_t ready = 0;
   };
-  // Divides the calls where the arena becomes final up to one of `ends`, which increase, or after
-  // each call that makes more of it final if there are none.
-  std::vector<Segment> Segments(absl::Span<const int64_t> ends) const;
+  // Divides the calls from `begin` to `end` where the arena becomes final up to one of `ready_ends`,
+  // which increase, or after each call that makes more of it final if there are none.
+  std::vector<Segment> Segments(size_t begin, size_t end,
+                                absl::Span<const int64_t> ready_ends) const;
   std::vector<CallWork> Work() const;
   // Runs all calls, and returns how long each took.
   absl::StatusOr<std::vector<CallTime>> Time(const Enqueue& enqueue) const;
@@ -91,6 +96,15 @@ class Program : public CallList<Call> {
   int64_t logits_stride = 0;
   BufferId input_gradient = kNoBuffer;  // floats, NCHW; kNoBuffer if it is not computed
   std::vector<Fallback> fallbacks;
+  // The values at the boundaries of a stage, which lie elsewhere; kNoBuffer if there are none.
+  struct BoundaryBuffers {
+    BufferId inputs = kNoBuffer;
+    BufferId outputs = kNoBuffer;
+    BufferId input_gradients = kNoBuffer;
+    BufferId output_gradients = kNoBuffer;
+  };
+  BoundaryBuffers boundary;
+  size_t forward_calls = 0;  // the number of calls of the forward half
 
  private:
   absl::Status FillGuards(int call, cudaStream_t stream) const;

@@ -1,0 +1,283 @@
+// Tests jobs with stages on GPUs, or on the emulation of some: a pipeline trains what one GPU and
+// what the CPU train, over NCCL and by way of the host.
+#include <cuda_runtime_api.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/unit/worker/trainer/gang_trainer.h"
+#include "tests/unit/worker/trainer/train_testing.h"
+#include "worker/checkpoint/checkpoint.h"
+#include "worker/engine/backend/cuda/runtime/runtime.h"
+#include "worker/trainer/cuda/cuda_support.h"
+
+namespace trainyard::trainer {
+namespace {
+
+using ::testing::HasSubstr;
+
+// The emulation has a device for each rank of the largest gang. It reads this variable when it is
+// first used.
+const int kFourDevices = setenv("TRAINYARD_CUDA_DEVICES", "4", /*overwrite=*/1);
+
+constexpr char kTwoStages[] = R"(, "devices": {"count": 2}, "stages": {"cuts": ["conv2"]})";
+constexpr char kGrid[] = R"(, "devices": {"count": 4}, "stages": {"cuts": ["conv2"]})";
+
+// 50 samples in batches of 16, so that each epoch ends with a batch of 2 rows.
+JobText Job(bool batch_norm, const std::string& train = "") {
+  JobText job;
+  job.model = batch_norm ? R"({"convnet": {"channels": [4, 6], "batch_norm": true}})"
+                         : R"({"convnet": {"channels": [4, 6]}})";
+  job.train = absl::StrCat(R"({"epochs": 2, "global_batch": 16, "replicas": 2, "seed": 5,
+                               "precision": "PRECISION_F32")",
+                           train, "}");
+  return job;
+}
+
+JobText Bitwise(bool batch_norm) {
+  return Job(batch_norm, R"(, "reproducibility": "REPRODUCIBILITY_BITWISE")");
+}
+
+// Connects the gang as the program does. Rank r computes on GPU devices[r]. Returns false if there
+// are too few.
+bool Place(GangTrainer& gang, const std::vector<int>& devices, const std::string& transport) {
+  int count = 0;
+  const int wanted = static_cast<int>(std::set<int>(devices.begin(), devices.end()).size());
+  if (cudaGetDeviceCount(&count) != cudaSuccess || count < wanted) return false;
+  for (run_dir::RankAssignment& rank : gang.assignment().ranks) {
+    rank.device = absl::StrCat("device-", devices[static_cast<size_t>(rank.rank)]);
+  }
+  gang.set_choose_device([devices](run_dir::RankAssignment& rank) {
+    return engine::cuda::CudaStatus(cudaSetDevice(devices[static_cast<size_t>(rank.rank)]),
+                                    "choosing a device");
+  });
+  const auto gang_of = [&gang, transport](int rank) {
+    return DeviceGang{.run_dir = gang.dir(),
+                      .assignment = gang.assignment(),
+                      .rank = rank,
+                      .transport = transport};
+  };
+  gang.set_make_exchange([gang_of](int rank, DeviceExchangeRequest request) {
+    return CudaSupport().MakeExchange(gang_of(rank), std::move(request));
+  });
+  gang.set_make_link([gang_of](int rank, DeviceLinkRequest request) {
+    return CudaSupport().MakeLink(gang_of(rank), std::move(request));
+  });
+  return true;
+}
+
+void ExpectNear(const std::map<int64_t, double>& got, const std::map<int64_t, double>& expected,
+                double tolerance) {
+  ASSERT_EQ(got.size(), expected.size());
+  for (const auto& [step, value] : expected) {
+    ASSERT_TRUE(got.contains(step)) << step;
+    EXPECT_NEAR(got.at(step), value, tolerance * (1 + std::abs(value))) << "at step " << step;
+  }
+}
+
+void ExpectSameFiles(const GangTrainer& got, const GangTrainer& expected) {
+  for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
+    EXPECT_FALSE(got.CheckpointBytes(kSteps, file).empty()) << file;
+    EXPECT_EQ(got.CheckpointBytes(kSteps, file), expected.CheckpointBytes(kSteps, file)) << file;
+  }
+}
+
+// Ranks of a pair have a GPU each, or share one.
+struct Layout {
+  const char* name;
+  std::vector<int> devices;
+  const char* transport;
+};
+class PipelinesOnCuda : public ::testing::TestWithParam<Layout> {
+ protected:
+  bool PlaceTwo(GangTrainer& gang) {
+    return Place(gang, GetParam().devices, GetParam().transport);
+  }
+};
+
+TEST_P(PipelinesOnCuda, LearnWhatTheCpuLearnsInEverySchedule) {
+  GangTrainer cpu(Job(false), 1, "cpu");
+  ExpectSuccess(cpu.Run());
+  for (const char* schedule : {R"("schedule": "PIPELINE_SCHEDULE_1F1B", "microbatches": 5)",
+                               R"("schedule": "PIPELINE_SCHEDULE_GPIPE", "microbatches": 3)",
+                               R"("schedule": "PIPELINE_SCHEDULE_SEQUENTIAL")"}) {
+    SCOPED_TRACE(schedule);
+    JobText job = Job(false);
+    job.more = absl::StrCat(R"(, "devices": {"count": 2}, "stages": {"cuts": ["conv2"], )",
+                            schedule, "}");
+    GangTrainer pipeline(job, 2, "cuda");
+    if (!PlaceTwo(pipeline)) GTEST_SKIP() << "this machine has no two GPUs";
+    const auto results = pipeline.Run();
+    ExpectSuccess(results);
+    for (const char* metric : {"train.loss", "train.accuracy", "test.loss"}) {
+      ExpectNear(pipeline.Metric(metric), cpu.Metric(metric), 2e-3);
+    }
+    for (const run_dir::RankResult& result : results) {
+      EXPECT_GT(result.metrics.at("pipeline.step_seconds"), 0);
+      EXPECT_GE(result.metrics.at("pipeline.waited"), 0);
+      EXPECT_LT(result.metrics.at("pipeline.waited"), 1);
+    }
+  }
+}
+
+// In a bitwise run each replica is a microbatch, on one GPU as in the pipeline. The cut separates
+// no layers that a GPU computes as one.
+TEST_P(PipelinesOnCuda, EndWithTheBytesOfOneGpu) {
+  for (const bool batch_norm : {false, true}) {
+    JobText job = Bitwise(batch_norm);
+    GangTrainer alone(job, 1, "cuda");
+    ExpectSuccess(alone.Run());
+    job.more = kTwoStages;
+    GangTrainer pipeline(job, 2, "cuda");
+    if (!PlaceTwo(pipeline)) GTEST_SKIP() << "this machine has no two GPUs";
+    ExpectSuccess(pipeline.Run());
+    ExpectSameFiles(pipeline, alone);
+    EXPECT_EQ(pipeline.Metric("train.loss"), alone.Metric("train.loss"));
+    EXPECT_EQ(pipeline.Metric("test.loss"), alone.Metric("test.loss"));
+  }
+}
+
+// Dropout is drawn by the row and the step, and once more where a norm is computed again. The cuts
+// lie on both sides of it.
+TEST_P(PipelinesOnCuda, DropWhatOneGpuDrops) {
+  JobText job = Bitwise(false);
+  job.model = R"({"layers": {"stack": [{"conv2d": {"channels": 4}}, {"relu": {}},
+      {"dropout": {"rate": 0.3}}, {"max_pool": {"size": 2}}, {"flatten": {}},
+      {"linear": {"features": 12}}, {"tanh": {}}, {"dropout": {"rate": 0.2}},
+      {"linear": {"features": 10}}]}})";
+  GangTrainer alone(job, 1, "cuda");
+  ExpectSuccess(alone.Run());
+  for (const char* cut : {"dropout1", "max_pool1", "tanh1", "linear2"}) {
+    SCOPED_TRACE(cut);
+    JobText cut_job = job;
+    cut_job.more =
+        absl::StrCat(R"(, "devices": {"count": 2}, "stages": {"cuts": [")", cut, R"("]})");
+    GangTrainer pipeline(cut_job, 2, "cuda");
+    if (!PlaceTwo(pipeline)) GTEST_SKIP() << "this machine has no two GPUs";
+    ExpectSuccess(pipeline.Run());
+    ExpectNear(pipeline.Metric("train.loss"), alone.Metric("train.loss"), 1e-5);
+    ExpectNear(pipeline.Metric("test.loss"), alone.Metric("test.loss"), 1e-5);
+  }
+}
+
+// Values cross in 16 bits, where no number of channels is a whole vector.
+TEST_P(PipelinesOnCuda, LearnInSixteenBits) {
+  JobText job = Job(true);
+  job.train.replace(job.train.find("F32"), 3, "BF16");
+  GangTrainer alone(job, 1, "cuda");
+  ExpectSuccess(alone.Run());
+  job.more = kTwoStages;
+  GangTrainer pipeline(job, 2, "cuda");
+  if (!PlaceTwo(pipeline)) GTEST_SKIP() << "this machine has no two GPUs";
+  ExpectSuccess(pipeline.Run());
+  ExpectNear(pipeline.Metric("train.loss"), alone.Metric("train.loss"), 3e-2);
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, PipelinesOnCuda,
+                         ::testing::Values(Layout{"Nccl", {0, 1}, "nccl"},
+                                           Layout{"Staged", {0, 1}, "staged"},
+                                           Layout{"SharedGpu", {0, 0}, "auto"}),
+                         [](const auto& instance) { return std::string(instance.param.name); });
+
+// Ranks 0 and 1 are one pipeline, 2 and 3 the other. In the last layout, neighbours share a GPU,
+// and the ranks of one stage do not.
+TEST(GridsOnCuda, EndWithTheBytesOfOneGpu) {
+  for (const char* memory : {"", R"(, "memory": {"shard_optimizer": true})"}) {
+    JobText job = Bitwise(true);
+    GangTrainer alone(job, 1, "cuda");
+    ExpectSuccess(alone.Run());
+    job.more = absl::StrCat(kGrid, memory);
+    for (const std::vector<int>& devices : std::vector<std::vector<int>>{
+             {0, 1, 2, 3}, {0, 0, 0, 0}, {0, 0, 1, 1}}) {
+      SCOPED_TRACE(::testing::PrintToString(devices));
+      GangTrainer grid(job, 4, "cuda");
+      if (!Place(grid, devices, "auto")) continue;
+      ExpectSuccess(grid.Run());
+      ExpectSameFiles(grid, alone);
+      EXPECT_EQ(grid.Metric("train.loss"), alone.Metric("train.loss"));
+    }
+  }
+}
+
+// Without bitwise and batch norm, each pipeline cuts its replicas into microbatches, and NCCL sums
+// in its own order.
+TEST(GridsOnCuda, LearnWhatTheCpuLearns) {
+  GangTrainer cpu(Job(false), 1, "cpu");
+  ExpectSuccess(cpu.Run());
+  JobText job = Job(false);
+  job.more = kGrid;
+  for (const std::vector<int>& devices :
+       std::vector<std::vector<int>>{{0, 1, 2, 3}, {0, 0, 0, 0}}) {
+    GangTrainer grid(job, 4, "cuda");
+    if (!Place(grid, devices, "auto")) continue;
+    ExpectSuccess(grid.Run());
+    ExpectNear(grid.Metric("train.loss"), cpu.Metric("train.loss"), 2e-3);
+    ExpectNear(grid.Metric("test.loss"), cpu.Metric("test.loss"), 2e-3);
+  }
+}
+
+// Some stages may have no parameters, and so nothing to update.
+TEST(GridsOnCuda, MayHaveAStageWithoutParameters) {
+  JobText job = Job(false);
+  GangTrainer cpu(job, 1, "cpu");
+  ExpectSuccess(cpu.Run());
+  job.more = R"(, "devices": {"count": 3}, "stages": {"cuts": ["relu1", "conv2"]})";
+  GangTrainer pipeline(job, 3, "cuda");
+  if (!Place(pipeline, {0, 0, 0}, "auto")) GTEST_SKIP();
+  ExpectSuccess(pipeline.Run());
+  ExpectNear(pipeline.Metric("train.loss"), cpu.Metric("train.loss"), 2e-3);
+}
+
+TEST(GridsOnCuda, GoOnFromACheckpointOfOneGpuAndTheOtherWayRound) {
+  JobText job = Bitwise(true);
+  job.optimizer = R"({"adamw": {"lr": 0.01}, "ema_decay": 0.9})";
+  job.more = R"(, "checkpoint": {"every": {"steps": 3}})";
+  JobText staged = job;
+  staged.more += kTwoStages;
+  GangTrainer alone(job, 1, "cuda"), from_pipeline(job, 1, "cuda");
+  GangTrainer pipeline(staged, 2, "cuda"), from_one(staged, 2, "cuda");
+  if (!Place(pipeline, {0, 0}, "auto") || !Place(from_one, {0, 0}, "auto")) GTEST_SKIP();
+  ExpectSuccess(alone.Run());
+  ExpectSuccess(pipeline.Run());
+  from_one.assignment().resume_from =
+      checkpoint::CheckpointPath(alone.dir().CheckpointsDir(), 3);
+  from_pipeline.assignment().resume_from =
+      checkpoint::CheckpointPath(pipeline.dir().CheckpointsDir(), 6);
+  ExpectSuccess(from_one.Run());
+  ExpectSuccess(from_pipeline.Run());
+  ExpectSameFiles(from_one, alone);
+  ExpectSameFiles(from_pipeline, alone);
+}
+
+TEST(GridsOnCuda, RefuseNcclForStagesThatShareAGpu) {
+  JobText job = Job(false);
+  job.more = kTwoStages;
+  GangTrainer pipeline(job, 2, "cuda");
+  if (!Place(pipeline, {0, 0}, "nccl")) GTEST_SKIP();
+  for (const run_dir::RankResult& result : pipeline.Run()) {
+    EXPECT_EQ(result.outcome, run_dir::Outcome::kUserError);
+    EXPECT_THAT(result.message, HasSubstr("use --transport staged"));
+  }
+}
+
+TEST(GridsOnCuda, RefuseALossScale) {
+  JobText job = Job(false);
+  job.train.replace(job.train.find("F32"), 3, "F16");
+  job.more = kTwoStages;
+  GangTrainer pipeline(job, 2, "cuda");
+  if (!Place(pipeline, {0, 0}, "auto")) GTEST_SKIP();
+  for (const run_dir::RankResult& result : pipeline.Run()) {
+    EXPECT_EQ(result.outcome, run_dir::Outcome::kUserError);
+    EXPECT_THAT(result.message, HasSubstr("loss scale"));
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::trainer
