@@ -155,6 +155,11 @@ void CheckStages(const v1::JobSpec& spec, Violations& violations) {
                           "cannot stand beside stages: it takes the norm of all gradients, and a "
                           "stage has only its own; leave one of them out"});
   }
+  if (spec.train().precision() == v1::PRECISION_F16) {
+    violations.push_back({"spec.train.precision",
+                          "f16 cannot stand beside stages: its loss scale follows all gradients, "
+                          "and a stage has only its own; use bf16, or leave stages out"});
+  }
   const int32_t microbatches = stages.microbatches();
   if (microbatches <= 0) return;
   if (stages.schedule() == v1::PIPELINE_SCHEDULE_SEQUENTIAL && microbatches > 1) {

@@ -7,11 +7,14 @@
 #include <cmath>
 #include <cstdlib>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/env.h"
 #include "tests/unit/worker/trainer/gang_trainer.h"
 #include "tests/unit/worker/trainer/train_testing.h"
 #include "worker/checkpoint/checkpoint.h"
@@ -97,9 +100,7 @@ struct Layout {
 };
 class PipelinesOnCuda : public ::testing::TestWithParam<Layout> {
  protected:
-  bool PlaceTwo(GangTrainer& gang) {
-    return Place(gang, GetParam().devices, GetParam().transport);
-  }
+  bool PlaceTwo(GangTrainer& gang) { return Place(gang, GetParam().devices, GetParam().transport); }
 };
 
 TEST_P(PipelinesOnCuda, LearnWhatTheCpuLearnsInEverySchedule) {
@@ -110,8 +111,8 @@ TEST_P(PipelinesOnCuda, LearnWhatTheCpuLearnsInEverySchedule) {
                                R"("schedule": "PIPELINE_SCHEDULE_SEQUENTIAL")"}) {
     SCOPED_TRACE(schedule);
     JobText job = Job(false);
-    job.more = absl::StrCat(R"(, "devices": {"count": 2}, "stages": {"cuts": ["conv2"], )",
-                            schedule, "}");
+    job.more =
+        absl::StrCat(R"(, "devices": {"count": 2}, "stages": {"cuts": ["conv2"], )", schedule, "}");
     GangTrainer pipeline(job, 2, "cuda");
     if (!PlaceTwo(pipeline)) GTEST_SKIP() << "this machine has no two GPUs";
     const auto results = pipeline.Run();
@@ -180,6 +181,66 @@ TEST_P(PipelinesOnCuda, LearnInSixteenBits) {
   ExpectNear(pipeline.Metric("train.loss"), alone.Metric("train.loss"), 3e-2);
 }
 
+// Passes everything on, until it has received so many values. Then the rank gives up, as if its
+// process had ended.
+class FailingLink final : public parallel::StageLink {
+ public:
+  FailingLink(std::unique_ptr<parallel::StageLink> link, int left)
+      : link_(std::move(link)), left_(left) {}
+
+  absl::Status Send(int slot, absl::Span<const float> values) override {
+    return link_->Send(slot, values);
+  }
+  absl::Status AwaitSent(int slot) override { return link_->AwaitSent(slot); }
+  absl::Status Receive(int slot, absl::Span<float> values) override {
+    if (left_-- > 0) return link_->Receive(slot, values);
+    return absl::InternalError("this rank gives up");
+  }
+  absl::Status Release(int slot) override { return link_->Release(slot); }
+  absl::Status SendNumbers(absl::Span<const float> numbers) override {
+    return link_->SendNumbers(numbers);
+  }
+  absl::Status ReceiveNumbers(absl::Span<float> numbers) override {
+    return link_->ReceiveNumbers(numbers);
+  }
+  void set_timeout(absl::Duration timeout) override { link_->set_timeout(timeout); }
+
+ private:
+  const std::unique_ptr<parallel::StageLink> link_;
+  int left_;
+};
+
+// The one in the middle is lost in the second step. Its neighbours wait for it on both sides.
+TEST_P(PipelinesOnCuda, ALostStageEndsTheOthers) {
+  JobText job = Job(false);
+  job.more = R"(, "devices": {"count": 3}, "stages": {"cuts": ["conv2", "fc"]})";
+  GangTrainer pipeline(job, 3, "cuda");
+  std::vector<int> devices = GetParam().devices;
+  devices.push_back(devices.back() * 2);
+  if (!Place(pipeline, devices, GetParam().transport)) GTEST_SKIP() << "there are too few GPUs";
+  const DeviceGang gang = {.run_dir = pipeline.dir(),
+                           .assignment = pipeline.assignment(),
+                           .transport = GetParam().transport};
+  pipeline.set_make_link(
+      [gang](int rank,
+             DeviceLinkRequest request) -> absl::StatusOr<std::unique_ptr<parallel::StageLink>> {
+        DeviceGang of_rank = gang;
+        of_rank.rank = rank;
+        auto link = CudaSupport().MakeLink(of_rank, std::move(request));
+        if (!link.ok() || rank != 1) return link;
+        return std::make_unique<FailingLink>(*std::move(link), /*left=*/15);
+      });
+  const absl::Duration start = Clock::Real()->Uptime();
+  const auto results = pipeline.Run();
+  EXPECT_LT(Clock::Real()->Uptime() - start, absl::Minutes(1));
+  EXPECT_THAT(results[1].message, HasSubstr("this rank gives up"));
+  for (const size_t rank : {0u, 2u}) {
+    EXPECT_NE(results[rank].outcome, run_dir::Outcome::kSucceeded);
+    EXPECT_THAT(results[rank].message, HasSubstr("waiting for stage 1"));
+    EXPECT_THAT(results[rank].message, HasSubstr("lost"));
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Layouts, PipelinesOnCuda,
                          ::testing::Values(Layout{"Nccl", {0, 1}, "nccl"},
                                            Layout{"Staged", {0, 1}, "staged"},
@@ -194,8 +255,8 @@ TEST(GridsOnCuda, EndWithTheBytesOfOneGpu) {
     GangTrainer alone(job, 1, "cuda");
     ExpectSuccess(alone.Run());
     job.more = absl::StrCat(kGrid, memory);
-    for (const std::vector<int>& devices : std::vector<std::vector<int>>{
-             {0, 1, 2, 3}, {0, 0, 0, 0}, {0, 0, 1, 1}}) {
+    for (const std::vector<int>& devices :
+         std::vector<std::vector<int>>{{0, 1, 2, 3}, {0, 0, 0, 0}, {0, 0, 1, 1}}) {
       SCOPED_TRACE(::testing::PrintToString(devices));
       GangTrainer grid(job, 4, "cuda");
       if (!Place(grid, devices, "auto")) continue;
@@ -246,8 +307,7 @@ TEST(GridsOnCuda, GoOnFromACheckpointOfOneGpuAndTheOtherWayRound) {
   if (!Place(pipeline, {0, 0}, "auto") || !Place(from_one, {0, 0}, "auto")) GTEST_SKIP();
   ExpectSuccess(alone.Run());
   ExpectSuccess(pipeline.Run());
-  from_one.assignment().resume_from =
-      checkpoint::CheckpointPath(alone.dir().CheckpointsDir(), 3);
+  from_one.assignment().resume_from = checkpoint::CheckpointPath(alone.dir().CheckpointsDir(), 3);
   from_pipeline.assignment().resume_from =
       checkpoint::CheckpointPath(pipeline.dir().CheckpointsDir(), 6);
   ExpectSuccess(from_one.Run());

@@ -105,6 +105,7 @@ absl::Status NcclCommunicator::Connect(const NcclOptions& options) {
   }
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
+  if (options.blocks_max > 0) config.maxCTAs = options.blocks_max;
   const ncclResult_t result =
       ncclCommInitRankConfig(&communicator_, world_size(), id, rank(), &config);
   if (result != ncclSuccess && result != ncclInProgress) {

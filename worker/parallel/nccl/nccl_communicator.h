@@ -34,6 +34,8 @@ struct NcclOptions {
   absl::Duration connect_timeout = absl::Seconds(60);
   // The deadline of each collective, until set_timeout changes it.
   absl::Duration timeout = absl::Seconds(60);
+  // The most blocks that one of its kernels has; 0 leaves them to NCCL.
+  int blocks_max = 0;
   // Ends every wait with CANCELLED when it becomes true; may be null. Must outlive the
   // communicator.
   const std::atomic<bool>* cancelled = nullptr;

@@ -35,6 +35,11 @@ namespace {
 // This is longer than NCCL takes to fail, so that all ranks hear of the failure.
 constexpr absl::Duration kAgreementTimeout = absl::Minutes(3);
 
+// A stage has four communicators, and those of the two directions wait for each other's ranks on
+// the device at the same time. So their kernels must fit on it together, beside the one that sums
+// gradients, and should leave most of it to the computation. No GPU has measured this number.
+constexpr int kLinkBlocks = 4;
+
 // Lends one backend to several owners.
 class SharedBackend final : public engine::Backend {
  public:
@@ -122,7 +127,8 @@ absl::StatusOr<bool> AnyRank(parallel::Communicator& host, bool here) {
 using NcclCommunicators = std::vector<std::unique_ptr<parallel::NcclCommunicator>>;
 
 absl::StatusOr<NcclCommunicators> ConnectNccl(const DeviceGang& gang,
-                                              absl::Span<const parallel::Group> groups) {
+                                              absl::Span<const parallel::Group> groups,
+                                              int blocks_max) {
   // Uses the interface that the worker was told to use, unless the environment names another one.
   // NCCL needs its name; the assignment may have an address.
   if (!gang.assignment.interface.empty()) {
@@ -134,6 +140,7 @@ absl::StatusOr<NcclCommunicators> ConnectNccl(const DeviceGang& gang,
   options.rank = gang.rank;
   options.world_size = gang.assignment.world_size;
   options.run_dir = gang.run_dir;
+  options.blocks_max = blocks_max;
   options.cancelled = gang.cancelled;
   NcclCommunicators connected;
   for (const parallel::Group& group : groups) {
@@ -149,7 +156,7 @@ absl::StatusOr<NcclCommunicators> ConnectNccl(const DeviceGang& gang,
 // get the same result, since they must exchange in the same way. They agree over `host`.
 absl::StatusOr<NcclCommunicators> ConnectWhereAllCan(const DeviceGang& gang,
                                                      absl::Span<const parallel::Group> groups,
-                                                     parallel::Communicator& host) {
+                                                     int blocks_max, parallel::Communicator& host) {
   if (gang.transport == "staged") return NcclCommunicators();
   const bool wants_nccl = gang.transport == "nccl";
   host.set_timeout(kAgreementTimeout);
@@ -160,7 +167,7 @@ absl::StatusOr<NcclCommunicators> ConnectWhereAllCan(const DeviceGang& gang,
         "ranks share a GPU, which NCCL refuses; use --transport staged, or auto");
   }
   if (some_share) return NcclCommunicators();
-  auto nccl = ConnectNccl(gang, groups);
+  auto nccl = ConnectNccl(gang, groups, blocks_max);
   TY_ASSIGN_OR_RETURN(const bool some_failed, AnyRank(host, !nccl.ok()));
   if (!some_failed) return nccl;
   if (wants_nccl || absl::IsCancelled(nccl.status())) {
@@ -236,7 +243,7 @@ absl::StatusOr<int64_t> CudaSupport::MemoryBytes() {
 absl::StatusOr<std::unique_ptr<parallel::GradientExchange>> CudaSupport::MakeExchange(
     const DeviceGang& gang, DeviceExchangeRequest request) {
   TY_ASSIGN_OR_RETURN(NcclCommunicators nccl,
-                      ConnectWhereAllCan(gang, {request.group}, *request.host));
+                      ConnectWhereAllCan(gang, {request.group}, /*blocks_max=*/0, *request.host));
   return MakeCudaExchange(nccl.empty() ? nullptr : std::move(nccl.front()), std::move(request));
 }
 
@@ -248,7 +255,8 @@ absl::StatusOr<std::unique_ptr<parallel::StageLink>> CudaSupport::MakeLink(
   const parallel::Group& first = sends_first ? lines.sends : lines.receives;
   const parallel::Group& second = sends_first ? lines.receives : lines.sends;
   parallel::Communicator& host = sends_first ? *lines.host.sends : *lines.host.receives;
-  TY_ASSIGN_OR_RETURN(NcclCommunicators nccl, ConnectWhereAllCan(gang, {first, second}, host));
+  TY_ASSIGN_OR_RETURN(NcclCommunicators nccl,
+                      ConnectWhereAllCan(gang, {first, second}, kLinkBlocks, host));
   if (nccl.empty()) return MakeCudaLink(/*nccl=*/{}, std::move(request));
   parallel::NcclLines connected = {.receives = std::move(nccl[sends_first ? 1 : 0]),
                                    .sends = std::move(nccl[sends_first ? 0 : 1])};

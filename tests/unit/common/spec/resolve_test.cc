@@ -165,6 +165,16 @@ TEST(Resolve, StagesHaveNoNormOfAllGradients) {
   EXPECT_THAT(Fields(spec), IsEmpty());
 }
 
+TEST(Resolve, StagesHaveNoLossScale) {
+  v1::JobSpec spec = ValidSpec();
+  spec.mutable_devices()->set_count(2);
+  spec.mutable_stages()->set_count(2);
+  spec.mutable_train()->set_precision(v1::PRECISION_F16);
+  EXPECT_THAT(Fields(spec), ElementsAre("spec.train.precision"));
+  spec.mutable_stages()->set_count(1);
+  EXPECT_THAT(Fields(spec), IsEmpty());
+}
+
 TEST(Resolve, MilestonesAscend) {
   v1::JobSpec spec = ValidSpec();
   for (const double epoch : {1.0, 1.0, 0.5}) {

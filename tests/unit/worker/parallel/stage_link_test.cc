@@ -72,8 +72,8 @@ class Stage {
     TY_ASSIGN_OR_RETURN(auto up, Connect("up"));
     NcclLines nccl = {.receives = std::move(place_.rank == 0 ? up : down),
                       .sends = std::move(place_.rank == 0 ? down : up)};
-    TY_ASSIGN_OR_RETURN(
-        link_, MakeNcclStageLink(std::move(nccl), std::move(lines), kSlots, compute_));
+    TY_ASSIGN_OR_RETURN(link_,
+                        MakeNcclStageLink(std::move(nccl), std::move(lines), kSlots, compute_));
     return absl::OkStatus();
   }
 

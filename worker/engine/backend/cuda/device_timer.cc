@@ -34,9 +34,9 @@ absl::Status DeviceTimer::AddUp() {
       CudaStatus(cudaEventSynchronize(parts_[count - 1].end.get()), "timing a stage"));
   for (size_t i = 0; i < count; ++i) {
     float milliseconds = 0;
-    TY_RETURN_IF_ERROR(CudaStatus(
-        cudaEventElapsedTime(&milliseconds, parts_[i].begin.get(), parts_[i].end.get()),
-        "timing a stage"));
+    TY_RETURN_IF_ERROR(
+        CudaStatus(cudaEventElapsedTime(&milliseconds, parts_[i].begin.get(), parts_[i].end.get()),
+                   "timing a stage"));
     total_ += absl::Milliseconds(static_cast<double>(milliseconds));
   }
   return absl::OkStatus();

@@ -40,9 +40,8 @@ absl::Status CudaExecutable::GrowArenas() {
     TY_ASSIGN_OR_RETURN(DeviceBuffer larger, DeviceBuffer::Create(arena_bytes_, backing_));
     if (slot.rows > 0) {
       TY_RETURN_IF_ERROR(CudaStatus(
-          cudaMemcpyAsync(larger.data(), slot.arena.data(),
-                          static_cast<size_t>(slot.arena.bytes()), cudaMemcpyDeviceToDevice,
-                          stream_.get()),
+          cudaMemcpyAsync(larger.data(), slot.arena.data(), static_cast<size_t>(slot.arena.bytes()),
+                          cudaMemcpyDeviceToDevice, stream_.get()),
           "moving activations"));
       TY_RETURN_IF_ERROR(Wait());
     }
