@@ -1,7 +1,6 @@
 // Sends an operation to the graph that its stream is captured into, or else to the machine.
 #include "tests/testing/cuda_on_cpu/append.h"
 
-#include <thread>
 #include <utility>
 
 #include "tests/testing/cuda_on_cpu/capture.h"
@@ -57,7 +56,9 @@ cudaError_t EnqueueAttempts(cudaStream_t stream, std::function<bool()> attempt) 
   // A graph knows only work that runs to its end.
   const auto work = [attempt] {
     while (!attempt()) {
-      std::this_thread::sleep_for(kAttemptPause);
+      Machine& machine = Machine::Get();
+      Lock lock(machine.mutex);
+      machine.changed.wait_for(lock, kAttemptPause);
     }
   };
   return AppendKernel(stream, work, attempt);

@@ -142,15 +142,13 @@ bool Machine::RunOne(Device& device, Lock& lock, bool may_block) {
       work();
     }
     in_operation = false;
-    if (!has_ended) {
-      std::this_thread::sleep_for(kAttemptPause);
-    }
     lock.lock();
     device.running = false;
     ++device.clock_us;
     if (!has_ended) {
       device.last_run = nullptr;
       changed.notify_all();
+      changed.wait_for(lock, kAttemptPause);
       return true;
     }
   }

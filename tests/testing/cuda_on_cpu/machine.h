@@ -41,7 +41,7 @@ struct Device {
   int64_t live_bytes = 0;
 };
 
-// The time between two attempts of the same operation.
+// The longest time between two attempts of the same operation.
 inline constexpr std::chrono::microseconds kAttemptPause(20);
 
 enum class MemoryKind { kPageable, kPinned, kRegistered, kDevice };

@@ -92,6 +92,22 @@ class CudaOnCpuGraph : public testing::Test {
   float* x_ = nullptr;
 };
 
+TEST_F(CudaOnCpuGraph, AttemptsRunToTheirEndInEachLaunch) {
+  cudaMemsetAsync(x_, 0, kBytes, stream_);
+  int attempts = 0;
+  Begin();
+  EXPECT_EQ(EnqueueAttempts(stream_, [&attempts] { return ++attempts % 3 == 0; }), cudaSuccess);
+  Scale(x_, kCount, 1, 3, stream_);
+  const cudaGraphExec_t exec = End();
+  EXPECT_EQ(attempts, 0);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(cudaGraphLaunch(exec, stream_), cudaSuccess);
+  }
+  EXPECT_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
+  EXPECT_EQ(Value(), 6);
+  EXPECT_EQ(attempts, 6);
+}
+
 TEST_F(CudaOnCpuGraph, CaptureRunsNothingAndLaunchesRunAll) {
   cudaMemsetAsync(x_, 0, kBytes, stream_);
   cudaStreamSynchronize(stream_);

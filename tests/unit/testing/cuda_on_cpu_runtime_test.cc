@@ -247,6 +247,19 @@ TEST_F(CudaOnCpuRuntime, WorkOfOtherLibrariesKeepsTheOrder) {
               testing::ElementsAre(14));
 }
 
+// The work on the first stream is over only when that on the second one has run.
+TEST_F(CudaOnCpuRuntime, WorkThatWaitsLetsOtherStreamsGoOn) {
+  EXPECT_THAT(ValuesUnderSeeds([&] {
+                bool is_there = false;
+                Clear();
+                EXPECT_EQ(EnqueueAttempts(first_, [&] { return is_there; }), cudaSuccess);
+                Scale(x_, kCount, 1, 5, first_);
+                EXPECT_EQ(Enqueue(second_, [&] { is_there = true; }), cudaSuccess);
+                EXPECT_EQ(cudaStreamSynchronize(first_), cudaSuccess);
+              }),
+              testing::ElementsAre(5));
+}
+
 TEST_F(CudaOnCpuRuntime, DevicesWaitForEachOthersEvents) {
   SetDeviceCount(2);
   ASSERT_EQ(cudaSetDevice(1), cudaSuccess);

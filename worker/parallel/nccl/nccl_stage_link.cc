@@ -45,6 +45,13 @@ class NcclStageLink final : public StageLink {
         receiving_(std::move(lines.receives)),
         sending_(std::move(lines.sends)) {}
 
+  // A communicator waits, when it ends, for that of the other rank. So both ends must end the two
+  // directions in one order.
+  ~NcclStageLink() override {
+    (IsBefore() ? sending_ : receiving_).communicator = nullptr;
+    (IsBefore() ? receiving_ : sending_).communicator = nullptr;
+  }
+
   absl::Status Open() {
     for (Slot& slot : slots_) {
       for (OwnedEvent* event : {&slot.written, &slot.sent, &slot.released, &slot.received}) {
@@ -109,6 +116,8 @@ class NcclStageLink final : public StageLink {
     std::unique_ptr<NcclCommunicator> communicator;
   };
 
+  // Returns true if this stage is the one before, which is the lower rank of the two.
+  bool IsBefore() const { return peer_ > 0; }
   const Slot& At(int slot) const { return slots_[static_cast<size_t>(slot)]; }
   static absl::Status Mark(const OwnedEvent& event, cudaStream_t stream) {
     return FromCuda(cudaEventRecord(event.get(), stream), "marking values of a stage");
@@ -118,7 +127,7 @@ class NcclStageLink final : public StageLink {
   }
 
   absl::Status EnqueueSend(absl::Span<const float> values) {
-    // What is sent is only read.
+    // NCCL only reads what it sends.
     const NcclCommunicator::Message message = {peer_, const_cast<float*>(values.data()),
                                                static_cast<int64_t>(values.size())};
     return sending_.communicator->EnqueueMessages("send", {message}, {}, sending_.stream.get());
@@ -131,15 +140,14 @@ class NcclStageLink final : public StageLink {
   }
 
   // Connects both directions now. NCCL connects two ranks when they first talk, and a call returns
-  // only then. The lower rank sends first, so that both ends connect the same direction.
+  // only then. The stage before sends first, so that both ends connect the same direction.
   absl::Status Meet() {
     DeviceFloat out, in;
     TY_RETURN_IF_ERROR(out.Create());
     TY_RETURN_IF_ERROR(in.Create());
-    const bool sends_first = sending_.communicator->rank() < peer_;
-    if (sends_first) TY_RETURN_IF_ERROR(EnqueueSend({out.get(), 1}));
+    if (IsBefore()) TY_RETURN_IF_ERROR(EnqueueSend({out.get(), 1}));
     absl::Status status = EnqueueReceive({in.get(), 1});
-    if (status.ok() && !sends_first) status = EnqueueSend({out.get(), 1});
+    if (status.ok() && !IsBefore()) status = EnqueueSend({out.get(), 1});
     // The floats must outlive what is enqueued, whatever has failed.
     status.Update(End(sending_, slots_.front().sent));
     status.Update(End(receiving_, slots_.front().received));

@@ -53,7 +53,7 @@ class StagedStageLink final : public StageLink {
     TY_RETURN_IF_ERROR(host_->Receive(slot, mirror));
     return Copy(values.data(), mirror.data(), values.size(), cudaMemcpyHostToDevice, of.read);
   }
-  // What is received is copied in the order of the stage's work.
+  // Values that arrive are copied in the order of the stage's work.
   absl::Status Release(int) override { return absl::OkStatus(); }
 
   absl::Status SendNumbers(absl::Span<const float> numbers) override {

@@ -214,7 +214,7 @@ absl::Status PipelineExecutable::Run(absl::Span<const Microbatch> microbatches,
     TY_RETURN_IF_ERROR(RunBackward(microbatch, slot, is_end ? on_ready : ReadyCallback()));
     if (done) TY_RETURN_IF_ERROR(done(number));
   }
-  // A device is still at work. The links need no waiting for.
+  // A device is still at work here. What leaves over the links may take longer.
   TY_ASSIGN_OR_RETURN(const absl::Duration on_device, stage_->pipeline_stage()->TakeDeviceTime());
   times_.computed += on_device;
   times_.total += clock_.Uptime() - start;

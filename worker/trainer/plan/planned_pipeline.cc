@@ -230,7 +230,8 @@ class Planner {
                               .parameters = CountParameters(graph, 0, graph.nodes.size()),
                               .slots = options.microbatch_slots,
                               .memory = compiled.memory,
-                              .times = TimesOf(graph, s)});
+                              .times = TimesOf(graph, s),
+                              .fallbacks = compiled.fallbacks});
       if (options_.memory_bytes > 0 && compiled.memory.total() > options_.memory_bytes) {
         const absl::Status misfit = engine::CheckFits(compiled.memory, options_.memory_bytes, 0);
         return absl::ResourceExhaustedError(absl::StrCat("stage ", s, ": ", misfit.message()));

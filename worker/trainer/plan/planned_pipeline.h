@@ -22,6 +22,7 @@ struct PlannedStage {
   int slots = 1;  // the number of microbatches of which it keeps activations
   engine::MemoryPlan memory;
   parallel::StageTimes times;  // of one microbatch
+  std::vector<engine::Fallback> fallbacks = {};
 };
 
 struct PlannedPipeline {

@@ -9,9 +9,21 @@
 #include "common/base/columns.h"
 #include "common/base/strings.h"
 #include "nlohmann/json.hpp"
+#include "worker/trainer/report/fallback_text.h"
 #include "worker/trainer/report/quantity_text.h"
 
 namespace trainyard::trainer {
+namespace {
+
+std::vector<engine::Fallback> FallbacksOf(const PlannedPipeline& plan) {
+  std::vector<engine::Fallback> all;
+  for (const PlannedStage& stage : plan.stages) {
+    all.insert(all.end(), stage.fallbacks.begin(), stage.fallbacks.end());
+  }
+  return all;
+}
+
+}  // namespace
 
 std::string PipelineText(const PlannedPipeline& plan) {
   std::string text = absl::StrCat(
@@ -38,7 +50,7 @@ std::string PipelineText(const PlannedPipeline& plan) {
                     is_timed ? FormatSeconds(stage.times.forward) : "-",
                     is_timed ? FormatSeconds(stage.times.backward) : "-"});
   }
-  absl::StrAppend(&text, "\n", AlignColumns(rows, "llrrrrr"));
+  absl::StrAppend(&text, "\n", AlignColumns(rows, "llrrrrr"), FallbackList(FallbacksOf(plan)));
   return text;
 }
 
@@ -64,7 +76,8 @@ std::string PipelineJson(const PlannedPipeline& plan) {
                               {"slots", stage.slots},
                               {"bytes", stage.memory.total()},
                               {"forward_seconds", stage.times.forward},
-                              {"backward_seconds", stage.times.backward}});
+                              {"backward_seconds", stage.times.backward},
+                              {"fallbacks", FallbackJson(stage.fallbacks)}});
   }
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }

@@ -10,6 +10,7 @@
 #include "common/base/columns.h"
 #include "common/base/strings.h"
 #include "nlohmann/json.hpp"
+#include "worker/trainer/report/fallback_text.h"
 #include "worker/trainer/report/quantity_text.h"
 
 namespace trainyard::trainer {
@@ -17,10 +18,6 @@ namespace {
 
 using Rows = std::vector<std::vector<std::string>>;
 using nlohmann::ordered_json;
-
-std::string Counted(int64_t count, absl::string_view noun) {
-  return absl::StrCat(FormatCount(count), " ", noun, count == 1 ? "" : "s");
-}
 
 // Returns "272,474 parameters, 64 rows a device (32 at once), 2 devices, backend cpu in f32 (auto),
 // 2 threads".
@@ -54,19 +51,6 @@ std::string MemoryTable(const PlannedStep& report) {
   advice.remove_prefix(std::min(advice.size(), advice.find("; ")));
   absl::StrAppend(&text, "does not fit: a device has ", FormatBytes(report.memory_limit),
                   absl::StrReplaceAll(advice, {{"; ", "\n  "}, {", or ", "\n  or "}}), "\n");
-  return text;
-}
-
-// Lists what the library that should compute it refused, or is empty.
-std::string FallbackList(const PlannedStep& report) {
-  if (report.fallbacks.empty()) return "";
-  const auto count = static_cast<int64_t>(report.fallbacks.size());
-  std::string text =
-      absl::StrCat("cuDNN refused ", Counted(count, "operation"), ", so slower kernels compute ",
-                   count == 1 ? "it" : "them", ":\n");
-  for (const engine::Fallback& fallback : report.fallbacks) {
-    absl::StrAppend(&text, "  ", engine::FallbackText(fallback), "\n");
-  }
   return text;
 }
 
@@ -131,7 +115,7 @@ Rows Speed(const PlannedStep& report, double seconds) {
 }  // namespace
 
 std::string MemoryText(const PlannedStep& report) {
-  return absl::StrCat(Headline(report), MemoryTable(report), FallbackList(report));
+  return absl::StrCat(Headline(report), MemoryTable(report), FallbackList(report.fallbacks));
 }
 
 std::string PlanTable(const PlannedStep& report) {
@@ -142,7 +126,7 @@ std::string PlanTable(const PlannedStep& report) {
   for (const PlannedOp& op : report.ops) rows.push_back(OpRow(op));
   rows.push_back(OpRow(total));
   absl::StrAppend(&text, AlignColumns(rows, "lrrrrr"), "\nmemory of a device\n",
-                  MemoryTable(report), FallbackList(report), "\n", PassTable(report));
+                  MemoryTable(report), FallbackList(report.fallbacks), "\n", PassTable(report));
   return text;
 }
 
@@ -193,11 +177,7 @@ std::string PlanJson(const PlannedStep& report) {
                            {"bytes_moved", op.cost.bytes},
                            {"seconds", op.seconds}});
   }
-  json["fallbacks"] = ordered_json::array();
-  for (const engine::Fallback& fallback : report.fallbacks) {
-    json["fallbacks"].push_back(
-        {{"layer", fallback.layer}, {"op", fallback.op}, {"reason", fallback.reason}});
-  }
+  json["fallbacks"] = FallbackJson(report.fallbacks);
   json["passes"] = ordered_json::array();
   for (const PlannedPass& pass : report.passes) {
     json["passes"].push_back({{"name", pass.name},

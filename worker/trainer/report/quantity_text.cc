@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/base/strings.h"
 
 namespace trainyard::trainer {
 namespace {
@@ -33,6 +34,10 @@ std::string FormatSeconds(double seconds) {
   if (seconds >= 1) return absl::StrCat(ThreeDigits(seconds), " s");
   if (seconds >= 1e-3) return absl::StrCat(ThreeDigits(seconds * 1e3), " ms");
   return absl::StrCat(ThreeDigits(seconds * 1e6), " us");
+}
+
+std::string Counted(int64_t count, absl::string_view noun) {
+  return absl::StrCat(FormatCount(count), " ", noun, count == 1 ? "" : "s");
 }
 
 }  // namespace trainyard::trainer

@@ -32,8 +32,8 @@ struct Message {
   size_t count = 0;
 };
 
-// How far the device has come with a collective or with messages. A new one stands for work that
-// has not begun.
+// Records how far the device has come with a collective or with messages. A new one stands for work
+// that has not begun.
 struct Progress {
   bool has_begun = false;
   std::chrono::steady_clock::time_point deadline = {};

@@ -7,6 +7,7 @@
 #include "common/spec/defaults.h"
 #include "nlohmann/json.hpp"
 #include "tests/unit/worker/trainer/gang_trainer.h"
+#include "worker/trainer/report/pipeline_text.h"
 #include "worker/trainer/report/plan_report.h"
 
 namespace trainyard::trainer {
@@ -125,6 +126,31 @@ TEST(StagePlans, ArePrintedForASpecWithStages) {
   const auto parsed = nlohmann::json::parse(*json);
   EXPECT_EQ(parsed["pipelines"], 2);
   EXPECT_EQ(parsed["stages"].size(), 2u);
+}
+
+// A run chooses its cuts for a common machine, and so does a plan that has measured none.
+TEST(StagePlans, WithoutAMachineHaveTheCutsOfARun) {
+  const v1::JobSpec spec = Convnet(3);
+  PipelinePlanOptions common = {.backend = "reference", .machine = kCommonMachine};
+  const auto of_run = PlanPipeline(spec, common);
+  const auto plan = PlanPipeline(spec, {.backend = "reference"});
+  ASSERT_TRUE(of_run.ok() && plan.ok()) << of_run.status() << plan.status();
+  EXPECT_EQ(plan->cuts, of_run->cuts);
+  EXPECT_EQ(plan->prediction.step_seconds, 0);
+  EXPECT_GT(of_run->prediction.step_seconds, 0);
+}
+
+TEST(StagePlans, ListTheLayersThatCudnnRefuses) {
+  auto plan = PlanPipeline(Convnet(2), {.backend = "reference"});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_THAT(PipelineText(*plan), ::testing::Not(HasSubstr("refused")));
+  plan->stages[1].fallbacks = {{.layer = "conv2", .op = "conv2d", .reason = "it is odd"}};
+  EXPECT_THAT(PipelineText(*plan),
+              HasSubstr("cuDNN refused 1 operation, so slower kernels compute it:\n"
+                        "  conv2 conv2d: it is odd\n"));
+  const auto json = nlohmann::json::parse(PipelineJson(*plan));
+  EXPECT_TRUE(json["stages"][0]["fallbacks"].empty());
+  EXPECT_EQ(json["stages"][1]["fallbacks"][0]["layer"], "conv2");
 }
 
 }  // namespace
