@@ -75,18 +75,24 @@ void LowerStageStatistics(Lowering& lowering) {
   for (const BatchStatistics& statistics : lowering.step().statistics) {
     const BufferId mean = lowering.PlainBufferOf(statistics.mean);
     const BufferId variance = lowering.PlainBufferOf(statistics.variance);
-    const int64_t count = lowering.rows() * statistics.count_per_row;
     const int64_t channels = lowering.reduction().entry(statistics.running_mean).count;
     const StatisticSums sums = lowering.SumsAt(statistics);
     Call call;
     call.name = statistics.layer + " statistics";
     call.op = "copy";
     call.bytes = 4 * static_cast<double>(channels * SizeOf(Type::kF32));
-    call.enqueue = [=, program = &lowering.program()](const Enqueue& how) {
+    call.enqueue = [=, program = &lowering.program(), rows = lowering.rows(),
+                    per_row = statistics.count_per_row](const Enqueue& how) {
       StatisticSums into = sums;
       into.adds = how.adds;
-      NormSumStatistics(program->ptr<float>(mean), program->ptr<float>(variance), count, channels,
-                        into, how.stream);
+      for (int64_t group = 0; group < how.groups->count(); ++group) {
+        const int64_t of_group = how.groups->rows(group, rows);
+        into.share = static_cast<float>(static_cast<double>(of_group) / static_cast<double>(rows));
+        NormSumStatistics(program->ptr<float>(mean) + group * channels,
+                          program->ptr<float>(variance) + group * channels, of_group * per_row,
+                          channels, into, how.stream);
+        into.adds = true;
+      }
       return absl::OkStatus();
     };
     lowering.program().Emit(std::move(call), {mean, variance});
