@@ -10,6 +10,7 @@
 #include "common/base/check.h"
 
 #ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 
@@ -90,6 +91,11 @@ Fiber::Fiber(void (*body)(void*), void* argument)
 
 Fiber::~Fiber() {
   if (mapping_ != nullptr) {
+#ifdef __SANITIZE_ADDRESS__
+    // The frames of a body that never returns stay marked, and whatever is mapped here next, such
+    // as the stack of another thread, would inherit the marks.
+    __asan_unpoison_memory_region(bottom_, bytes_);
+#endif
     munmap(mapping_, static_cast<size_t>(sysconf(_SC_PAGESIZE)) + kStackBytes);
   }
 }
