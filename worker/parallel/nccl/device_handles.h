@@ -77,7 +77,7 @@ class OwnedEvent {
 
 // Records `event` on `stream`.
 inline absl::Status Mark(const OwnedEvent& event, cudaStream_t stream) {
-  return FromCuda(cudaEventRecord(event.get(), stream), "marking a bucket");
+  return FromCuda(cudaEventRecord(event.get(), stream), "marking work on a stream");
 }
 
 // Returns the time between two events that have happened, by the device's clock.
@@ -90,7 +90,7 @@ inline absl::StatusOr<absl::Duration> Between(const OwnedEvent& from, const Owne
 
 // Lets what is enqueued on `stream` from now on wait for what was marked with `event`.
 inline absl::Status Follow(cudaStream_t stream, const OwnedEvent& event) {
-  return FromCuda(cudaStreamWaitEvent(stream, event.get(), 0), "waiting for a bucket");
+  return FromCuda(cudaStreamWaitEvent(stream, event.get(), 0), "following work of another stream");
 }
 
 }  // namespace trainyard::parallel

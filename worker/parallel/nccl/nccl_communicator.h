@@ -79,6 +79,8 @@ class NcclCommunicator {
   // Waits for `event`, which was recorded after `awaited` (or a graph of collectives), until the
   // deadline. An error names that collective.
   absl::Status Await(cudaEvent_t event, const Collective& awaited);
+  // Does so for the collective that was enqueued last.
+  absl::Status Await(cudaEvent_t event) { return Await(event, collective_); }
   // Returns an error if the gang is broken, and breaks it if a wait of this length for `awaited`
   // has passed the timeout. For waits that depend on collectives and are made elsewhere.
   absl::Status Watch(absl::Duration waited, const Collective& awaited);

@@ -169,7 +169,7 @@ class NcclExchange final : public GradientExchange {
       TY_RETURN_IF_ERROR(EnqueueGather(bucket, values));
     }
     TY_RETURN_IF_ERROR(Mark(settled_, stream_.get()));
-    return device_->Await(settled_.get(), device_->last());
+    return device_->Await(settled_.get());
   }
 
  private:
@@ -215,7 +215,7 @@ class NcclExchange final : public GradientExchange {
     }
     absl::Status status = device_->EnqueueMessages("connect", sends, receives, stream_.get());
     if (status.ok()) status = Mark(settled_, stream_.get());
-    if (status.ok()) status = device_->Await(settled_.get(), device_->last());
+    if (status.ok()) status = device_->Await(settled_.get());
     (void)cudaFree(memory);
     return status;
   }

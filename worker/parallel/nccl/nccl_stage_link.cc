@@ -119,12 +119,6 @@ class NcclStageLink final : public StageLink {
   // Returns true if this stage is the one before, which is the lower rank of the two.
   bool IsBefore() const { return peer_ > 0; }
   const Slot& At(int slot) const { return slots_[static_cast<size_t>(slot)]; }
-  static absl::Status Mark(const OwnedEvent& event, cudaStream_t stream) {
-    return FromCuda(cudaEventRecord(event.get(), stream), "marking values of a stage");
-  }
-  static absl::Status Follow(cudaStream_t stream, const OwnedEvent& event) {
-    return FromCuda(cudaStreamWaitEvent(stream, event.get(), 0), "waiting for values of a stage");
-  }
 
   absl::Status EnqueueSend(absl::Span<const float> values) {
     // NCCL only reads what it sends.

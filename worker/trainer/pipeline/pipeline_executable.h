@@ -119,6 +119,10 @@ class PipelineExecutable final : public engine::Executable, public engine::Range
     return stage_->WriteReduction(sums);
   }
   absl::Status Synchronize() override { return stage_->Synchronize(); }
+  void set_wait_watch(engine::WaitWatch watch) override {
+    stage_->set_wait_watch(std::move(watch));
+  }
+  void set_ready_ends(absl::Span<const int64_t> ends) override { stage_->set_ready_ends(ends); }
   engine::SumSlots* sum_slots() override { return stage_->sum_slots(); }
   engine::RangeUpdate* range_update() override {
     return stage_->range_update() == nullptr ? nullptr : this;

@@ -20,7 +20,7 @@ class StagedCompute final : public StepCompute {
         computes_replicas_alone_(computes_replicas_alone) {}
 
   // A stage waits for its neighbours in between, which does not count as its own work.
-  absl::Duration compute_time() const override { return stage_.times().computed; }
+  std::optional<absl::Duration> compute_time() const override { return stage_.times().computed; }
 
  protected:
   absl::Status Compute(const std::vector<Part>& parts, const Ready& ready) override;

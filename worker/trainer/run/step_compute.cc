@@ -13,7 +13,10 @@ absl::Status StepCompute::Run(const std::vector<Part>& parts, const Ready& ready
   told_time_ = absl::ZeroDuration();
   is_told_ = ready != nullptr;
   TY_RETURN_IF_ERROR(Compute(parts, ready));
-  compute_time_ = clock_.Uptime() - start - told_time_;
+  compute_time_.reset();
+  if (executable_.memory_kind() == engine::MemoryKind::kHost) {
+    compute_time_ = clock_.Uptime() - start - told_time_;
+  }
   return absl::OkStatus();
 }
 

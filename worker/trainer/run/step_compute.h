@@ -41,9 +41,9 @@ class StepCompute {
   // arena's end.
   absl::Status Run(const std::vector<Part>& parts, const Ready& ready);
 
-  // Returns how long this rank computed in the last step, without the time spent in `ready`. On a
-  // device it is how long the host took to enqueue the work.
-  virtual absl::Duration compute_time() const { return compute_time_; }
+  // Returns how long this rank computed in the last step, without the time spent in `ready`, or
+  // nothing if a device computed, of which only the exchange knows the time.
+  virtual std::optional<absl::Duration> compute_time() const { return compute_time_; }
 
  protected:
   virtual absl::Status Compute(const std::vector<Part>& parts, const Ready& ready);
@@ -62,7 +62,7 @@ class StepCompute {
   Clock& clock_;
   const bool syncs_statistics_;
   std::optional<parallel::LocalSums> sums_;
-  absl::Duration compute_time_;
+  std::optional<absl::Duration> compute_time_;
   absl::Duration told_time_;  // in `ready`
   bool is_told_ = false;      // an exchange is told what is ready
 };

@@ -216,8 +216,8 @@ absl::Status TrainLoop::FinishExchanges(size_t left) {
     TY_RETURN_IF_ERROR(exchange_->Finish(absl::MakeSpan(ballots)));
     computed_ = exchanged_.front();
     exchanged_.pop_front();
-    const std::optional<absl::Duration> on_device = exchange_->stats().computed;
-    computed_.time = on_device.value_or(compute_->compute_time());
+    computed_.time = compute_->compute_time().value_or(
+        exchange_->stats().computed.value_or(absl::ZeroDuration()));
     if (HearsBallotsLater()) Hear(DecodeBallots(ballots));
     TY_RETURN_IF_ERROR(CheckLoss(ballots_));
     MeasureStep();

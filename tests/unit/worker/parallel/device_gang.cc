@@ -68,7 +68,7 @@ absl::Status AllReduce(NcclCommunicator& communicator, absl::Span<float> values)
   TY_RETURN_IF_ERROR(done.Create());
   absl::Status status = communicator.EnqueueAllReduce(values, stream.get());
   if (status.ok()) CheckCuda(cudaEventRecord(done.get(), stream.get()));
-  if (status.ok()) status = communicator.Await(done.get(), communicator.last());
+  if (status.ok()) status = communicator.Await(done.get());
   CheckCuda(cudaStreamSynchronize(stream.get()));
   return status;
 }

@@ -71,7 +71,7 @@ TEST(NcclCommunicator, WorkThatDoesNotEndTimesOut) {
           }));
         }
         CheckCuda(cudaEventRecord(event, stream));
-        absl::Status status = communicator.Await(event, communicator.last());
+        absl::Status status = communicator.Await(event);
         CheckCuda(cudaStreamSynchronize(stream));
         CheckCuda(cudaEventDestroy(event));
         CheckCuda(cudaStreamDestroy(stream));
@@ -94,7 +94,7 @@ TEST(NcclCommunicator, AnAsynchronousErrorIsALostPeer) {
     CheckCuda(cudaEventRecord(event, stream));
     cuda_on_cpu::nccl::BreakAsynchronously(communicator.handle(), ncclRemoteError);
     // The kernel ends without its sum, and its event happens, but that is not success.
-    absl::Status status = communicator.Await(event, communicator.last());
+    absl::Status status = communicator.Await(event);
     CheckCuda(cudaStreamSynchronize(stream));
     CheckCuda(cudaEventDestroy(event));
     CheckCuda(cudaStreamDestroy(stream));

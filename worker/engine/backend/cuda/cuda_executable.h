@@ -194,8 +194,8 @@ class CudaExecutable final : public Executable,
   // Enqueues what `record` does. From the second time on it is launched as a graph, if graphs are
   // wanted.
   absl::Status Run(const Recording& recording, const std::function<absl::Status()>& record);
-  // Returns whether the next sums overwrite the reduction or are added to it; from then on there are
-  // sums.
+  // Returns whether the next sums overwrite the reduction or are added to it; from then on there
+  // are sums.
   Work SumsWork();
   // Enqueues the calls, and tells of the sums that they make final.
   absl::Status RunCalls(Program& program, const Recording& calls, const ReadyCallback& on_ready);

@@ -82,8 +82,8 @@ class Program : public CallList<Call> {
     size_t end = 0;
     int64_t ready = 0;
   };
-  // Divides the calls from `begin` to `end` where the arena becomes final up to one of `ready_ends`,
-  // which increase, or after each call that makes more of it final if there are none.
+  // Divides the calls from `begin` to `end` where the arena becomes final up to one of
+  // `ready_ends`, which increase, or after each call that makes more of it final if there are none.
   std::vector<Segment> Segments(size_t begin, size_t end,
                                 absl::Span<const int64_t> ready_ends) const;
   std::vector<CallWork> Work() const;
