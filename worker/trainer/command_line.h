@@ -48,8 +48,8 @@ class DeviceSupport {
   virtual absl::Status Choose(run_dir::RankAssignment& rank) = 0;
   // Returns the memory of the device for which plans are made, or UNAVAILABLE if there is none.
   virtual absl::StatusOr<int64_t> MemoryBytes() = 0;
-  // Connects the devices of the gang, by the best way that works for all of them. Every rank calls
-  // it at the same time.
+  // Connects the devices of the ranks that exchange gradients, by the best way that works for all
+  // of them. Each of them calls it at the same time.
   virtual absl::StatusOr<std::unique_ptr<parallel::GradientExchange>> MakeExchange(
       const DeviceGang& gang, DeviceExchangeRequest request) = 0;
   // Connects two stages of a pipeline in the same way. Both call it at the same time.

@@ -17,9 +17,9 @@ class CudaSupport final : public DeviceSupport {
   // Chooses by UUID. A rank whose device has none takes the first GPU that the process sees.
   absl::Status Choose(run_dir::RankAssignment& rank) override;
   absl::StatusOr<int64_t> MemoryBytes() override;
-  // Connects over NCCL if every rank has a GPU of its own and all can connect, else by way of the
-  // host. If the transport is nccl, it returns FAILED_PRECONDITION for ranks that share a GPU, or
-  // else NCCL's error.
+  // Connects over NCCL if every rank of the group has a GPU of its own and all can connect, else by
+  // way of the host. If the transport is nccl, it returns FAILED_PRECONDITION for ranks that share
+  // a GPU, or else NCCL's error.
   absl::StatusOr<std::unique_ptr<parallel::GradientExchange>> MakeExchange(
       const DeviceGang& gang, DeviceExchangeRequest request) override;
   // Does so for two stages, which may have a GPU each while others of the gang share theirs.

@@ -2,6 +2,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "absl/synchronization/notification.h"
 #include "common/base/check.h"
@@ -105,6 +106,34 @@ TEST(NcclCommunicator, AnAsynchronousErrorIsALostPeer) {
   EXPECT_EQ(ErrorReason(statuses[0]), "PEER_LOST");
   EXPECT_THAT(std::string(statuses[0].message()),
               HasSubstr("rank 0: all_reduce 2: a peer was lost"));
+}
+
+// As the ranks of each stage do. The last rank of one group is left alone with its second sum.
+TEST(NcclCommunicator, GroupsConnectSideBySideAndErrorsNameTheRanksOfTheGang) {
+  cuda_on_cpu::SetDeviceCount(cuda_on_cpu::kMaxDevices);
+  const auto statuses = RunPlaces(4, [](const Place& place) -> absl::Status {
+    CheckCuda(cudaSetDevice(place.rank));
+    NcclOptions options;
+    options.rank = place.rank;
+    options.world_size = place.world_size;
+    options.run_dir = place.run_dir;
+    const bool is_even = place.rank % 2 == 0;
+    options.group = {.name = is_even ? "even" : "odd",
+                     .members = is_even ? std::vector<int>{0, 2} : std::vector<int>{1, 3}};
+    TY_ASSIGN_OR_RETURN(const auto communicator, ConnectNccl(options));
+    EXPECT_EQ(communicator->rank(), place.rank / 2);
+    EXPECT_EQ(communicator->world_size(), 2);
+    const DeviceFloats values(std::vector<float>{static_cast<float>(place.rank)});
+    TY_RETURN_IF_ERROR(AllReduce(*communicator, values.span()));
+    EXPECT_EQ(values.Read()[0], is_even ? 2 : 4);
+    if (place.rank != 3) return absl::OkStatus();
+    communicator->set_timeout(absl::Milliseconds(100));
+    return AllReduce(*communicator, values.span());
+  });
+  for (const int rank : {0, 1, 2}) {
+    EXPECT_TRUE(statuses[static_cast<size_t>(rank)].ok()) << statuses[static_cast<size_t>(rank)];
+  }
+  EXPECT_THAT(std::string(statuses[3].message()), HasSubstr("rank 3: all_reduce 2: "));
 }
 
 TEST(NcclCommunicator, HostMemoryIsRefused) {
