@@ -379,6 +379,25 @@ TEST(TrainOnCuda, AGangOverNcclWritesOneCheckpointForARequest) {
               ::testing::UnorderedElementsAre(2, kSteps));
 }
 
+// The last batch of an epoch leaves the second rank without rows.
+TEST(TrainOnCuda, SynchronisedBatchNormLearnsWhatOneRankLearns) {
+  JobText job = SharedJob();
+  job.train = R"({"steps": 8, "global_batch": 16, "replicas": 3, "seed": 5,
+                   "precision": "PRECISION_F32", "sync_batch_norm": true})";
+  GangTrainer alone(job, 1, "cuda"), staged(job, 2, "cuda"), gang(job, 2, "cuda");
+  ExpectSuccess(alone.Run());
+  ShareByWayOfTheHost(staged);
+  ExpectSuccess(staged.Run());
+  for (const char* metric : {"train.loss", "train.accuracy", "test.loss"}) {
+    ExpectNear(staged.Metric(metric), alone.Metric(metric), 1e-4);
+  }
+  if (!GiveEachAGpu(gang)) return;
+  ExpectSuccess(gang.Run());
+  for (const char* metric : {"train.loss", "train.accuracy", "test.loss"}) {
+    ExpectNear(gang.Metric(metric), alone.Metric(metric), 1e-4);
+  }
+}
+
 TEST(TrainOnCuda, RanksOfOneGpuAreSharedByThemselvesUnlessNcclIsAskedFor) {
   GangTrainer gang(SharedJob(), 2, "cuda"), refused(SharedJob(), 2, "cuda");
   ConnectAsTheProgram(gang, "auto");

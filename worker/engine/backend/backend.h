@@ -66,9 +66,9 @@ struct CompileOptions {
   // order, and once for each of the backward half, each time with as many values on every rank. A
   // rank that has no rows in a step makes the same calls by TakePartInStatistics. The calls come
   // while other sums of the step may be under way (`on_ready`), so they need a channel of their
-  // own. An error of the callback ends the call and leaves sums behind that are worth nothing.
-  // Weights of a step are each rank's share of the rows; Batch::groups must be empty, and there are
-  // no microbatch_slots.
+  // own. A device may make the sums by itself instead: Executable::SumStatisticsBy. An error of the
+  // callback ends the call and leaves sums behind that are worth nothing. Weights of a step are
+  // each rank's share of the rows; Batch::groups must be empty, and there are no microbatch_slots.
   SumOverRanks sum_statistics = nullptr;
   // Used with sum_statistics: the number of this rank, and the number of ranks. Each rank puts its
   // moments into a slot of its own, so that all ranks merge the same numbers in the order of ranks,

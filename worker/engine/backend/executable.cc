@@ -32,8 +32,12 @@ absl::Status Executable::CompileRows(absl::Span<const int64_t> training,
   return absl::OkStatus();
 }
 
-absl::Status Executable::TakePartInStatistics() {
+absl::Status Executable::TakePartInStatistics(const ReadyCallback&) {
   return absl::FailedPreconditionError("statistics of this rank; compile with sum_statistics");
+}
+
+absl::Status Executable::SumStatisticsBy(std::shared_ptr<DeviceSum>) {
+  return absl::FailedPreconditionError("no statistics of all ranks are kept on a device");
 }
 
 absl::StatusOr<StepMetrics> Executable::Update(double lr) {

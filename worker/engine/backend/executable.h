@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "worker/engine/backend/batch.h"
+#include "worker/engine/backend/device_sum.h"
 #include "worker/engine/backend/image_memory.h"
 #include "worker/engine/backend/model_state.h"
 #include "worker/engine/backend/pipeline_stage.h"
@@ -76,14 +78,21 @@ class Executable : public ModelState {
   // mean loss to the reduction arena, and likewise the batch statistics, the loss and the accuracy.
   // Returns INVALID_ARGUMENT for a label outside the classes, a token outside the vocabulary, more
   // rows than max_rows, inputs of another size, or groups that are not the batch's. `on_ready` may
-  // be empty; it is called for disjoint ranges that cover the arena, in order of offset.
+  // be empty; it is called for disjoint ranges that cover the arena, in order of offset. A device
+  // may tell an error of its own, of a lost rank, or of statistics over a single value only when
+  // the host waits for it: in Synchronize, FinishUpdate, or where state or sums are read.
   virtual absl::Status Accumulate(const Batch& batch, double weight,
                                   const ReadyCallback& on_ready) = 0;
 
   // A rank without rows calls this instead of Accumulate if there is
   // CompileOptions::sum_statistics: it makes the calls that Accumulate makes on the other ranks,
-  // and adds nothing to the reduction. Returns FAILED_PRECONDITION without sum_statistics.
-  virtual absl::Status TakePartInStatistics();
+  // and adds nothing to the reduction. It calls `on_ready` like Accumulate, and a device does so in
+  // the same order between its sums. Returns FAILED_PRECONDITION without sum_statistics.
+  virtual absl::Status TakePartInStatistics(const ReadyCallback& on_ready);
+  // Lets the device sum statistics over the ranks by itself from here on, instead of by
+  // CompileOptions::sum_statistics. Returns FAILED_PRECONDITION without sum_statistics, and if
+  // memory_kind() is kHost.
+  virtual absl::Status SumStatisticsBy(std::shared_ptr<DeviceSum> sum);
 
   // Returns the reduction arena: gradients in the order in which backward produces them, then batch
   // statistics, loss and accuracy. The layout is the same on every rank of a backend; a device may

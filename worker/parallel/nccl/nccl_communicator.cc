@@ -28,6 +28,13 @@ constexpr absl::Duration kPause = absl::Microseconds(50);
 // destroyed, too.
 constexpr absl::Duration kFinalizeTimeout = absl::Seconds(5);
 
+// Returns true if what is enqueued on the stream becomes part of a graph.
+absl::StatusOr<bool> IsCaptured(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  TY_RETURN_IF_ERROR(FromCuda(cudaStreamIsCapturing(stream, &status), "stream of a collective"));
+  return status != cudaStreamCaptureStatusNone;
+}
+
 absl::Status StoppedBy(int rank) {
   return absl::CancelledError(
       absl::StrCat("rank ", rank, ": stopped while it waited for the other ranks"));
@@ -97,6 +104,7 @@ NcclCommunicator::~NcclCommunicator() {
 absl::Status NcclCommunicator::Connect(const NcclOptions& options) {
   const absl::Duration deadline = Clock::Real()->Uptime() + timeout_;
   TY_RETURN_IF_ERROR(FromCuda(cudaGetDevice(&device_), "device of a communicator"));
+  TY_RETURN_IF_ERROR(last_.Create());
   ncclUniqueId id = {};
   if (rank() == 0) {
     TY_ASSIGN_OR_RETURN(id, PublishId(options, membership_));
@@ -118,7 +126,7 @@ absl::Status NcclCommunicator::Connect(const NcclOptions& options) {
 
 // NCCL sums in an order of its own, which is the same on all ranks, so that all get the same bits.
 absl::Status NcclCommunicator::EnqueueAllReduce(absl::Span<float> values, cudaStream_t stream) {
-  return Enqueue("all_reduce", [&] {
+  return Enqueue("all_reduce", stream, [&] {
     if (values.empty()) return ncclSuccess;
     return ncclAllReduce(values.data(), values.data(), values.size(), ncclFloat32, ncclSum,
                          communicator_, stream);
@@ -127,7 +135,7 @@ absl::Status NcclCommunicator::EnqueueAllReduce(absl::Span<float> values, cudaSt
 
 absl::Status NcclCommunicator::EnqueueAllReduceBf16(void* values, int64_t count,
                                                     cudaStream_t stream) {
-  return Enqueue("all_reduce", [&] {
+  return Enqueue("all_reduce", stream, [&] {
     if (count == 0) return ncclSuccess;
     return ncclAllReduce(values, values, static_cast<size_t>(count), ncclBfloat16, ncclSum,
                          communicator_, stream);
@@ -138,7 +146,7 @@ absl::Status NcclCommunicator::EnqueueMessages(absl::string_view operation,
                                                absl::Span<const Message> sends,
                                                absl::Span<const Message> receives,
                                                cudaStream_t stream) {
-  return Enqueue(operation, [&] {
+  return Enqueue(operation, stream, [&] {
     ncclResult_t result = ncclGroupStart();
     for (const Message& out : sends) {
       if (out.count == 0 || result != ncclSuccess) continue;
@@ -163,7 +171,7 @@ absl::Status NcclCommunicator::Await(cudaEvent_t event, const Collective& awaite
   return Poll([this, event] { return LookAt(event); }, Clock::Real()->Uptime() + timeout_);
 }
 
-absl::Status NcclCommunicator::Enqueue(absl::string_view operation,
+absl::Status NcclCommunicator::Enqueue(absl::string_view operation, cudaStream_t stream,
                                        const std::function<ncclResult_t()>& enqueue) {
   collective_ = {me(), operation, ++sequence_};
   const absl::Duration deadline = Clock::Real()->Uptime() + timeout_;
@@ -171,9 +179,16 @@ absl::Status NcclCommunicator::Enqueue(absl::string_view operation,
   if (const cudaError_t error = cudaSetDevice(device_); error != cudaSuccess) {
     return Break(FromCuda(error, collective_.operation));
   }
+  TY_ASSIGN_OR_RETURN(const bool is_captured, IsCaptured(stream));
+  if (!is_captured) {
+    TY_RETURN_IF_ERROR(
+        FromCuda(cudaStreamWaitEvent(stream, last_.get(), 0), "order of collectives"));
+  }
   // A call in progress may still be about to launch its kernel, so nothing may follow on the stream
   // before the call has ended.
-  return Settle(enqueue(), deadline);
+  TY_RETURN_IF_ERROR(Settle(enqueue(), deadline));
+  if (is_captured) return absl::OkStatus();
+  return FromCuda(cudaEventRecord(last_.get(), stream), "order of collectives");
 }
 
 absl::Status NcclCommunicator::Settle(ncclResult_t result, absl::Duration deadline) {

@@ -44,6 +44,12 @@ struct NcclOptions {
 // Enqueues collectives over the memory of the device that was current when it was made. A call
 // returns when its work is enqueued; Await waits until the device has done it.
 //
+// Its collectives run one after the other on the device, in the order of the calls, whatever their
+// streams: each waits for the one before. So ranks that make the same calls in the same order
+// cannot wait for each other in a circle, even where two of NCCL's kernels find no room at once on
+// a device, or something makes the device wait for all that it was given. Collectives that are
+// captured take their place where their graph is launched, and the caller orders that.
+//
 // The errors are COLLECTIVE_TIMEOUT; PEER_LOST for what NCCL reports after the call has returned;
 // CANCELLED; INTERNAL for what NCCL refuses at once. After any of them NCCL's communicator is
 // aborted, and every later call returns the same error.
@@ -97,7 +103,8 @@ class NcclCommunicator {
 
   // Collective number 0.
   absl::Status Connect(const NcclOptions& options);
-  absl::Status Enqueue(absl::string_view operation, const std::function<ncclResult_t()>& enqueue);
+  absl::Status Enqueue(absl::string_view operation, cudaStream_t stream,
+                       const std::function<ncclResult_t()>& enqueue);
   // Waits until NCCL has done what a call that returned ncclInProgress began.
   absl::Status Settle(ncclResult_t result, absl::Duration deadline);
   // Polls `look` until it returns a status, or the deadline passes.
@@ -121,6 +128,7 @@ class NcclCommunicator {
   int device_ = 0;
   absl::Duration timeout_;
   int64_t sequence_ = 0;
+  OwnedEvent last_;  // after the collective that was enqueued last
   Collective collective_;
   absl::Status broken_;
   ncclComm_t communicator_ = nullptr;

@@ -34,7 +34,7 @@ struct Step {
 
 class NcclExchange final : public GradientExchange {
  public:
-  NcclExchange(std::unique_ptr<NcclCommunicator> device, std::unique_ptr<Communicator> host,
+  NcclExchange(std::shared_ptr<NcclCommunicator> device, std::unique_ptr<Communicator> host,
                NcclExchangeOptions options)
       : device_(std::move(device)),
         host_(std::move(host)),
@@ -367,7 +367,7 @@ class NcclExchange final : public GradientExchange {
     return device_->EnqueueMessages("all_gather", sends, receives, stream_.get());
   }
 
-  const std::unique_ptr<NcclCommunicator> device_;
+  const std::shared_ptr<NcclCommunicator> device_;
   const std::unique_ptr<Communicator> host_;
   NcclExchangeOptions options_;
   BlockExchange blocks_;
@@ -390,7 +390,7 @@ class NcclExchange final : public GradientExchange {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<GradientExchange>> MakeNcclExchange(
-    std::unique_ptr<NcclCommunicator> device, std::unique_ptr<Communicator> host,
+    std::shared_ptr<NcclCommunicator> device, std::unique_ptr<Communicator> host,
     NcclExchangeOptions options) {
   auto exchange =
       std::make_unique<NcclExchange>(std::move(device), std::move(host), std::move(options));

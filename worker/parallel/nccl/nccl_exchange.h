@@ -41,9 +41,11 @@ struct NcclExchangeOptions {
       from_bf16 = nullptr;
 };
 
-// `device` carries gradients, and `host` ballots and agreements.
+// `device` carries gradients, and `host` ballots and agreements. `device` may also be used for
+// other sums of the step, in the order in which all ranks enqueue them; the exchange sets its
+// timeout.
 absl::StatusOr<std::unique_ptr<GradientExchange>> MakeNcclExchange(
-    std::unique_ptr<NcclCommunicator> device, std::unique_ptr<Communicator> host,
+    std::shared_ptr<NcclCommunicator> device, std::unique_ptr<Communicator> host,
     NcclExchangeOptions options);
 
 }  // namespace trainyard::parallel

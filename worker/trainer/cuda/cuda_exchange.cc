@@ -5,12 +5,14 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/base/status_macros.h"
 #include "worker/engine/backend/cuda/kernels/update.h"
 #include "worker/engine/backend/cuda/runtime/runtime.h"
 #include "worker/parallel/nccl/nccl_exchange.h"
 #include "worker/parallel/staged/mirrored_exchange.h"
 #include "worker/parallel/staged/staged_stage_link.h"
 #include "worker/parallel/wire_exchange.h"
+#include "worker/trainer/cuda/nccl_sum.h"
 #include "worker/trainer/run/step_exchange.h"
 
 namespace trainyard::trainer {
@@ -34,9 +36,12 @@ absl::Status FromBf16(const void* from, float* to, int64_t count, cudaStream_t s
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<parallel::GradientExchange>> MakeCudaExchange(
-    std::unique_ptr<parallel::NcclCommunicator> nccl, DeviceExchangeRequest request) {
+    std::shared_ptr<parallel::NcclCommunicator> nccl, DeviceExchangeRequest request) {
   const auto compute = static_cast<cudaStream_t>(request.executable.device_queue());
   TY_CHECK(compute != nullptr);
+  if (nccl != nullptr && request.syncs_statistics) {
+    TY_RETURN_IF_ERROR(request.executable.SumStatisticsBy(MakeNcclSum(nccl)));
+  }
   if (nccl != nullptr) {
     parallel::NcclExchangeOptions options = {.memory = std::move(request.memory),
                                              .keeps_order = request.keeps_order,

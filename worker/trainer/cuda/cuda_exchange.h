@@ -13,9 +13,12 @@
 namespace trainyard::trainer {
 
 // Makes the exchange for an executable of the cuda backend, whose arenas lie on the current device.
-// If `nccl` is null, it goes by way of the host.
+// If `nccl` is null, it goes by way of the host. Otherwise the executable also sums the statistics
+// of batch norm over `nccl`, if those of all ranks are asked for. Both share one communicator,
+// which makes their sums one after the other in the order in which the training enqueues them, the
+// same on all ranks.
 absl::StatusOr<std::unique_ptr<parallel::GradientExchange>> MakeCudaExchange(
-    std::unique_ptr<parallel::NcclCommunicator> nccl, DeviceExchangeRequest request);
+    std::shared_ptr<parallel::NcclCommunicator> nccl, DeviceExchangeRequest request);
 
 // Makes the link of a stage whose executable is one of the cuda backend. If the lines of `nccl` are
 // null, it goes by way of the host.

@@ -27,8 +27,12 @@ absl::Status StepCompute::Compute(const std::vector<Part>& parts, const Ready& r
     TY_RETURN_IF_ERROR(Accumulate(parts[i], {}, is_last ? ready : Ready()));
   }
   if (!parts.empty()) return absl::OkStatus();
-  if (syncs_statistics_) TY_RETURN_IF_ERROR(executable_.TakePartInStatistics());
-  return Tell(ready, size());
+  if (!syncs_statistics_) return Tell(ready, size());
+  return RunPass(
+      [this](const engine::ReadyCallback& on_ready) {
+        return executable_.TakePartInStatistics(on_ready);
+      },
+      {}, ready);
 }
 
 // A replica without rows counts as zeros, so that the sums are the same whichever rank hosts it.
@@ -67,15 +71,23 @@ absl::Status StepCompute::Accumulate(const Part& part, const std::vector<int>& s
   if (trace_.is_on() && (is_on_host || !is_told_)) {
     span.emplace(trace_, Trace::Lane::kCompute, absl::StrCat("forward+backward ", part.replica));
   }
-  if (slots.empty() && !ready) {
-    return executable_.Accumulate(part.rows, part.weight, /*on_ready=*/{});
-  }
+  return RunPass(
+      [&](const engine::ReadyCallback& on_ready) {
+        return executable_.Accumulate(part.rows, part.weight, on_ready);
+      },
+      slots, ready);
+}
+
+absl::Status StepCompute::RunPass(
+    const std::function<absl::Status(const engine::ReadyCallback& on_ready)>& pass,
+    const std::vector<int>& slots, const Ready& ready) {
+  if (slots.empty() && !ready) return pass(/*on_ready=*/{});
   absl::Status status;
   const auto on_ready = [&](int64_t offset, int64_t count) {
     if (status.ok()) status = AddSlots(slots, offset, offset + count);
     if (status.ok()) status = Tell(ready, offset + count);
   };
-  TY_RETURN_IF_ERROR(executable_.Accumulate(part.rows, part.weight, on_ready));
+  TY_RETURN_IF_ERROR(pass(on_ready));
   return status;
 }
 

@@ -55,6 +55,10 @@ class StepCompute {
 
  private:
   absl::Status Accumulate(const Part& part, const std::vector<int>& slots, const Ready& ready);
+  // Runs `pass`, and for each range that it finds final adds the slots and calls `ready`.
+  absl::Status RunPass(
+      const std::function<absl::Status(const engine::ReadyCallback& on_ready)>& pass,
+      const std::vector<int>& slots, const Ready& ready);
   absl::Status RunReplicas(const std::vector<Part>& parts, const Ready& ready);
 
   engine::Executable& executable_;

@@ -80,7 +80,8 @@ class Connector {
                                         .group = std::move(group),
                                         .memory = Memory(),
                                         .keeps_order = setup_.is_bitwise,
-                                        .in_bf16 = IsInBf16(setup_)});
+                                        .in_bf16 = IsInBf16(setup_),
+                                        .syncs_statistics = strategy_.model().syncs_statistics});
   }
 
  private:

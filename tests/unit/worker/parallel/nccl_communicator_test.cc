@@ -1,6 +1,7 @@
 // Tests gangs over the emulated NCCL: they connect, wait and fail.
 #include <atomic>
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "tests/testing/cuda_on_cpu/nccl/nccl_on_cpu.h"
 #include "tests/testing/temp_dir.h"
 #include "tests/unit/worker/parallel/device_gang.h"
+#include "worker/parallel/nccl/device_handles.h"
 #include "worker/run_dir/rendezvous.h"
 
 namespace trainyard::parallel {
@@ -81,6 +83,38 @@ TEST(NcclCommunicator, WorkThatDoesNotEndTimesOut) {
       absl::Milliseconds(50));
   EXPECT_THAT(std::string(statuses[0].message()),
               HasSubstr("rank 0: all_reduce 1: a peer did not"));
+}
+
+// Ranks whose devices took the streams in different orders would wait for each other for ever, or
+// sum one's first values with another's second ones.
+TEST(NcclCommunicator, CollectivesOfSeveralStreamsKeepTheOrderOfTheCalls) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    cuda_on_cpu::SetSeed(seed);
+    const auto statuses = RunNcclGang(3, [](NcclCommunicator& communicator) -> absl::Status {
+      OwnedStream streams[2];
+      OwnedEvent done[2];
+      for (OwnedStream& stream : streams) TY_RETURN_IF_ERROR(stream.Create());
+      for (OwnedEvent& event : done) TY_RETURN_IF_ERROR(event.Create());
+      const auto rank = static_cast<float>(communicator.rank());
+      std::vector<std::unique_ptr<DeviceFloats>> values;
+      for (int i = 0; i < 6; ++i) {
+        const std::vector<float> mine(5, static_cast<float>(10 * i) + rank);
+        values.push_back(std::make_unique<DeviceFloats>(mine));
+      }
+      for (size_t i = 0; i < values.size(); ++i) {
+        TY_RETURN_IF_ERROR(communicator.EnqueueAllReduce(values[i]->span(), streams[i % 2].get()));
+      }
+      for (int i = 0; i < 2; ++i) CheckCuda(cudaEventRecord(done[i].get(), streams[i].get()));
+      TY_RETURN_IF_ERROR(communicator.Await(done[0].get()));
+      TY_RETURN_IF_ERROR(communicator.Await(done[1].get()));
+      for (size_t i = 0; i < values.size(); ++i) {
+        EXPECT_EQ(values[i]->Read(), std::vector<float>(5, static_cast<float>(30 * i) + 3)) << i;
+      }
+      return absl::OkStatus();
+    });
+    EXPECT_THAT(statuses, ::testing::Each(absl::OkStatus()));
+  }
+  cuda_on_cpu::SetSeed(1);
 }
 
 TEST(NcclCommunicator, AnAsynchronousErrorIsALostPeer) {

@@ -213,8 +213,11 @@ absl::Status CpuExecutable::Run(Program& program, const float* inputs, size_t ca
   return state.status;
 }
 
-absl::Status CpuExecutable::TakePartInStatistics() {
-  return ranks_.is_wanted() ? ranks_.TakePart(training_) : Executable::TakePartInStatistics();
+absl::Status CpuExecutable::TakePartInStatistics(const ReadyCallback& on_ready) {
+  if (!ranks_.is_wanted()) return Executable::TakePartInStatistics(on_ready);
+  TY_RETURN_IF_ERROR(ranks_.TakePart(training_));
+  if (on_ready) on_ready(0, layout_.size);
+  return absl::OkStatus();
 }
 
 RunState CpuExecutable::TrainingState(const Batch& batch) {

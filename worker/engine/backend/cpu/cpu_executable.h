@@ -48,7 +48,7 @@ class CpuExecutable final : public Executable,
   absl::Status WriteState(size_t index, absl::Span<const float> values) override;
   absl::Status Accumulate(const Batch& batch, double weight,
                           const ReadyCallback& on_ready) override;
-  absl::Status TakePartInStatistics() override;
+  absl::Status TakePartInStatistics(const ReadyCallback& on_ready) override;
   absl::Span<float> reduction() override {
     return {exchanged_.reduction(), static_cast<size_t>(layout_.size)};
   }

@@ -43,8 +43,7 @@ CudaExecutable::CudaExecutable(const Graph& model, const OptimizerSpec& optimize
       layout_(LayOutReduction(training_)),
       table_(BuildStateTable(model, layout_, optimizer)),
       type_(StorageOf(options.precision)),
-      slots_(static_cast<size_t>(std::max(1, options.microbatch_slots))),
-      ranks_(options) {
+      slots_(static_cast<size_t>(std::max(1, options.microbatch_slots))) {
   if (options.precision == Precision::kF16) {
     table_.tensors.push_back(
         {StateTensor::Kind::kOptimizerSlot, kLossScaleName, {2}, {Initializer::Kind::kBegun}});
@@ -104,8 +103,9 @@ absl::Status CudaExecutable::Allocate(const OptimizerSpec& optimizer) {
   if (!updater_.owned().is_whole() && backing_ == Backing::kMemory) {
     whole_slots_.resize(static_cast<size_t>(updater_.slot_count() * layout_.gradient_elements));
   }
-  TY_ASSIGN_OR_RETURN(
-      staging_, Staging::Create(InputBytesMax(), labels * int64_t{sizeof(int32_t)}, backing_));
+  TY_ASSIGN_OR_RETURN(ranks_, RankSums::Create(options_, training_, backing_));
+  TY_ASSIGN_OR_RETURN(staging_, Staging::Create(InputBytesMax(), labels * int64_t{sizeof(int32_t)},
+                                                options_.max_groups, backing_));
   if (backing_ == Backing::kAddresses) return absl::OkStatus();
   TY_ASSIGN_OR_RETURN(stream_, CreateStream());
   TY_ASSIGN_OR_RETURN(results_, PinnedBuffer::Create(kUpdatesInFlight * sizeof(StepResult)));
@@ -121,6 +121,7 @@ StepMemory CudaExecutable::Memory() const {
   memory.statistics = statistics_.as<float>();
   memory.reduction = reduction_.as<float>();
   memory.control = staging_.device_control();
+  memory.group_begins = staging_.device_group_begins();
   memory.loss_scale = updater_.loss_scale();
   memory.totals = totals_.as<LossTotals>();
   memory.tickets = tickets_.as<uint32_t>();
@@ -211,7 +212,7 @@ void CudaExecutable::UpdatePlan() {
   plan_.activations = SlotBytes();
   plan_.workspace = weights_.bytes() + updater_.workspace_bytes() + staging_.device_bytes() +
                     image_bytes_.bytes() + totals_.bytes() + tickets_.bytes() +
-                    loss_workspace_.bytes();
+                    loss_workspace_.bytes() + ranks_.device_bytes();
   plan_.kernels = kContextBytes;
   const auto largest = training_programs_.find(options_.max_rows);
   if (largest != training_programs_.end()) {
@@ -238,7 +239,11 @@ int64_t CudaExecutable::StepNodes(int64_t rows) const {
 }
 
 absl::Status CudaExecutable::Wait() const {
-  return waiter_.ForStream(stream_.get(), "waiting for the device");
+  absl::Status waited = ranks_.AwaitStream(stream_.get());
+  // If the other ranks are lost, the device has given up what waits for them.
+  waited.Update(waiter_.ForStream(stream_.get(), "waiting for the device"));
+  waited.Update(ranks_.TakeRefusal(training_));
+  return waited;
 }
 
 absl::Status CudaExecutable::Check(const Batch& batch) const {

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -22,10 +23,12 @@
 #include "worker/engine/backend/cuda/device_timer.h"
 #include "worker/engine/backend/cuda/packed_weights.h"
 #include "worker/engine/backend/cuda/program.h"
+#include "worker/engine/backend/cuda/rank_sums.h"
 #include "worker/engine/backend/cuda/runtime/runtime.h"
 #include "worker/engine/backend/cuda/runtime/waiter.h"
 #include "worker/engine/backend/cuda/staging.h"
 #include "worker/engine/backend/cuda/updater.h"
+#include "worker/engine/backend/row_groups.h"
 #include "worker/engine/backend/state_table.h"
 
 namespace trainyard::engine::cuda {
@@ -62,9 +65,8 @@ class CudaExecutable final : public Executable,
   absl::Status WriteState(size_t index, absl::Span<const float> values) override;
   absl::Status Accumulate(const Batch& batch, double weight,
                           const ReadyCallback& on_ready) override;
-  absl::Status TakePartInStatistics() override {
-    return ranks_.is_wanted() ? ranks_.TakePart(training_) : Executable::TakePartInStatistics();
-  }
+  absl::Status TakePartInStatistics(const ReadyCallback& on_ready) override;
+  absl::Status SumStatisticsBy(std::shared_ptr<DeviceSum> sum) override;
   absl::Span<float> reduction() override {
     return {reduction_.as<float>(), static_cast<size_t>(layout_.size)};
   }
@@ -127,14 +129,13 @@ class CudaExecutable final : public Executable,
   absl::Status CompileEvaluation(int64_t rows) override {
     return Prepare(evaluation_, evaluation_programs_, rows).status();
   }
-  // Identifies what a graph does, for a number of rows and, in training, for a division of them
-  // into groups, given by its number. The halves of a step of a microbatch are recorded for each
-  // slot.
+  // Identifies what a graph does, for a number of rows and, in training, of groups. The halves of a
+  // step of a microbatch are recorded for each slot.
   enum class Work { kAccumulate, kAdd, kStep, kUpdate, kEvaluate };
   struct Recording {
     Work work = Work::kUpdate;
     int64_t rows = 0;
-    size_t groups = 0;
+    int64_t groups = 1;
     // The calls of the program, or none where all of them are recorded with an update.
     size_t begin = 0;
     size_t end = 0;
@@ -183,12 +184,11 @@ class CudaExecutable final : public Executable,
   absl::Status Check(const Batch& batch) const;
   // Returns the most bytes that the inputs of a batch take, in any of their forms.
   int64_t InputBytesMax() const;
-  absl::Status Send(const Batch& batch, double weight, double lr);
+  absl::Status Send(const Batch& batch, absl::Span<const int64_t> group_begins, double weight,
+                    double lr);
   absl::Status RefreshWeights();
   // Sends a training batch, and returns the program that is to run on it.
   absl::StatusOr<Program*> SendForTraining(const Batch& batch, double weight, double lr);
-  // Finds the number by which recordings identify the division of the batch into groups.
-  absl::Status SetGroups(absl::Span<const int64_t> groups);
   // Returns the parameters of the calls of a training program.
   Enqueue Training(bool adds);
   // Enqueues what `record` does. From the second time on it is launched as a graph, if graphs are
@@ -198,13 +198,16 @@ class CudaExecutable final : public Executable,
   // are sums.
   Work SumsWork();
   // Enqueues the calls, and tells of the sums that they make final.
-  absl::Status RunCalls(Program& program, const Recording& calls, const ReadyCallback& on_ready);
+  absl::Status RunCalls(Program& program, const Recording& calls, const Enqueue& how,
+                        const ReadyCallback& on_ready);
   // Enqueues forward, backward and update of the batch that was sent.
   absl::Status RunStep(const Program& program, int64_t rows);
   absl::Status EnqueueUpdate();
   StepResults Results() const { return {results_.as<StepResult>(), kUpdatesInFlight}; }
   // Notes that the work on the stream so far ends an update, which has written its result.
   absl::Status MarkUpdate();
+  // Waits for the stream. Statistics over all ranks are the only work on it that waits for other
+  // ranks, whose deadline then bounds the wait.
   absl::Status Wait() const;
   // Waits for an evaluation of this many labels, and returns what it has found.
   absl::StatusOr<Evaluation> ReadEvaluation(int64_t labels) const;
@@ -222,9 +225,6 @@ class CudaExecutable final : public Executable,
 
   // The number of steps that may be enqueued at a time: one runs and one waits.
   static constexpr int kUpdatesInFlight = 2;
-  // The largest number of divisions of batches into groups for which graphs are kept. They change
-  // only with the hosting.
-  static constexpr size_t kGroupingsMax = 32;
 
   const CompileOptions options_;
   const std::shared_ptr<Planners> planners_;
@@ -255,10 +255,7 @@ class CudaExecutable final : public Executable,
   std::map<Recording, Launch> launches_;
   std::vector<int64_t> ready_ends_;
   RowGroups groups_;  // of the last training batch
-  // The known divisions, by number, as RowGroups::begins(). Number 0 is a single group.
-  std::vector<std::vector<int64_t>> groupings_ = {{}};
-  size_t grouping_ = 0;  // the number of groups_
-  RankStatistics ranks_;
+  RankSums ranks_;
   int64_t arena_bytes_ = 0;
   MemoryPlan plan_;
   std::set<Fallback, ByLayer> fallbacks_;  // of all programs

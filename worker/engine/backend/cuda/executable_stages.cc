@@ -93,7 +93,7 @@ PipelineStage::Boundary CudaExecutable::boundary(int slot, int64_t rows) {
 absl::Status CudaExecutable::RunHalf(const Recording& calls, Program& program,
                                      const ReadyCallback& on_ready) {
   TY_RETURN_IF_ERROR(stage_timer_.Begin(stream_.get()));
-  const absl::Status ran = RunCalls(program, calls, on_ready);
+  const absl::Status ran = RunCalls(program, calls, Training(calls.work == Work::kAdd), on_ready);
   TY_RETURN_IF_ERROR(staging_.Release(stream_.get()));
   TY_RETURN_IF_ERROR(ran);
   return stage_timer_.End(stream_.get());
@@ -103,14 +103,14 @@ absl::Status CudaExecutable::Forward(const Batch& batch, int64_t rows, int slot)
   TY_RETURN_IF_ERROR(CheckSlot(options_, slot));
   TY_RETURN_IF_ERROR(CheckStageBatch(model_, batch, rows, options_.max_rows));
   TY_RETURN_IF_ERROR(CheckStatistics(training_, options_, batch.groups, rows));
-  TY_RETURN_IF_ERROR(SetGroups({}));
+  groups_.Set({});
   TY_ASSIGN_OR_RETURN(Program * program, Prepare(training_, training_programs_, rows));
   last_rows_ = 0;
   TY_RETURN_IF_ERROR(RefreshWeights());
   Batch read = batch;
   if (model_.has_stage_input) read.inputs = {};
   read.labels = {};  // they are read together with the gradient of the loss
-  TY_RETURN_IF_ERROR(Send(read, /*weight=*/0, /*lr=*/0));
+  TY_RETURN_IF_ERROR(Send(read, /*group_begins=*/{}, /*weight=*/0, /*lr=*/0));
   // Nothing that a half leaves behind which fails is of use.
   int64_t& kept_rows = slots_[static_cast<size_t>(slot)].rows;
   kept_rows = 0;
@@ -134,8 +134,8 @@ absl::Status CudaExecutable::Backward(const Batch& batch, int64_t rows, int slot
   Batch read = batch;
   read.inputs = {};  // the forward half has read them
   if (!model_.has_loss()) read.labels = {};
-  TY_RETURN_IF_ERROR(SetGroups({}));
-  TY_RETURN_IF_ERROR(Send(read, weight, /*lr=*/0));
+  groups_.Set({});
+  TY_RETURN_IF_ERROR(Send(read, /*group_begins=*/{}, weight, /*lr=*/0));
   Program& program = *training_programs_.at(rows);
   return RunHalf({.work = SumsWork(),
                   .rows = rows,
@@ -154,7 +154,7 @@ absl::StatusOr<Evaluation> CudaExecutable::EvaluateStage(const Batch& batch, int
   Batch read = batch;
   if (model_.has_stage_input) read.inputs = {};
   if (!model_.has_loss()) read.labels = {};
-  TY_RETURN_IF_ERROR(Send(read, 0, 0));
+  TY_RETURN_IF_ERROR(Send(read, /*group_begins=*/{}, 0, 0));
   TY_RETURN_IF_ERROR(Run({.work = Work::kEvaluate, .rows = rows}, [&] {
     BindSlot(*program, 0);
     return program->Run(0, program->calls().size(), {.stream = stream_.get(), .counts_top5 = true});

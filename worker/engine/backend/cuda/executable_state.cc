@@ -170,7 +170,7 @@ absl::StatusOr<std::vector<float>> CudaExecutable::Predict(absl::Span<const floa
   TY_ASSIGN_OR_RETURN(Program * program, Prepare(evaluation_, evaluation_programs_, rows));
   TY_RETURN_IF_ERROR(RefreshWeights());
   last_rows_ = 0;
-  TY_RETURN_IF_ERROR(Send({.inputs = inputs, .labels = {}}, 0, 0));
+  TY_RETURN_IF_ERROR(Send({.inputs = inputs, .labels = {}}, {}, 0, 0));
   // The last call is the loss, which needs labels.
   TY_RETURN_IF_ERROR(program->Run(0, program->calls().size() - 1, {.stream = stream_.get()}));
   TY_RETURN_IF_ERROR(staging_.Release(stream_.get()));

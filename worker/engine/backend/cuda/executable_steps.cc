@@ -12,7 +12,8 @@
 
 namespace trainyard::engine::cuda {
 
-absl::Status CudaExecutable::Send(const Batch& batch, double weight, double lr) {
+absl::Status CudaExecutable::Send(const Batch& batch, absl::Span<const int64_t> group_begins,
+                                  double weight, double lr) {
   const RandomPosition& position = batch.position;
   const std::array<uint32_t, 2> key = DropoutKey(position);
   const auto labels = static_cast<double>(std::max<size_t>(1, batch.labels.size()));
@@ -27,12 +28,17 @@ absl::Status CudaExecutable::Send(const Batch& batch, double weight, double lr) 
                                span.size() * sizeof(*span.data()));
   };
   if (batch.stored.empty()) {
-    return staging_.Send(bytes_of(batch.inputs), {}, batch.labels, control, waiter_, stream_.get());
+    return staging_.Send(
+        {.inputs = bytes_of(batch.inputs), .labels = batch.labels, .group_begins = group_begins},
+        control, waiter_, stream_.get());
   }
   control.stored = images_;
   control.stored.is_by_row = batch.stored_pixels.empty() ? 0 : 1;
-  return staging_.Send(bytes_of(batch.stored), batch.stored_pixels, batch.labels, control, waiter_,
-                       stream_.get());
+  return staging_.Send({.inputs = bytes_of(batch.stored),
+                        .pixels = batch.stored_pixels,
+                        .labels = batch.labels,
+                        .group_begins = group_begins},
+                       control, waiter_, stream_.get());
 }
 
 absl::Status CudaExecutable::RefreshWeights() {
@@ -42,25 +48,10 @@ absl::Status CudaExecutable::RefreshWeights() {
   return LaunchStatus("packing weights");
 }
 
-absl::Status CudaExecutable::SetGroups(absl::Span<const int64_t> groups) {
-  groups_.Set(groups);
-  const auto found = std::find(groupings_.begin(), groupings_.end(), groups_.begins());
-  grouping_ = static_cast<size_t>(found - groupings_.begin());
-  if (found != groupings_.end()) return absl::OkStatus();
-  if (groupings_.size() == kGroupingsMax) {
-    TY_RETURN_IF_ERROR(Wait());
-    launches_.clear();
-    groupings_.resize(1);
-    grouping_ = 1;
-  }
-  groupings_.push_back(groups_.begins());
-  return absl::OkStatus();
-}
-
 Enqueue CudaExecutable::Training(bool adds) {
   return {.stream = stream_.get(),
           .adds = adds,
-          .groups = &groups_,
+          .groups = groups_.count(),
           .ranks = ranks_.is_wanted() ? &ranks_ : nullptr};
 }
 
@@ -84,11 +75,12 @@ absl::StatusOr<Program*> CudaExecutable::SendForTraining(const Batch& batch, dou
   TY_RETURN_IF_ERROR(Check(batch));
   const int64_t rows = RowsOf(model_, batch);
   TY_RETURN_IF_ERROR(CheckStatistics(training_, options_, batch.groups, rows));
-  TY_RETURN_IF_ERROR(SetGroups(batch.groups));
+  // Only batch norm looks at groups.
+  groups_.Set(training_.statistics.empty() ? absl::Span<const int64_t>() : batch.groups);
   TY_ASSIGN_OR_RETURN(Program * program, Prepare(training_, training_programs_, rows));
   if (options_.microbatch_slots > 0) BindSlot(*program, 0);  // a half may have used another one
   TY_RETURN_IF_ERROR(RefreshWeights());
-  TY_RETURN_IF_ERROR(Send(batch, weight, lr));
+  TY_RETURN_IF_ERROR(Send(batch, groups_.begins(), weight, lr));
   return program;
 }
 
@@ -96,21 +88,19 @@ CudaExecutable::Work CudaExecutable::SumsWork() {
   return std::exchange(has_sums_, true) ? Work::kAdd : Work::kAccumulate;
 }
 
-absl::Status CudaExecutable::RunCalls(Program& program, const Recording& calls,
+absl::Status CudaExecutable::RunCalls(Program& program, const Recording& calls, const Enqueue& how,
                                       const ReadyCallback& on_ready) {
   // Graphs end where a caller must know that sums are ready.
   std::vector<Program::Segment> segments = {{calls.begin, calls.end, 0}};
   if (on_ready) segments = program.Segments(calls.begin, calls.end, ready_ends_);
-  // A step in which the host takes part cannot be recorded, and a recording of every few calls
+  // A step in which the ranks share statistics is not recorded, and a recording of every few calls
   // would save nothing.
   const bool is_recorded = !ranks_.is_wanted() && (!on_ready || !ready_ends_.empty());
-  // The host waits in batch norm for the stream, which may first wait for other ranks.
-  if (ranks_.is_wanted()) TY_RETURN_IF_ERROR(Wait());
   int64_t ready = 0;
   for (const Program::Segment& segment : segments) {
     const auto record = [&] {
       if (options_.microbatch_slots > 0) BindSlot(program, calls.slot);
-      return program.Run(segment.begin, segment.end, Training(calls.work == Work::kAdd));
+      return program.Run(segment.begin, segment.end, how);
     };
     Recording recording = calls;
     recording.begin = segment.begin;
@@ -132,16 +122,35 @@ absl::Status CudaExecutable::Accumulate(const Batch& batch, double weight,
                                         const ReadyCallback& on_ready) {
   TY_ASSIGN_OR_RETURN(Program * program, SendForTraining(batch, weight, 0));
   const int64_t rows = RowsOf(model_, batch);
+  const Work work = SumsWork();
   const absl::Status ran = RunCalls(*program,
-                                    {.work = SumsWork(),
+                                    {.work = work,
                                      .rows = rows,
-                                     .groups = grouping_,
+                                     .groups = groups_.count(),
                                      .begin = 0,
                                      .end = program->calls().size()},
-                                    on_ready);
+                                    Training(work == Work::kAdd), on_ready);
   TY_RETURN_IF_ERROR(staging_.Release(stream_.get()));
   TY_RETURN_IF_ERROR(ran);
   last_rows_ = rows;
+  return absl::OkStatus();
+}
+
+// The sums over the ranks come in the order of the program, which is the same for any number of
+// rows.
+absl::Status CudaExecutable::TakePartInStatistics(const ReadyCallback& on_ready) {
+  if (!ranks_.is_wanted()) return Executable::TakePartInStatistics(on_ready);
+  TY_ASSIGN_OR_RETURN(Program * program, Prepare(training_, training_programs_, options_.max_rows));
+  Enqueue how = Training(/*adds=*/true);
+  how.has_rows = false;
+  return RunCalls(*program,
+                  {.work = Work::kAdd, .rows = 0, .begin = 0, .end = program->calls().size()}, how,
+                  on_ready);
+}
+
+absl::Status CudaExecutable::SumStatisticsBy(std::shared_ptr<DeviceSum> sum) {
+  if (!ranks_.is_wanted()) return Executable::SumStatisticsBy(std::move(sum));
+  ranks_.SumBy(std::move(sum));
   return absl::OkStatus();
 }
 
@@ -184,7 +193,7 @@ absl::Status CudaExecutable::RunStep(const Program& program, int64_t rows) {
     TY_RETURN_IF_ERROR(program.Run(0, program.calls().size(), Training(/*adds=*/false)));
     return EnqueueUpdate();
   };
-  TY_RETURN_IF_ERROR(Run({.work = Work::kStep, .rows = rows, .groups = grouping_}, record));
+  TY_RETURN_IF_ERROR(Run({.work = Work::kStep, .rows = rows, .groups = groups_.count()}, record));
   TY_RETURN_IF_ERROR(staging_.Release(stream_.get()));
   last_rows_ = rows;
   return MarkUpdate();
@@ -204,7 +213,9 @@ absl::StatusOr<StepMetrics> CudaExecutable::FinishUpdate() {
   if (in_flight_.empty()) return absl::FailedPreconditionError("no update was started");
   const size_t slot = in_flight_.front();
   in_flight_.pop_front();
+  TY_RETURN_IF_ERROR(ranks_.Await(updated_[slot].get()));
   TY_RETURN_IF_ERROR(waiter_.ForEvent(updated_[slot].get(), "waiting for an update"));
+  TY_RETURN_IF_ERROR(ranks_.TakeRefusal(training_));
   const StepResult result = results_.as<StepResult>()[slot];
   StepMetrics metrics = {result.loss, result.accuracy};
   if (result.not_finite != 0 && result.skipped == 0) {
@@ -226,7 +237,7 @@ absl::StatusOr<Evaluation> CudaExecutable::Evaluate(const Batch& batch) {
   TY_ASSIGN_OR_RETURN(Program * program, Prepare(evaluation_, evaluation_programs_, rows));
   TY_RETURN_IF_ERROR(RefreshWeights());
   last_rows_ = 0;
-  TY_RETURN_IF_ERROR(Send(batch, 0, 0));
+  TY_RETURN_IF_ERROR(Send(batch, {}, 0, 0));
   TY_RETURN_IF_ERROR(Run({.work = Work::kEvaluate, .rows = rows}, [&] {
     return program->Run(0, program->calls().size(), {.stream = stream_.get(), .counts_top5 = true});
   }));

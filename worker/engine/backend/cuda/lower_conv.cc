@@ -16,13 +16,6 @@ namespace {
 // The time between two kernels of a graph.
 constexpr double kLaunchMicroseconds = 2;
 
-// Copies a gradient in the form of a packed weight to its places in the reduction arena.
-struct Unpacking {
-  int64_t inner = 1, stride = 1;
-  std::vector<std::pair<float*, int64_t>> targets;
-  void Enqueue(const void* computed, Type type, bool adds, cudaStream_t stream) const;
-};
-
 dnn::ConvProblem ConvProblemOf(Lowering& lowering, const Node& node, const Place& x,
                                const Place& y) {
   dnn::ConvProblem problem = dnn::ProblemOf(lowering.step(), node, lowering.rows(),
@@ -131,21 +124,31 @@ absl::StatusOr<WeightGradientPlan> FindWeightGradientPlan(Lowering& lowering,
   return WeightGradientPlan{std::move(plain), lowering.target().type};
 }
 
-Unpacking UnpackingOf(Lowering& lowering, const std::vector<ValueId>& gradients,
-                      const WeightCopy& copy) {
-  Unpacking unpacking{.inner = copy.inner, .stride = copy.stride, .targets = {}};
-  for (const ValueId gradient : gradients) {
-    unpacking.targets.emplace_back(lowering.Sums(gradient), lowering.SumsCount(gradient));
+// Returns where the gradients of weights are unpacked from, one after the other in `packed`. Plain
+// ones are only packed if they are added to earlier sums.
+std::vector<UnpackedLater> UnpackedOf(Lowering& lowering, const std::vector<ValueId>& gradients,
+                                      const WeightCopy& copy, Type type, BufferId packed,
+                                      bool is_plain) {
+  std::vector<UnpackedLater> unpacked;
+  int64_t offset = 0;
+  for (const ValueId id : gradients) {
+    const PackedGradient gradient = {.type = type,
+                                     .inner = copy.inner,
+                                     .stride = copy.stride,
+                                     .count = lowering.SumsCount(id),
+                                     .gradient = lowering.Sums(id)};
+    const auto at = [=, program = &lowering.program()](const Enqueue& how) {
+      if (is_plain && !how.adds) return PackedGradient();
+      PackedGradient found = gradient;
+      found.packed = program->ptr<std::byte>(packed) + offset;
+      found.adds = how.adds;
+      return found;
+    };
+    const int64_t bytes = gradient.count / copy.inner * copy.stride * SizeOf(type);
+    unpacked.push_back({packed, is_plain ? 0 : 2 * bytes, at});
+    offset += bytes;
   }
-  return unpacking;
-}
-
-void Unpacking::Enqueue(const void* computed, Type type, bool adds, cudaStream_t stream) const {
-  const auto* at = static_cast<const std::byte*>(computed);
-  for (const auto& [sums, count] : targets) {
-    UnpackGradient(at, type, inner, stride, count, adds, sums, stream);
-    at += count / inner * stride * SizeOf(type);
-  }
+  return unpacked;
 }
 
 }  // namespace
@@ -268,9 +271,12 @@ absl::Status LowerConv2dParameterGradient(Lowering& lowering, const Node& node) 
   const ConvShape shape = ConvShapeOf(lowering, node.conv(), x_id, dy_id, copy.stride);
   const BufferId workspace =
       plan == nullptr ? kNoBuffer : lowering.AddScratch(plan->facts().workspace_bytes);
-  const Unpacking unpacking = UnpackingOf(lowering, gradients, copy);
+  // The launches that sum the biases' gradients also unpack those of the weights.
+  const bool has_biases = node.outputs.size() > members;
+  const std::vector<UnpackedLater> unpacked =
+      UnpackedOf(lowering, gradients, copy, type, scratch, is_plain);
   Traffic traffic;
-  if (!is_plain) {
+  if (!is_plain && !has_biases) {
     traffic.kernels += static_cast<int64_t>(members);
     traffic.more_bytes =
         2 * static_cast<double>(out_channels * filter * copy.stride * SizeOf(type));
@@ -288,13 +294,16 @@ absl::Status LowerConv2dParameterGradient(Lowering& lowering, const Node& node) 
               plan->Run({.x = program->At(x).data, .weight = computed, .y = program->At(dy).data},
                         program->ptr_or_null<void>(workspace), how.stream));
         }
-        if (!is_direct) unpacking.Enqueue(computed, type, how.adds, how.stream);
+        if (has_biases) return absl::OkStatus();
+        for (const UnpackedLater& member : unpacked) {
+          UnpackGradient(member.gradient(how), how.stream);
+        }
         return absl::OkStatus();
       },
       {dy.buffer, x.buffer, scratch, workspace}, traffic);
   int64_t first_channel = 0;
   for (size_t i = members; i < node.outputs.size(); ++i) {
-    lowering.EmitBiasGradient(node, dy_id, first_channel, node.outputs[i]);
+    lowering.EmitBiasGradient(node, dy_id, first_channel, node.outputs[i], unpacked[i - members]);
     first_channel += lowering.SumsCount(node.outputs[i]);
   }
   return absl::OkStatus();

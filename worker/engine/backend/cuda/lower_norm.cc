@@ -1,12 +1,7 @@
-// Lowers batch_norm with what the passes have fused into it. Each group of rows (Batch::groups)
-// takes one launch or a few, and a recording keeps the groups as they were. Statistics over all
-// ranks go through the host, which must then wait for the stream.
-#include <algorithm>
-#include <vector>
-
+// Lowers batch_norm with what the passes have fused into it. The groups of rows (Batch::groups) are
+// a dimension of each launch, and a recording finds their begins in the memory of the device.
 #include "common/base/status_macros.h"
 #include "worker/engine/backend/cuda/lower_ops.h"
-#include "worker/engine/backend/cuda/runtime/runtime.h"
 
 namespace trainyard::engine::cuda {
 namespace {
@@ -16,104 +11,8 @@ ValueId FusedInput(const Node& node, int place) {
   return place > 0 ? node.inputs[static_cast<size_t>(place)] : kNoValue;
 }
 
-// The pixels of one group.
-struct GroupPixels {
-  int64_t group = 0;
-  int64_t first = 0;
-  int64_t count = 0;
-  float share = 1;  // of all pixels
-};
-
-// Calls body(pixels) for each group of a value that has this many pixels in all rows.
-template <class Body>
-void ForEachGroup(const RowGroups& groups, int64_t rows, int64_t pixels, const Body& body) {
-  const int64_t per_row = pixels / rows;
-  for (int64_t group = 0; group < groups.count(); ++group) {
-    const int64_t of_group = groups.rows(group, rows);
-    body(
-        GroupPixels{group, groups.begin(group) * per_row, of_group * per_row,
-                    static_cast<float>(static_cast<double>(of_group) / static_cast<double>(rows))});
-  }
-}
-
-View PixelsOf(View view, const GroupPixels& pixels) {
-  if (view) {
-    view.data = static_cast<std::byte*>(view.data) + pixels.first * view.stride * SizeOf(view.type);
-  }
-  return view;
-}
-
-template <class Word>
-Word* MaskOf(Word* mask, int64_t channels, const GroupPixels& pixels) {
-  return mask == nullptr ? nullptr : mask + pixels.first * MaskWords(channels);
-}
-
-NormForward PixelsOf(NormForward norm, const GroupPixels& pixels) {
-  norm.x = PixelsOf(norm.x, pixels);
-  norm.y = PixelsOf(norm.y, pixels);
-  norm.residual = PixelsOf(norm.residual, pixels);
-  norm.mask = MaskOf(norm.mask, norm.channels, pixels);
-  norm.pixels = pixels.count;
-  return norm;
-}
-
-NormGradient PixelsOf(NormGradient norm, const GroupPixels& pixels) {
-  norm.dy = PixelsOf(norm.dy, pixels);
-  norm.x = PixelsOf(norm.x, pixels);
-  norm.second_gradient = PixelsOf(norm.second_gradient, pixels);
-  norm.addend = PixelsOf(norm.addend, pixels);
-  norm.dx = PixelsOf(norm.dx, pixels);
-  norm.residual_gradient = PixelsOf(norm.residual_gradient, pixels);
-  norm.mask = MaskOf(norm.mask, norm.channels, pixels);
-  norm.mean += pixels.group * norm.channels;
-  norm.variance += pixels.group * norm.channels;
-  norm.adds = norm.adds || pixels.group > 0;
-  norm.pixels = pixels.count;
-  return norm;
-}
-
-// Reads floats of the device as doubles, once all earlier work on the stream is done.
-absl::Status ReadDoubles(const float* from, absl::Span<double> values, cudaStream_t stream) {
-  std::vector<float> floats(values.size());
-  TY_RETURN_IF_ERROR(CudaStatus(cudaStreamSynchronize(stream), "waiting for statistics"));
-  TY_RETURN_IF_ERROR(CudaStatus(
-      cudaMemcpy(floats.data(), from, floats.size() * sizeof(float), cudaMemcpyDeviceToHost),
-      "reading statistics"));
-  std::copy(floats.begin(), floats.end(), values.begin());
-  return absl::OkStatus();
-}
-
-absl::Status WriteDoubles(absl::Span<const double> values, float* to) {
-  std::vector<float> floats;
-  for (const double value : values) floats.push_back(static_cast<float>(value));
-  return CopyToDevice(to, floats.data(), static_cast<int64_t>(floats.size() * sizeof(float)),
-                      "writing statistics");
-}
-
-// Replaces mean and variance by the statistics of the rows of all ranks.
-absl::Status MergeStatistics(const Enqueue& how, int64_t rows, const NormForward& norm, float* mean,
-                             float* variance) {
-  const absl::Span<double> values = how.ranks->Values(norm.channels);
-  const absl::Span<double> means = values.first(static_cast<size_t>(norm.channels));
-  const absl::Span<double> variances = values.subspan(means.size());
-  TY_RETURN_IF_ERROR(ReadDoubles(mean, means, how.stream));
-  TY_RETURN_IF_ERROR(ReadDoubles(variance, variances, how.stream));
-  TY_RETURN_IF_ERROR(how.ranks->Merge(rows, norm.pixels / rows));
-  TY_RETURN_IF_ERROR(WriteDoubles(means, mean));
-  return WriteDoubles(variances, variance);
-}
-
-// Replaces what NormBackwardSums has left by the sums over all ranks.
-absl::Status SumOverRanks(const Enqueue& how, int64_t channels, float* sums) {
-  const int64_t stride = NormSumsStride(channels);
-  const absl::Span<double> values = how.ranks->Values(channels);
-  const absl::Span<double> first = values.first(static_cast<size_t>(channels));
-  const absl::Span<double> second = values.subspan(first.size());
-  TY_RETURN_IF_ERROR(ReadDoubles(sums, first, how.stream));
-  TY_RETURN_IF_ERROR(ReadDoubles(sums + stride, second, how.stream));
-  TY_RETURN_IF_ERROR(how.ranks->Sum());
-  TY_RETURN_IF_ERROR(WriteDoubles(first, sums));
-  return WriteDoubles(second, sums + stride);
+NormGroups GroupsOf(const Enqueue& how, const int32_t* begins, int64_t rows, int64_t pixels) {
+  return {.count = how.groups, .begins = begins, .plane = pixels / rows};
 }
 
 // The places of the operands of batch_norm, and what is known of it before it runs.
@@ -154,6 +53,11 @@ NormForward Resolve(const Program& program, const NormPlaces& places) {
   return norm;
 }
 
+// Returns the number of the node in its graph, counted from 1.
+uint32_t LayerNumber(const Lowering& lowering, const Node& node) {
+  return static_cast<uint32_t>(&node - lowering.step().graph.nodes.data()) + 1;
+}
+
 // Adds memory for a statistic of each group of rows, one group after the other.
 BufferId GroupStatistic(Lowering& lowering, ValueId id, int64_t channels) {
   return lowering.PlainBuffer(id, lowering.step().max_groups * channels * SizeOf(Type::kF32));
@@ -166,13 +70,11 @@ void LowerNormApply(Lowering& lowering, const Node& node) {
   const BufferId variance = lowering.StatisticBuffer(node.inputs[4]);
   lowering.EmitKernel(
       node,
-      [=, program = &lowering.program(), rows = lowering.rows()](const Enqueue& how) {
-        const NormForward norm = Resolve(*program, places);
-        ForEachGroup(*how.groups, rows, norm.pixels, [&](const GroupPixels& pixels) {
-          const int64_t first = pixels.group * norm.channels;
-          NormApply(PixelsOf(norm, pixels), program->ptr<float>(mean) + first,
-                    program->ptr<float>(variance) + first, how.stream);
-        });
+      [=, program = &lowering.program(), rows = lowering.rows(),
+       begins = lowering.state().group_begins](const Enqueue& how) {
+        NormForward norm = Resolve(*program, places);
+        norm.groups = GroupsOf(how, begins, rows, norm.pixels);
+        NormApply(norm, program->ptr<float>(mean), program->ptr<float>(variance), how.stream);
       },
       {places.x.buffer, places.y.buffer, places.residual.buffer, places.mask, mean, variance});
 }
@@ -271,6 +173,33 @@ Traffic GradientTraffic(Lowering& lowering, const Node& node) {
   return {.kernels = kernels, .more_bytes = lowering.Bytes(node.inputs[1]) + gradient};
 }
 
+// Computes batch_norm by the statistics of the rows of all ranks. A rank without rows only brings
+// nothing to them. `merged` says where those go.
+absl::Status TrainOverRanks(const Enqueue& how, int64_t rows, const NormForward& norm,
+                            MergedMoments merged, void* workspace, uint32_t* tickets) {
+  merged.plane = norm.pixels / rows;
+  if (!how.has_rows) {
+    merged.mean = merged.variance = nullptr;
+    return how.ranks->Merge(0, norm.channels, merged, how.stream);
+  }
+  NormStatistics(norm, merged.mean, merged.variance, workspace, tickets, how.stream);
+  TY_RETURN_IF_ERROR(how.ranks->Merge(rows, norm.channels, merged, how.stream));
+  NormApply(norm, merged.mean, merged.variance, how.stream);
+  return absl::OkStatus();
+}
+
+absl::Status BackwardOverRanks(const Enqueue& how, int64_t rows, const NormGradient& norm,
+                               float* workspace, uint32_t* tickets) {
+  if (!how.has_rows) return how.ranks->Sum(norm.channels, nullptr, nullptr, how.stream);
+  NormBackwardSums(norm, workspace, tickets, how.stream);
+  TY_RETURN_IF_ERROR(how.ranks->Sum(norm.channels, workspace,
+                                    workspace + NormSumsStride(norm.channels), how.stream));
+  if (norm.dx) {
+    NormBackwardInput(norm, workspace, {how.ranks->rows(), norm.pixels / rows}, how.stream);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status LowerBatchNorm(Lowering& lowering, const Node& node) {
@@ -288,29 +217,24 @@ absl::Status LowerBatchNorm(Lowering& lowering, const Node& node) {
   const BufferId mean = GroupStatistic(lowering, node.outputs[1], channels);
   const BufferId variance = GroupStatistic(lowering, node.outputs[2], channels);
   const StatisticSums sums = lowering.SumsOfStatistics(node);
-  const BufferId workspace = lowering.AddScratch(NormWorkspace(places.norm.pixels, channels));
+  const BufferId workspace =
+      lowering.AddScratch(NormWorkspace(places.norm.pixels, channels, lowering.step().max_groups));
+  const uint32_t layer = LayerNumber(lowering, node);
   const auto train = [=, program = &lowering.program(), rows = lowering.rows(),
                       state = lowering.state()](const Enqueue& how) -> absl::Status {
-    const NormForward norm = Resolve(*program, places);
+    NormForward norm = Resolve(*program, places);
     auto* const means = program->ptr<float>(mean);
     auto* const variances = program->ptr<float>(variance);
     void* const scratch = program->ptr<void>(workspace);
     StatisticSums into = sums;
     into.adds = how.adds;
     if (how.ranks != nullptr) {
-      NormStatistics(norm, means, variances, scratch, state.tickets, how.stream);
-      TY_RETURN_IF_ERROR(MergeStatistics(how, rows, norm, means, variances));
-      const int64_t count = how.ranks->rows() * (norm.pixels / rows);
-      NormSumStatistics(means, variances, count, channels, into, how.stream);
-      NormApply(norm, means, variances, how.stream);
-      return absl::OkStatus();
+      return TrainOverRanks(how, rows, norm,
+                            {.mean = means, .variance = variances, .sums = into, .layer = layer},
+                            scratch, state.tickets);
     }
-    ForEachGroup(*how.groups, rows, norm.pixels, [&](const GroupPixels& pixels) {
-      into.share = pixels.share;
-      NormTraining(PixelsOf(norm, pixels), means + pixels.group * channels,
-                   variances + pixels.group * channels, into, scratch, state.tickets, how.stream);
-      into.adds = true;
-    });
+    norm.groups = GroupsOf(how, state.group_begins, rows, norm.pixels);
+    NormTraining(norm, means, variances, into, scratch, state.tickets, how.stream);
     return absl::OkStatus();
   };
   const int64_t kernels = NormKernels(places.norm.pixels);
@@ -319,28 +243,24 @@ absl::Status LowerBatchNorm(Lowering& lowering, const Node& node) {
       {places.x.buffer, places.y.buffer, places.residual.buffer, places.mask, mean, variance,
        workspace},
       {.kernels = kernels, .more_bytes = kernels > 1 ? lowering.Bytes(node.inputs[0]) : 0});
+  lowering.program().SetOfAllRanks();
   return absl::OkStatus();
 }
 
 absl::Status LowerBatchNormGradient(Lowering& lowering, const Node& node) {
   const NormGradientPlaces places = PlaceNormGradient(lowering, node);
-  const BufferId workspace =
-      lowering.AddScratch(NormWorkspace(places.gradient.pixels, places.gradient.channels));
+  const BufferId workspace = lowering.AddScratch(
+      NormWorkspace(places.gradient.pixels, places.gradient.channels, lowering.step().max_groups));
   const auto train = [=, program = &lowering.program(), rows = lowering.rows(),
                       state = lowering.state()](const Enqueue& how) -> absl::Status {
     NormGradient gradient = Resolve(*program, places);
     gradient.adds = how.adds;
     auto* const scratch = program->ptr<float>(workspace);
     if (how.ranks != nullptr) {
-      NormBackwardSums(gradient, scratch, state.tickets, how.stream);
-      TY_RETURN_IF_ERROR(SumOverRanks(how, gradient.channels, scratch));
-      const int64_t count = how.ranks->rows() * (gradient.pixels / rows);
-      if (gradient.dx) NormBackwardInput(gradient, scratch, count, how.stream);
-      return absl::OkStatus();
+      return BackwardOverRanks(how, rows, gradient, scratch, state.tickets);
     }
-    ForEachGroup(*how.groups, rows, gradient.pixels, [&](const GroupPixels& pixels) {
-      NormBackward(PixelsOf(gradient, pixels), scratch, state.tickets, how.stream);
-    });
+    gradient.groups = GroupsOf(how, state.group_begins, rows, gradient.pixels);
+    NormBackward(gradient, scratch, state.tickets, how.stream);
     return absl::OkStatus();
   };
   lowering.Emit(node, train,
@@ -348,6 +268,7 @@ absl::Status LowerBatchNormGradient(Lowering& lowering, const Node& node) {
                  places.mask.buffer, places.mean, places.variance, places.dx.buffer,
                  places.residual.buffer, workspace},
                 GradientTraffic(lowering, node));
+  lowering.program().SetOfAllRanks();
   return absl::OkStatus();
 }
 

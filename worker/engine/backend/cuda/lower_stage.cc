@@ -82,17 +82,13 @@ void LowerStageStatistics(Lowering& lowering) {
     call.op = "copy";
     call.bytes = 4 * static_cast<double>(channels * SizeOf(Type::kF32));
     call.enqueue = [=, program = &lowering.program(), rows = lowering.rows(),
+                    begins = lowering.state().group_begins,
                     per_row = statistics.count_per_row](const Enqueue& how) {
       StatisticSums into = sums;
       into.adds = how.adds;
-      for (int64_t group = 0; group < how.groups->count(); ++group) {
-        const int64_t of_group = how.groups->rows(group, rows);
-        into.share = static_cast<float>(static_cast<double>(of_group) / static_cast<double>(rows));
-        NormSumStatistics(program->ptr<float>(mean) + group * channels,
-                          program->ptr<float>(variance) + group * channels, of_group * per_row,
-                          channels, into, how.stream);
-        into.adds = true;
-      }
+      const NormGroups groups = {.count = how.groups, .begins = begins, .plane = per_row};
+      NormSumStatistics(program->ptr<float>(mean), program->ptr<float>(variance), groups,
+                        rows * per_row, channels, into, how.stream);
       return absl::OkStatus();
     };
     lowering.program().Emit(std::move(call), {mean, variance});

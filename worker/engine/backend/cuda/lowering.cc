@@ -182,22 +182,23 @@ void Lowering::EmitKernel(const Node& node, std::function<void(const Enqueue&)> 
 }
 
 void Lowering::EmitBiasGradient(const Node& node, ValueId dy_id, int64_t first_channel,
-                                ValueId dbias) {
+                                ValueId dbias, const UnpackedLater& other) {
   Place dy = PlaceOf(dy_id);
   dy.offset += first_channel;
   const int64_t pixels = Pixels(dy_id);
   const int64_t channels = SumsCount(dbias);
   float* const sums = Sums(dbias);
   const BufferId workspace = AddScratch(ColumnSumWorkspace(pixels, channels));
+  const int64_t bytes = pixels * channels * SizeOf(dy.type) + other.bytes;
   EmitKernel(node,
-             [=, program = &program_](const Enqueue& how) {
+             [=, program = &program_, tickets = state_.tickets](const Enqueue& how) {
+               const PackedGradient packed =
+                   other.gradient ? other.gradient(how) : PackedGradient();
                ColumnSum(program->At(dy), pixels, channels, how.adds, sums,
-                         program->ptr<void>(workspace), how.stream);
+                         program->ptr<void>(workspace), tickets, packed, how.stream);
              },
-             {dy.buffer, workspace},
-             {.kernels = ColumnSumKernels(pixels, channels),
-              .bytes = static_cast<double>(pixels * channels * SizeOf(dy.type)),
-              .has_tensors = false});
+             {dy.buffer, workspace, other.buffer},
+             {.bytes = static_cast<double>(bytes), .has_tensors = false});
 }
 
 }  // namespace trainyard::engine::cuda

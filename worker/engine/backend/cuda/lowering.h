@@ -18,6 +18,7 @@
 #include "worker/engine/backend/cuda/compile_target.h"
 #include "worker/engine/backend/cuda/device/types.h"
 #include "worker/engine/backend/cuda/kernels/norm.h"
+#include "worker/engine/backend/cuda/kernels/packed_weight.h"
 #include "worker/engine/backend/cuda/packed_weights.h"
 #include "worker/engine/backend/cuda/program.h"
 #include "worker/engine/graph/step_graph.h"
@@ -48,6 +49,14 @@ struct Traffic {
   double bytes = 0;         // that it reads or writes besides
   double more_bytes = 0;    // that kernels after the first one read or write
   bool has_tensors = true;  // false if these bytes are all
+};
+
+// A gradient that lies packed in a buffer until a launch unpacks it.
+struct UnpackedLater {
+  BufferId buffer = kNoBuffer;
+  int64_t bytes = 0;  // that the launch moves
+  // Returns what is to be unpacked by a run. Null if there is nothing in any run.
+  std::function<PackedGradient(const Enqueue&)> gradient = nullptr;
 };
 
 class Lowering {
@@ -152,8 +161,9 @@ class Lowering {
         },
         buffers);
   }
-  // Sums the channels [first_channel, ...) of dy over its pixels.
-  void EmitBiasGradient(const Node& node, ValueId dy, int64_t first_channel, ValueId dbias);
+  // Sums the channels [first_channel, ...) of dy over its pixels, and unpacks `other` beside it.
+  void EmitBiasGradient(const Node& node, ValueId dy, int64_t first_channel, ValueId dbias,
+                        const UnpackedLater& other = {});
 
  private:
   // Returns the type in which kernels read a parameter.

@@ -39,16 +39,22 @@ absl::Status Program::CheckGuards(int call, cudaStream_t stream) const {
   return absl::OkStatus();
 }
 
+absl::Status Program::RunCall(size_t i, const Enqueue& enqueue) const {
+  const Call& call = calls_[i];
+  if (buffers_.is_guarded()) {
+    TY_RETURN_IF_ERROR(FillGuards(static_cast<int>(i), enqueue.stream));
+  }
+  TY_RETURN_IF_ERROR(Annotate(call.enqueue(enqueue), call.name));
+  TY_RETURN_IF_ERROR(LaunchStatus(call.name));
+  if (!buffers_.is_guarded()) return absl::OkStatus();
+  return CheckGuards(static_cast<int>(i), enqueue.stream);
+}
+
 absl::Status Program::Run(size_t begin, size_t end, const Enqueue& enqueue) const {
   for (size_t i = begin; i < end; ++i) {
     const Call& call = calls_[i];
-    if (buffers_.is_guarded()) {
-      TY_RETURN_IF_ERROR(FillGuards(static_cast<int>(i), enqueue.stream));
-    }
-    TY_RETURN_IF_ERROR(Annotate(call.enqueue(enqueue), call.name));
-    TY_RETURN_IF_ERROR(LaunchStatus(call.name));
-    if (buffers_.is_guarded()) {
-      TY_RETURN_IF_ERROR(CheckGuards(static_cast<int>(i), enqueue.stream));
+    if (enqueue.has_rows || call.is_of_all_ranks) {
+      TY_RETURN_IF_ERROR(RunCall(i, enqueue));
     }
   }
   return absl::OkStatus();

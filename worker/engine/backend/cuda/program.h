@@ -14,8 +14,7 @@
 #include "worker/engine/backend/backend.h"
 #include "worker/engine/backend/call_list.h"
 #include "worker/engine/backend/cuda/device/types.h"
-#include "worker/engine/backend/rank_statistics.h"
-#include "worker/engine/backend/row_groups.h"
+#include "worker/engine/backend/cuda/rank_sums.h"
 
 namespace trainyard::engine::cuda {
 
@@ -26,20 +25,23 @@ struct Enqueue {
   bool adds = false;
   // Only the loss of an evaluation counts them.
   bool counts_top5 = false;
-  // For batch_norm. If `ranks` is not null, the ranks share its statistics, and nothing can be
-  // captured.
-  const RowGroups* groups = &RowGroups::AllRows();
-  RankStatistics* ranks = nullptr;
+  // For batch_norm: the number of groups of rows, whose begins are in StepMemory. If `ranks` is not
+  // null, the ranks share its statistics. Then a rank without rows runs only the calls in which all
+  // ranks take part.
+  int64_t groups = 1;
+  const RankSums* ranks = nullptr;
+  bool has_rows = true;
 };
 
-// The kernels of a call are those that it launches for one group of rows, if nothing is added to
-// earlier sums. A plan of cuDNN or a product of cuBLASLt counts as one. The op is "copy" for a call
-// that belongs to no node.
+// The kernels of a call are those that it launches if nothing is added to earlier sums, and the
+// most that it launches for any number of groups. A plan of cuDNN or a product of cuBLASLt counts
+// as one. The op is "copy" for a call that belongs to no node.
 struct Call : CallWork {
   std::function<absl::Status(const Enqueue&)> enqueue;
   // After this call the reduction arena is final up to this element. 0 means no further than
   // before.
   int64_t ready = 0;
+  bool is_of_all_ranks = false;  // it sums over the ranks
 };
 
 // The time of one call, from events on the stream.
@@ -70,6 +72,9 @@ class Program : public CallList<Call> {
     return {ptr<std::byte>(place.buffer) + place.offset * SizeOf(place.type), place.stride,
             place.type};
   }
+
+  // Notes that the last call takes statistics over all ranks if Enqueue::ranks is there.
+  void SetOfAllRanks() { calls_.back().is_of_all_ranks = true; }
 
   // Enqueues the calls from `begin` to `end`. A guarded program waits for each call, and returns
   // INTERNAL with the name of a call that wrote beyond a buffer.
@@ -107,6 +112,7 @@ class Program : public CallList<Call> {
   size_t forward_calls = 0;  // the number of calls of the forward half
 
  private:
+  absl::Status RunCall(size_t i, const Enqueue& enqueue) const;
   absl::Status FillGuards(int call, cudaStream_t stream) const;
   absl::Status CheckGuards(int call, cudaStream_t stream) const;
 };

@@ -1,6 +1,7 @@
 // Implements the ring of slots through which batches reach the device.
 #include "worker/engine/backend/cuda/staging.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "common/base/check.h"
@@ -9,7 +10,7 @@
 namespace trainyard::engine::cuda {
 namespace {
 
-// The control lies at the beginning of a slot in host memory.
+// The control lies at the beginning of a slot in host memory, and the begins of groups behind it.
 constexpr int64_t kControlBytes = 256;
 static_assert(sizeof(StepControl) <= kControlBytes);
 
@@ -27,15 +28,17 @@ absl::Status CopyAsync(void* to, const void* from, size_t bytes, cudaStream_t st
 }  // namespace
 
 absl::StatusOr<Staging> Staging::Create(int64_t inputs_bytes, int64_t labels_bytes,
-                                        Backing backing) {
+                                        int64_t groups_max, Backing backing) {
   Staging staging;
   staging.labels_offset_ = AlignUpDevice(inputs_bytes);
   const int64_t bytes = staging.labels_offset_ + AlignUpDevice(labels_bytes);
-  TY_ASSIGN_OR_RETURN(staging.control_, DeviceBuffer::Create(kControlBytes, backing));
+  const int64_t control_bytes =
+      kControlBytes + AlignUpDevice((groups_max + 1) * int64_t{sizeof(int32_t)});
+  TY_ASSIGN_OR_RETURN(staging.control_, DeviceBuffer::Create(control_bytes, backing));
   for (Slot& slot : staging.slots_) {
     TY_ASSIGN_OR_RETURN(slot.device, DeviceBuffer::Create(bytes, backing));
     if (backing == Backing::kAddresses) continue;
-    TY_ASSIGN_OR_RETURN(slot.host, PinnedBuffer::Create(kControlBytes + bytes));
+    TY_ASSIGN_OR_RETURN(slot.host, PinnedBuffer::Create(control_bytes + bytes));
     TY_ASSIGN_OR_RETURN(slot.copied, CreateEvent());
     TY_ASSIGN_OR_RETURN(slot.released, CreateEvent());
   }
@@ -43,6 +46,10 @@ absl::StatusOr<Staging> Staging::Create(int64_t inputs_bytes, int64_t labels_byt
     TY_ASSIGN_OR_RETURN(staging.copies_, CreateStream());
   }
   return staging;
+}
+
+const int32_t* Staging::device_group_begins() const {
+  return reinterpret_cast<const int32_t*>(control_.data() + kControlBytes);
 }
 
 int64_t Staging::device_bytes() const {
@@ -58,9 +65,9 @@ absl::StatusOr<Staging::Slot*> Staging::NextSlot(const Waiter& waiter) {
   return slot;
 }
 
-absl::Status Staging::Send(absl::Span<const std::byte> inputs, absl::Span<const uint8_t> pixels,
-                           absl::Span<const int32_t> labels, StepControl control,
-                           const Waiter& waiter, cudaStream_t compute) {
+absl::Status Staging::Send(const Sent& batch, StepControl control, const Waiter& waiter,
+                           cudaStream_t compute) {
+  const auto& [inputs, pixels, labels, group_begins] = batch;
   TY_ASSIGN_OR_RETURN(Slot * slot, NextSlot(waiter));
   current_ = slot;
   std::byte* const device = slot->device.data();
@@ -74,9 +81,14 @@ absl::Status Staging::Send(absl::Span<const std::byte> inputs, absl::Span<const 
     control.stored.pixels = reinterpret_cast<const uint8_t*>(device + pixels_offset);
   }
   auto* const host = slot->host.as<std::byte>();
-  std::byte* const host_inputs = host + kControlBytes;
+  std::byte* const host_inputs = host + control_.bytes();
   const size_t labels_bytes = labels.size() * sizeof(int32_t);
   std::memcpy(host, &control, sizeof control);
+  TY_CHECK(kControlBytes + static_cast<int64_t>(group_begins.size() * sizeof(int32_t)) <=
+           control_.bytes());
+  std::transform(group_begins.begin(), group_begins.end(),
+                 reinterpret_cast<int32_t*>(host + kControlBytes),
+                 [](int64_t begin) { return static_cast<int32_t>(begin); });
   CopyOnHost(host_inputs, inputs.data(), inputs.size());
   CopyOnHost(host_inputs + pixels_offset, pixels.data(), pixels.size());
   CopyOnHost(host_inputs + labels_offset_, labels.data(), labels_bytes);
@@ -88,7 +100,9 @@ absl::Status Staging::Send(absl::Span<const std::byte> inputs, absl::Span<const 
       CudaStatus(cudaEventRecord(slot->copied.get(), copies_.get()), "marking a batch"));
   TY_RETURN_IF_ERROR(
       CudaStatus(cudaStreamWaitEvent(compute, slot->copied.get(), 0), "waiting for a batch"));
-  return CopyAsync(control_.data(), host, sizeof control, compute);
+  const size_t control_bytes =
+      group_begins.empty() ? sizeof control : kControlBytes + group_begins.size() * sizeof(int32_t);
+  return CopyAsync(control_.data(), host, control_bytes, compute);
 }
 
 absl::Status Staging::SendRate(float lr, const Waiter& waiter, cudaStream_t compute) {

@@ -19,15 +19,23 @@ namespace trainyard::engine::cuda {
 
 class Staging {
  public:
-  // Makes slots for inputs with their pixels, and labels, of at most this many bytes.
+  // Makes slots for inputs with their pixels, and labels, of at most this many bytes, and for this
+  // many groups of rows.
   static absl::StatusOr<Staging> Create(int64_t inputs_bytes, int64_t labels_bytes,
-                                        Backing backing);
+                                        int64_t groups_max, Backing backing);
 
-  // Sends a batch. `control` receives its addresses, and lies at device_control() when work that is
-  // enqueued on `compute` after this call runs. Waits if all slots are still in use. `pixels` are
-  // those of rows that bring their own, which the control then names; otherwise they are empty.
-  absl::Status Send(absl::Span<const std::byte> inputs, absl::Span<const uint8_t> pixels,
-                    absl::Span<const int32_t> labels, StepControl control, const Waiter& waiter,
+  // A batch as it is sent.
+  struct Sent {
+    absl::Span<const std::byte> inputs = {};
+    // The pixels of rows that bring their own, which the control then names; otherwise empty.
+    absl::Span<const uint8_t> pixels = {};
+    absl::Span<const int32_t> labels = {};
+    absl::Span<const int64_t> group_begins = {};  // as RowGroups::begins()
+  };
+  // Sends a batch. `control` receives its addresses. It lies at device_control(), and the begins of
+  // groups at device_group_begins(), when work that is enqueued on `compute` after this call runs.
+  // Waits if all slots are still in use.
+  absl::Status Send(const Sent& batch, StepControl control, const Waiter& waiter,
                     cudaStream_t compute);
   // Sends only the learning rate.
   absl::Status SendRate(float lr, const Waiter& waiter, cudaStream_t compute);
@@ -35,6 +43,7 @@ class Staging {
   absl::Status Release(cudaStream_t compute);
 
   const StepControl* device_control() const { return control_.as<StepControl>(); }
+  const int32_t* device_group_begins() const;
   int64_t device_bytes() const;
 
  private:
@@ -42,7 +51,7 @@ class Staging {
   // filled.
   static constexpr size_t kSlots = 3;
   struct Slot {
-    PinnedBuffer host;    // control, inputs, labels
+    PinnedBuffer host;    // control with the groups, inputs, labels
     DeviceBuffer device;  // inputs, labels
     Event copied;
     Event released;
@@ -54,7 +63,7 @@ class Staging {
   size_t next_ = 0;
   Slot* current_ = nullptr;
   int64_t labels_offset_ = 0;
-  DeviceBuffer control_;
+  DeviceBuffer control_;  // with the begins of groups behind it
   Stream copies_;
 };
 

@@ -120,6 +120,14 @@ absl::Status ReferenceExecutable<T>::Accumulate(const Batch& batch, double weigh
 }
 
 template <class T>
+absl::Status ReferenceExecutable<T>::TakePartInStatistics(const ReadyCallback& on_ready) {
+  if (!ranks_.is_wanted()) return Executable::TakePartInStatistics(on_ready);
+  TY_RETURN_IF_ERROR(ranks_.TakePart(training_));
+  if (on_ready) on_ready(0, layout_.size);
+  return absl::OkStatus();
+}
+
+template <class T>
 absl::Status ReferenceExecutable<T>::RunToReduction(size_t begin, int64_t rows, const Batch& batch,
                                                     double weight, const ReadyCallback& on_ready) {
   const double labels = static_cast<double>(rows * model_.labels_per_row());

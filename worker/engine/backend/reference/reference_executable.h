@@ -71,9 +71,7 @@ class ReferenceExecutable final : public Executable,
   absl::Status WriteState(size_t index, absl::Span<const float> values) override;
   absl::Status Accumulate(const Batch& batch, double weight,
                           const ReadyCallback& on_ready) override;
-  absl::Status TakePartInStatistics() override {
-    return ranks_.is_wanted() ? ranks_.TakePart(training_) : Executable::TakePartInStatistics();
-  }
+  absl::Status TakePartInStatistics(const ReadyCallback& on_ready) override;
   absl::Span<float> reduction() override {
     return {reduction_.as<float>(), static_cast<size_t>(layout_.size)};
   }

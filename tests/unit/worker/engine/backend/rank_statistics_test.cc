@@ -118,7 +118,7 @@ class StatisticsOfRanks : public ::testing::TestWithParam<std::string> {
         const int64_t mine = steps[step][static_cast<size_t>(rank)];
         Executable& executable = *executables[static_cast<size_t>(rank)];
         const absl::Status status =
-            mine == 0 ? executable.TakePartInStatistics()
+            mine == 0 ? executable.TakePartInStatistics(nullptr)
                       : executable.Accumulate(batch.Rows(begin, begin + mine).batch(),
                                               static_cast<double>(mine) / static_cast<double>(rows),
                                               nullptr);
@@ -236,7 +236,10 @@ TEST_P(StatisticsOfRanks, AreNotAskedForByEvaluations) {
   ASSERT_TRUE(executable->Accumulate(batch.batch(), 1, nullptr).ok());
   // Two layers, forward and backward.
   EXPECT_EQ(calls, 4);
-  ASSERT_TRUE(executable->TakePartInStatistics().code() == absl::StatusCode::kInvalidArgument);
+  absl::Status status = executable->TakePartInStatistics(nullptr);
+  // A device tells it when the host waits.
+  status.Update(executable->Synchronize());
+  ASSERT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST_P(StatisticsOfRanks, TellTheErrorOfTheSum) {
@@ -270,8 +273,10 @@ TEST_P(StatisticsOfRanks, OfASingleValueAreRefusedOnEveryRank) {
   RunRanks(2, [&](int rank) {
     const std::unique_ptr<Executable> executable =
         Compile(GetParam(), model, {}, OptionsOfRank({}, sum, rank, 2));
-    const absl::Status status = rank == 0 ? executable->Accumulate(batch.batch(), 1, nullptr)
-                                          : executable->TakePartInStatistics();
+    absl::Status status = rank == 0 ? executable->Accumulate(batch.batch(), 1, nullptr)
+                                    : executable->TakePartInStatistics(nullptr);
+    // A device tells it when the host waits.
+    status.Update(executable->Synchronize());
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("bn"), HasSubstr("1 values")));
   });
@@ -301,7 +306,7 @@ TEST_P(StatisticsOfRanks, RefuseGroupsAndOptionsThatMakeNoSense) {
   EXPECT_EQ(code(options), absl::StatusCode::kInvalidArgument);
   options.statistics_rank = -1;
   EXPECT_EQ(code(options), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(Compile(GetParam(), model, {}, {})->TakePartInStatistics().code(),
+  EXPECT_EQ(Compile(GetParam(), model, {}, {})->TakePartInStatistics(nullptr).code(),
             absl::StatusCode::kFailedPrecondition);
 }
 

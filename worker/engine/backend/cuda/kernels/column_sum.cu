@@ -1,10 +1,12 @@
 // Sums over the pixels of each channel, which gives the gradients of biases.
+#include <algorithm>
 #include <type_traits>
 
 #include "worker/engine/backend/cuda/kernels/device.h"
 #include "worker/engine/backend/cuda/kernels/elementwise.h"
 #include "worker/engine/backend/cuda/kernels/lanes.h"
 #include "worker/engine/backend/cuda/kernels/tiles.h"
+#include "worker/engine/backend/cuda/kernels/unpacking.h"
 
 namespace trainyard::engine::cuda {
 namespace {
@@ -15,12 +17,24 @@ struct SumArguments {
   bool adds = false;
   float* sums = nullptr;
   float* partials = nullptr;  // [tiles, channels rounded up to eights]
+  uint32_t* tickets = nullptr;
 };
 
-// Computes the sums of a tile, or the final sums if there is only one tile.
+// Computes the sums of the tiles. The last block of a block of channels adds them up. Blocks of a
+// second layer of the grid unpack `other`.
 template <class T>
 __global__ void __launch_bounds__(kTileThreads, kTileBlocksPerMultiprocessor)
-    ColumnSumKernel(Tile tile, Operand x, SumArguments a) {
+    ColumnSumKernel(Tile tile, Operand x, SumArguments a, PackedGradient other) {
+  if (blockIdx.z == 1) {
+    const int64_t chunk = static_cast<int64_t>(blockIdx.y) * gridDim.x + blockIdx.x;
+    if (chunk * kPackChunk < other.count) {
+      UnpackChunk<kTileThreads>(other, chunk);
+    }
+    return;
+  }
+  if (blockIdx.y >= static_cast<unsigned>(tile.tiles)) {
+    return;
+  }
   constexpr int kUnroll = 4;
   __shared__ float shared[TileShared(kLanes, kTileThreads)];
   const TilePlace place = PlaceIn(tile, a.channels);
@@ -48,40 +62,21 @@ __global__ void __launch_bounds__(kTileThreads, kTileBlocksPerMultiprocessor)
     }
   }
   SumOverRows<kTileThreads>(tile, place, sums, shared);
-  if (place.row != 0) {
+  if (!SumOverTiles<kTileThreads, 1>(tile, place, a.channels, sums, a.partials, a.tickets,
+                                     shared) ||
+      place.row != 0) {
     return;
-  }
-  float* to = a.sums;
-  if (tile.tiles > 1) {
-    to = a.partials + blockIdx.y * LaneGroups(a.channels) * kLanes;
   }
 #pragma unroll
   for (int i = 0; i < kLanes; ++i) {
     if (i < place.count) {
-      float* at = to + place.channel + i;
-      *at = a.adds && tile.tiles == 1 ? *at + sums[i] : sums[i];
+      float* at = a.sums + place.channel + i;
+      *at = a.adds ? *at + sums[i] : sums[i];
     }
   }
 }
 
-// Adds up the tiles. A warp has one channel.
-__global__ void __launch_bounds__(kTileThreads) SumTilesKernel(int tiles, SumArguments a) {
-  const int64_t channel =
-      static_cast<int64_t>(blockIdx.x) * (kTileThreads / kWarp) + threadIdx.x / kWarp;
-  if (channel >= a.channels) {
-    return;
-  }
-  float sum = 0;
-  for (int t = static_cast<int>(threadIdx.x % kWarp); t < tiles; t += kWarp) {
-    sum += a.partials[t * (LaneGroups(a.channels) * kLanes) + channel];
-  }
-  sum = WarpSum(sum);
-  if (threadIdx.x % kWarp == 0) {
-    a.sums[channel] = a.adds ? a.sums[channel] + sum : sum;
-  }
-}
-
-// With so few pixels, a second launch costs more than further blocks would save.
+// With so few pixels, adding up further blocks costs more than they would save.
 constexpr int64_t kOneTilePixels = 1024;
 
 Tile PlanColumnSum(int64_t pixels, int64_t channels) {
@@ -95,26 +90,24 @@ int64_t ColumnSumWorkspace(int64_t pixels, int64_t channels) {
   return tile.tiles * LaneGroups(channels) * kLanes * static_cast<int64_t>(sizeof(float));
 }
 
-int64_t ColumnSumKernels(int64_t pixels, int64_t channels) {
-  return PlanColumnSum(pixels, channels).tiles > 1 ? 2 : 1;
-}
-
 void ColumnSum(View x, int64_t pixels, int64_t channels, bool adds, float* sums, void* workspace,
-               cudaStream_t stream) {
+               uint32_t* tickets, const PackedGradient& other, cudaStream_t stream) {
   const Tile tile = PlanColumnSum(pixels, channels);
-  const SumArguments arguments = {pixels, channels, adds, sums, static_cast<float*>(workspace)};
+  const SumArguments arguments = {pixels, channels, adds, sums, static_cast<float*>(workspace),
+                                  tickets};
+  dim3 grid = GridOf(tile);
+  if (other.count > 0) {
+    const int64_t layers = (other.chunks() + tile.channel_blocks - 1) / tile.channel_blocks;
+    grid.y = static_cast<unsigned>(std::max<int64_t>(tile.tiles, layers));
+    grid.z = 2;
+  }
   WithVectorType(
       [&](auto* type) {
         using T = std::remove_pointer_t<decltype(type)>;
-        Launch(ColumnSumKernel<T>, GridOf(tile), dim3(kTileThreads), 0, stream, tile, Input(x),
-               arguments);
+        Launch(ColumnSumKernel<T>, grid, dim3(kTileThreads), 0, stream, tile, Input(x), arguments,
+               other);
       },
       channels, x);
-  if (tile.tiles > 1) {
-    constexpr int64_t kPerBlock = kTileThreads / kWarp;
-    Launch(SumTilesKernel, dim3(static_cast<unsigned>((channels + kPerBlock - 1) / kPerBlock)),
-           dim3(kTileThreads), 0, stream, tile.tiles, arguments);
-  }
 }
 
 }  // namespace trainyard::engine::cuda

@@ -9,6 +9,7 @@
 
 #include "worker/engine/backend/cuda/device/step_control.h"
 #include "worker/engine/backend/cuda/device/types.h"
+#include "worker/engine/backend/cuda/kernels/packed_weight.h"
 
 namespace trainyard::engine::cuda {
 
@@ -34,12 +35,11 @@ void FlattenImages(View images, View features, const ImageShape& shape, cudaStre
 void UnflattenImages(View features, View images, const ImageShape& shape, bool clears_padding,
                      cudaStream_t stream);
 // Sets sums[c] to the sum of x over the pixels, or adds it, which gives the gradient of a bias. The
-// order is fixed.
+// order is fixed. The workspace has ColumnSumWorkspace bytes; for the tickets see kNormTickets. The
+// same launch unpacks another gradient, if there is one.
 int64_t ColumnSumWorkspace(int64_t pixels, int64_t channels);
-// Returns how many kernels it launches.
-int64_t ColumnSumKernels(int64_t pixels, int64_t channels);
 void ColumnSum(View x, int64_t pixels, int64_t channels, bool adds, float* sums, void* workspace,
-               cudaStream_t stream);
+               uint32_t* tickets, const PackedGradient& other, cudaStream_t stream);
 // Computes x += bias ([channels], of the same type), then rectified if `relu`. This is for products
 // without such an epilogue.
 void AddBias(View x, const void* bias, bool relu, int64_t pixels, int64_t channels,

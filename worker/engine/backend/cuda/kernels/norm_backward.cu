@@ -24,11 +24,12 @@ struct BackwardArguments {
   GradientSource source;
   Operand x;
   const float* weight = nullptr;
-  const float* mean = nullptr;
+  const float* mean = nullptr;  // of all groups; kernels go on to those of their own
   const float* variance = nullptr;
   float eps = 0;
   int64_t pixels = 0;
   int64_t channels = 0;
+  NormGroups groups;
   Tile tile;
 };
 
@@ -37,7 +38,8 @@ struct SumArguments {
   float* dweight = nullptr;
   float* dbias = nullptr;
   bool adds = false;
-  // The sums of only this batch: dbias, then dweight, rounded up to multiples of eight.
+  // The sums of only this batch: dbias, then dweight, rounded up to multiples of eight, for each
+  // group.
   float* totals = nullptr;
   float* partials = nullptr;
   uint32_t* tickets = nullptr;
@@ -47,7 +49,7 @@ struct InputArguments {
   GradientSource source;  // of d in the second pass
   Operand addend;
   Operand dx;
-  int64_t count = 0;  // the number of pixels over which the sums were taken
+  RowCount all;  // of the pixels over which the sums were taken, if they are more than these
 };
 
 // The factors of a thread's channels.
@@ -122,24 +124,25 @@ __device__ Float8 GradientOf(const GradientSource& source, const ChannelFactors&
   return d;
 }
 
-// Computes the sums of d and of d (x - mean), in [0, 8) and [8, 16) of `sums`.
+// Computes the sums of d and of d (x - mean) over a thread's pixels, which end at `end`, in [0, 8)
+// and [8, 16) of `sums`.
 template <class T>
-__device__ void SumUp(const BackwardArguments& a, const TilePlace& place,
+__device__ void SumUp(const BackwardArguments& a, const TilePlace& place, int64_t end,
                       const Operand& residual_gradient, float (&sums)[2 * kLanes]) {
   constexpr int kUnroll = kIsVector<T> ? 2 : 1;
   const ChannelFactors factors = FactorsOf(a, place, a.source.bias);
-  for (int64_t first = place.pixel; first < a.pixels; first += kUnroll * place.step) {
+  for (int64_t first = place.pixel; first < end; first += kUnroll * place.step) {
     Loaded<T> loaded[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
-      if (first + u * place.step < a.pixels) {
+      if (first + u * place.step < end) {
         loaded[u] = Load<T>(a.source, a.x, place, first + u * place.step);
       }
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t pixel = first + u * place.step;
-      if (pixel < a.pixels) {
+      if (pixel < end) {
         Float8 centred;
         const Float8 d = GradientOf(a.source, factors, loaded[u], centred);
         if (residual_gradient) {
@@ -155,10 +158,12 @@ __device__ void SumUp(const BackwardArguments& a, const TilePlace& place,
   }
 }
 
-// Computes dx of a thread's pixels, from the sums of d and of d h over all pixels.
+// Computes dx of a thread's pixels, which end where those of the group do, from the sums of d and
+// of d h over all pixels.
 template <class T>
 __device__ void ApplyInput(const BackwardArguments& a, const InputArguments& to,
-                           const TilePlace& place, const Float8& dbias, const Float8& dweight) {
+                           const TilePlace& place, const PixelRange& pixels, const Float8& dbias,
+                           const Float8& dweight) {
   // Four operands of f32 are as many bytes in flight, and as many registers, as eight of 16 bits.
   constexpr int kUnroll = kIsVector<T> && sizeof(T) == 2 ? 2 : 1;
   const ChannelFactors factors = FactorsOf(a, place, to.source.bias);
@@ -166,20 +171,23 @@ __device__ void ApplyInput(const BackwardArguments& a, const InputArguments& to,
   // few.
   Float8 slope = LoadChannels(a.variance, place);
   Float8 constant;
-  const float count = static_cast<float>(to.count);
+  float count = static_cast<float>(pixels.size());
+  if (to.all.rows != nullptr) {
+    count = static_cast<float>(static_cast<int64_t>(*to.all.rows) * to.all.plane);
+  }
 #pragma unroll
   for (int i = 0; i < kLanes; ++i) {
     const float inverse = 1 / sqrtf(slope.at[i] + a.eps);
     slope.at[i] = -factors.scale.at[i] * inverse * (dweight.at[i] / count);
     constant.at[i] = -factors.scale.at[i] * (dbias.at[i] / count);
   }
-  for (int64_t first = place.pixel; first < a.pixels; first += kUnroll * place.step) {
+  for (int64_t first = place.pixel; first < pixels.end; first += kUnroll * place.step) {
     Loaded<T> loaded[kUnroll];
     Lanes<T> addend[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t pixel = first + u * place.step;
-      if (pixel < a.pixels) {
+      if (pixel < pixels.end) {
         loaded[u] = Load<T>(to.source, a.x, place, pixel);
         if (to.addend) {
           addend[u] = LoadLanes<T, kIsVector<T>>(to.addend, pixel, place.channel, place.count);
@@ -189,7 +197,7 @@ __device__ void ApplyInput(const BackwardArguments& a, const InputArguments& to,
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t pixel = first + u * place.step;
-      if (pixel < a.pixels) {
+      if (pixel < pixels.end) {
         Float8 centred;
         Float8 dx = GradientOf(to.source, factors, loaded[u], centred);
         const Float8 added = to.addend ? Unpack(addend[u]) : Float8{};
@@ -205,6 +213,20 @@ __device__ void ApplyInput(const BackwardArguments& a, const InputArguments& to,
   }
 }
 
+// Adds the sums of all groups, in their order, to dbias and dweight of a thread's channels.
+__device__ void AddGroups(const BackwardArguments& a, const SumArguments& to,
+                          const TilePlace& place) {
+  const int64_t padded_channels = LaneGroups(a.channels) * kLanes;
+  for (int64_t group = 0; group < a.groups.count; ++group) {
+    const float* of_group = to.totals + group * 2 * padded_channels + place.channel;
+    const bool adds = to.adds || group > 0;
+    for (int i = 0; i < place.count; ++i) {
+      AddOrWrite(to.dbias + place.channel + i, of_group[i], adds);
+      AddOrWrite(to.dweight + place.channel + i, of_group[padded_channels + i], adds);
+    }
+  }
+}
+
 // Computes dbias and dweight. If it is the only launch, it also computes dx.
 template <class T, bool kIsOneLaunch>
 __global__ void __launch_bounds__(NormThreads(kIsOneLaunch),
@@ -212,10 +234,13 @@ __global__ void __launch_bounds__(NormThreads(kIsOneLaunch),
     SumKernel(BackwardArguments a, SumArguments to, InputArguments input) {
   constexpr int kThreads = NormThreads(kIsOneLaunch);
   __shared__ float shared[TileShared(2 * kLanes, kThreads)];
-  const TilePlace place = PlaceIn(a.tile, a.channels);
+  const PixelRange pixels = PixelsOf(a.groups, blockIdx.z, a.pixels);
+  const TilePlace place = PlaceIn(a.tile, a.channels, pixels.begin);
+  a.mean += blockIdx.z * a.channels;
+  a.variance += blockIdx.z * a.channels;
   float sums[2 * kLanes] = {};
   if (place.count > 0) {
-    SumUp<T>(a, place, to.residual_gradient, sums);
+    SumUp<T>(a, place, pixels.end, to.residual_gradient, sums);
   }
   SumOverRows<kThreads>(a.tile, place, sums, shared);
   if (!SumOverTiles<kThreads, 2>(a.tile, place, a.channels, sums, to.partials, to.tickets,
@@ -225,17 +250,18 @@ __global__ void __launch_bounds__(NormThreads(kIsOneLaunch),
   if (place.row == 0) {
     const Float8 variance = LoadChannels(a.variance, place);
     const int64_t padded_channels = LaneGroups(a.channels) * kLanes;
+    float* totals = to.totals + blockIdx.z * 2 * padded_channels + place.channel;
 #pragma unroll
     for (int i = 0; i < kLanes; ++i) {
       sums[kLanes + i] *= 1 / sqrtf(variance.at[i] + a.eps);
       if (i < place.count) {
-        const int64_t channel = place.channel + i;
-        to.totals[channel] = sums[i];
-        to.totals[padded_channels + channel] = sums[kLanes + i];
-        AddOrWrite(to.dbias + channel, sums[i], to.adds);
-        AddOrWrite(to.dweight + channel, sums[kLanes + i], to.adds);
+        totals[i] = sums[i];
+        totals[padded_channels + i] = sums[kLanes + i];
       }
     }
+  }
+  if (IsLastGroup(to.tickets) && place.row == 0) {
+    AddGroups(a, to, place);
   }
   if constexpr (kIsOneLaunch) {
     float* of_column = shared + place.column * 2 * kLanes;
@@ -254,7 +280,7 @@ __global__ void __launch_bounds__(NormThreads(kIsOneLaunch),
         dbias.at[i] = of_column[i];
         dweight.at[i] = of_column[kLanes + i];
       }
-      ApplyInput<T>(a, input, place, dbias, dweight);
+      ApplyInput<T>(a, input, place, pixels, dbias, dweight);
     }
   }
 }
@@ -262,10 +288,14 @@ __global__ void __launch_bounds__(NormThreads(kIsOneLaunch),
 template <class T>
 __global__ void __launch_bounds__(kTileThreads, kTileBlocksPerMultiprocessor)
     InputKernel(BackwardArguments a, InputArguments to, const float* totals) {
-  const TilePlace place = PlaceIn(a.tile, a.channels);
+  const PixelRange pixels = PixelsOf(a.groups, blockIdx.z, a.pixels);
+  const TilePlace place = PlaceIn(a.tile, a.channels, pixels.begin);
   const int64_t padded_channels = LaneGroups(a.channels) * kLanes;
+  a.mean += blockIdx.z * a.channels;
+  a.variance += blockIdx.z * a.channels;
+  totals += blockIdx.z * 2 * padded_channels;
   if (place.count > 0) {
-    ApplyInput<T>(a, to, place, LoadChannels(totals, place),
+    ApplyInput<T>(a, to, place, pixels, LoadChannels(totals, place),
                   LoadChannels(totals + padded_channels, place));
   }
 }
@@ -277,8 +307,8 @@ GradientSource SourceOf(const NormGradient& norm) {
 }
 
 BackwardArguments ArgumentsOf(const NormGradient& norm, const Tile& tile) {
-  return {SourceOf(norm), Input(norm.x), norm.weight,   norm.mean, norm.variance,
-          norm.eps,       norm.pixels,   norm.channels, tile};
+  return {SourceOf(norm), Input(norm.x), norm.weight,   norm.mean,   norm.variance,
+          norm.eps,       norm.pixels,   norm.channels, norm.groups, tile};
 }
 
 SumArguments SumsOf(const NormGradient& norm, void* workspace, uint32_t* tickets) {
@@ -288,15 +318,15 @@ SumArguments SumsOf(const NormGradient& norm, void* workspace, uint32_t* tickets
           norm.dbias,
           norm.adds,
           totals,
-          totals + 2 * NormSumsStride(norm.channels),
+          totals + norm.groups.count * 2 * NormSumsStride(norm.channels),
           tickets};
 }
 
-InputArguments InputOf(const NormGradient& norm, int64_t count) {
+InputArguments InputOf(const NormGradient& norm, const RowCount& all) {
   const GradientSource source = norm.residual_gradient
                                     ? GradientSource{Input(norm.residual_gradient), Operand()}
                                     : SourceOf(norm);
-  return {source, Input(norm.addend), Output(norm.dx, norm.channels, norm.clears_padding), count};
+  return {source, Input(norm.addend), Output(norm.dx, norm.channels, norm.clears_padding), all};
 }
 
 // Calls launch(null pointer of the type), with a vector type if all operands are vectors.
@@ -314,25 +344,24 @@ int64_t NormSumsStride(int64_t channels) {
 
 void NormBackward(const NormGradient& norm, void* workspace, uint32_t* tickets,
                   cudaStream_t stream) {
-  if (!TakesOneLaunch(norm.pixels)) {
+  if (!TakesOneLaunch(UsualPixels(norm.pixels, norm.groups.count))) {
     NormBackwardSums(norm, workspace, tickets, stream);
     if (norm.dx) {
-      NormBackwardInput(norm, workspace, norm.pixels, stream);
+      NormBackwardInput(norm, workspace, {}, stream);
     }
     return;
   }
-  const Tile tile = PlanNorm(norm.pixels, norm.channels, norm.x.type);
+  const Tile tile = PlanNorm(norm.pixels, norm.channels, norm.x.type, norm.groups.count);
   WithTypeOf(norm, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
     Launch(SumKernel<T, true>, GridOf(tile), dim3(static_cast<unsigned>(NormThreads(true))), 0,
-           stream, ArgumentsOf(norm, tile), SumsOf(norm, workspace, tickets),
-           InputOf(norm, norm.pixels));
+           stream, ArgumentsOf(norm, tile), SumsOf(norm, workspace, tickets), InputOf(norm, {}));
   });
 }
 
 void NormBackwardSums(const NormGradient& norm, void* workspace, uint32_t* tickets,
                       cudaStream_t stream) {
-  const Tile tile = PlanParts(norm.pixels, norm.channels);
+  const Tile tile = PlanParts(norm.pixels, norm.channels, norm.groups.count);
   WithTypeOf(norm, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
     Launch(SumKernel<T, false>, GridOf(tile), dim3(kTileThreads), 0, stream,
@@ -340,13 +369,13 @@ void NormBackwardSums(const NormGradient& norm, void* workspace, uint32_t* ticke
   });
 }
 
-void NormBackwardInput(const NormGradient& norm, const void* workspace, int64_t count,
+void NormBackwardInput(const NormGradient& norm, const void* workspace, const RowCount& all,
                        cudaStream_t stream) {
-  const Tile tile = PlanParts(norm.pixels, norm.channels);
+  const Tile tile = PlanParts(norm.pixels, norm.channels, norm.groups.count);
   WithTypeOf(norm, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
     Launch(InputKernel<T>, GridOf(tile), dim3(kTileThreads), 0, stream, ArgumentsOf(norm, tile),
-           InputOf(norm, count), static_cast<const float*>(workspace));
+           InputOf(norm, all), static_cast<const float*>(workspace));
   });
 }
 

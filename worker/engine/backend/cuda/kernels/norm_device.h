@@ -18,23 +18,50 @@ inline constexpr int64_t kSectorBytes = 32;
 inline bool TakesOneLaunch(int64_t pixels) {
   return pixels <= kOneLaunchPixels;
 }
-inline Tile PlanNorm(int64_t pixels, int64_t channels, Type type) {
-  if (TakesOneLaunch(pixels)) {
+// Returns the number of pixels of a group, if all have about as many.
+inline int64_t UsualPixels(int64_t pixels, int64_t groups) {
+  return (pixels + groups - 1) / groups;
+}
+inline Tile PlanNorm(int64_t pixels, int64_t channels, Type type, int64_t groups) {
+  const int64_t usual = UsualPixels(pixels, groups);
+  if (TakesOneLaunch(usual)) {
     const int64_t columns = kSectorBytes / (kLanes * SizeOf(type));
-    return PlanTile(pixels, channels, columns, kOneLaunchThreads, true);
+    return PlanTile(usual, channels, columns, kOneLaunchThreads, true, groups);
   }
-  return PlanTile(pixels, channels, kTileColumns, kTileThreads, false);
+  return PlanTile(usual, channels, kTileColumns, kTileThreads, false, groups);
 }
 // Plans the tile if sums and what follows from them are separate launches, whatever the number of
 // pixels. It needs no more workspace.
-inline Tile PlanParts(int64_t pixels, int64_t channels) {
-  return PlanTile(pixels, channels, kTileColumns, kTileThreads, TakesOneLaunch(pixels));
+inline Tile PlanParts(int64_t pixels, int64_t channels, int64_t groups) {
+  const int64_t usual = UsualPixels(pixels, groups);
+  return PlanTile(usual, channels, kTileColumns, kTileThreads, TakesOneLaunch(usual), groups);
 }
 constexpr int NormThreads(bool is_one_launch) {
   return is_one_launch ? kOneLaunchThreads : kTileThreads;
 }
 
-static_assert(kTicketsMax * sizeof(uint32_t) <= kNormTickets);
+// The tickets for tiles come first, then those for groups.
+static_assert(2 * kTicketsMax * sizeof(uint32_t) <= kNormTickets);
+
+// The pixels of a group.
+struct PixelRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+
+  __device__ int64_t size() const { return end - begin; }
+};
+__device__ inline PixelRange PixelsOf(const NormGroups& groups, int64_t group, int64_t pixels) {
+  if (groups.count == 1) {
+    return {0, pixels};
+  }
+  return {groups.begins[group] * groups.plane, groups.begins[group + 1] * groups.plane};
+}
+
+// Returns true in all threads of the last block of a block of channels that has finished the sums
+// of its group, and sees those of all groups. The whole block calls it.
+__device__ inline bool IsLastGroup(uint32_t* tickets) {
+  return gridDim.z == 1 || IsLastBlock(tickets + kTicketsMax + blockIdx.x, gridDim.z);
+}
 
 // Returns the factor of a channel. The gradient computes the sign of the output again and must get
 // the same bits, so both call this function.
@@ -47,6 +74,19 @@ __device__ inline float Normalized(float x, float mean, float scale, float bias)
 
 __device__ inline void AddOrWrite(float* to, float value, bool adds) {
   *to = adds ? *to + value : value;
+}
+
+// Adds the statistics of a batch, or of a group that has this share of its rows, to the sums of the
+// step.
+__device__ inline void WriteStatistics(const StatisticSums& sums, int64_t channel, int64_t pixels,
+                                       float mean, float variance, float share = 1) {
+  if (sums.mean == nullptr) {
+    return;
+  }
+  const float weight = sums.control->weight * share;
+  const float count = static_cast<float>(pixels);
+  AddOrWrite(sums.mean + channel, weight * mean, sums.adds);
+  AddOrWrite(sums.variance + channel, weight * variance * count / (count - 1), sums.adds);
 }
 
 // Loads the floats of a thread's channels from [channels], or `otherwise` if there are none.

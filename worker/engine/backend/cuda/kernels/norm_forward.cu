@@ -22,6 +22,7 @@ struct ForwardArguments {
   bool relu = false;
   int64_t pixels = 0;
   int64_t channels = 0;
+  NormGroups groups;
   Tile tile;
 };
 
@@ -32,17 +33,6 @@ struct StatisticArguments {
   float* partials = nullptr;
   uint32_t* tickets = nullptr;
 };
-
-__device__ void WriteStatistics(const StatisticSums& sums, int64_t channel, int64_t pixels,
-                                float mean, float variance) {
-  if (sums.mean == nullptr) {
-    return;
-  }
-  const float weight = sums.control->weight * sums.share;
-  const float count = static_cast<float>(pixels);
-  AddOrWrite(sums.mean + channel, weight * mean, sums.adds);
-  AddOrWrite(sums.variance + channel, weight * variance * count / (count - 1), sums.adds);
-}
 
 // Stores the bits of the values that are positive, eight in a byte. The last group clears the rest
 // of its word.
@@ -63,10 +53,10 @@ __device__ void StoreMask(const ForwardArguments& a, const TilePlace& place, int
   }
 }
 
-// Computes y of a thread's pixels.
+// Computes y of a thread's pixels, which end at `end`.
 template <class T>
-__device__ void Apply(const ForwardArguments& a, const TilePlace& place, const Float8& mean,
-                      const Float8& variance) {
+__device__ void Apply(const ForwardArguments& a, const TilePlace& place, int64_t end,
+                      const Float8& mean, const Float8& variance) {
   constexpr int kUnroll = kIsVector<T> ? 2 : 1;
   const Float8 bias = LoadChannels(a.bias, place);
   Float8 scale = LoadChannels(a.weight, place);
@@ -74,13 +64,13 @@ __device__ void Apply(const ForwardArguments& a, const TilePlace& place, const F
   for (int i = 0; i < kLanes; ++i) {
     scale.at[i] = NormScale(scale.at[i], variance.at[i], a.eps);
   }
-  for (int64_t first = place.pixel; first < a.pixels; first += kUnroll * place.step) {
+  for (int64_t first = place.pixel; first < end; first += kUnroll * place.step) {
     Lanes<T> x[kUnroll];
     Lanes<T> residual[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t pixel = first + u * place.step;
-      if (pixel < a.pixels) {
+      if (pixel < end) {
         x[u] = LoadLanes<T, kIsVector<T>>(a.x, pixel, place.channel, place.count);
         if (a.residual) {
           residual[u] = LoadLanes<T, kIsVector<T>>(a.residual, pixel, place.channel, place.count);
@@ -90,7 +80,7 @@ __device__ void Apply(const ForwardArguments& a, const TilePlace& place, const F
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t pixel = first + u * place.step;
-      if (pixel < a.pixels) {
+      if (pixel < end) {
         Float8 y = Unpack(x[u]);
         const Float8 added = a.residual ? Unpack(residual[u]) : Float8{};
 #pragma unroll
@@ -110,23 +100,24 @@ __device__ void Apply(const ForwardArguments& a, const TilePlace& place, const F
   }
 }
 
-// Computes the sums of x - pivot and of its square, in [0, 8) and [8, 16) of `sums`.
+// Computes the sums of x - pivot and of its square over a thread's pixels, which end at `end`, in
+// [0, 8) and [8, 16) of `sums`.
 template <class T>
-__device__ void SumUp(const ForwardArguments& a, const TilePlace& place, const Float8& pivot,
-                      float (&sums)[2 * kLanes]) {
+__device__ void SumUp(const ForwardArguments& a, const TilePlace& place, int64_t end,
+                      const Float8& pivot, float (&sums)[2 * kLanes]) {
   constexpr int kUnroll = kIsVector<T> ? 4 : 1;
-  for (int64_t first = place.pixel; first < a.pixels; first += kUnroll * place.step) {
+  for (int64_t first = place.pixel; first < end; first += kUnroll * place.step) {
     Lanes<T> x[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t pixel = first + u * place.step;
-      if (pixel < a.pixels) {
+      if (pixel < end) {
         x[u] = LoadLanes<T, kIsVector<T>>(a.x, pixel, place.channel, place.count);
       }
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
-      if (first + u * place.step < a.pixels) {
+      if (first + u * place.step < end) {
         const Float8 values = Unpack(x[u]);
 #pragma unroll
         for (int i = 0; i < kLanes; ++i) {
@@ -139,6 +130,22 @@ __device__ void SumUp(const ForwardArguments& a, const TilePlace& place, const F
   }
 }
 
+// Adds the statistics of all groups, in their order, to the sums of `count` channels.
+__device__ void AddGroups(const NormGroups& groups, int64_t pixels, int64_t channels,
+                          const float* mean, const float* variance, StatisticSums sums,
+                          int64_t channel, int count) {
+  for (int64_t group = 0; group < groups.count; ++group) {
+    const int64_t of_group = PixelsOf(groups, group, pixels).size();
+    const auto share =
+        static_cast<float>(static_cast<double>(of_group) / static_cast<double>(pixels));
+    const int64_t first = group * channels + channel;
+    for (int i = 0; i < count; ++i) {
+      WriteStatistics(sums, channel + i, of_group, mean[first + i], variance[first + i], share);
+    }
+    sums.adds = true;
+  }
+}
+
 // Computes mean and variance. If it is the only launch, it also computes y.
 template <class T, bool kIsOneLaunch>
 __global__ void __launch_bounds__(NormThreads(kIsOneLaunch),
@@ -146,12 +153,13 @@ __global__ void __launch_bounds__(NormThreads(kIsOneLaunch),
     StatisticsKernel(ForwardArguments a, StatisticArguments to) {
   constexpr int kThreads = NormThreads(kIsOneLaunch);
   __shared__ float shared[TileShared(2 * kLanes, kThreads)];
-  const TilePlace place = PlaceIn(a.tile, a.channels);
+  const PixelRange pixels = PixelsOf(a.groups, blockIdx.z, a.pixels);
+  const TilePlace place = PlaceIn(a.tile, a.channels, pixels.begin);
   float sums[2 * kLanes] = {};
   Float8 pivot = {};
   if (place.count > 0) {
-    pivot = Unpack(LoadLanes<T, kIsVector<T>>(a.x, 0, place.channel, place.count));
-    SumUp<T>(a, place, pivot, sums);
+    pivot = Unpack(LoadLanes<T, kIsVector<T>>(a.x, pixels.begin, place.channel, place.count));
+    SumUp<T>(a, place, pixels.end, pivot, sums);
   }
   SumOverRows<kThreads>(a.tile, place, sums, shared);
   if (!SumOverTiles<kThreads, 2>(a.tile, place, a.channels, sums, to.partials, to.tickets,
@@ -161,7 +169,8 @@ __global__ void __launch_bounds__(NormThreads(kIsOneLaunch),
   Float8 mean = {};
   Float8 variance = {};
   if (place.row == 0) {
-    const float count = static_cast<float>(a.pixels);
+    const float count = static_cast<float>(pixels.size());
+    const int64_t first = blockIdx.z * a.channels + place.channel;
 #pragma unroll
     for (int i = 0; i < kLanes; ++i) {
       const float shift = sums[i] / count;
@@ -169,11 +178,14 @@ __global__ void __launch_bounds__(NormThreads(kIsOneLaunch),
       mean.at[i] = pivot.at[i] + shift;
       variance.at[i] = spread < 0 ? 0.0F : spread;  // a NaN stays
       if (i < place.count) {
-        to.mean[place.channel + i] = mean.at[i];
-        to.variance[place.channel + i] = variance.at[i];
-        WriteStatistics(to.sums, place.channel + i, a.pixels, mean.at[i], variance.at[i]);
+        to.mean[first + i] = mean.at[i];
+        to.variance[first + i] = variance.at[i];
       }
     }
+  }
+  if (to.sums.mean != nullptr && IsLastGroup(to.tickets) && place.row == 0) {
+    AddGroups(a.groups, a.pixels, a.channels, to.mean, to.variance, to.sums, place.channel,
+              place.count);
   }
   if constexpr (kIsOneLaunch) {
     float* of_column = shared + place.column * 2 * kLanes;
@@ -191,7 +203,7 @@ __global__ void __launch_bounds__(NormThreads(kIsOneLaunch),
       variance.at[i] = of_column[kLanes + i];
     }
     if (place.count > 0) {
-      Apply<T>(a, place, mean, variance);
+      Apply<T>(a, place, pixels.end, mean, variance);
     }
   }
 }
@@ -199,9 +211,12 @@ __global__ void __launch_bounds__(NormThreads(kIsOneLaunch),
 template <class T>
 __global__ void __launch_bounds__(kTileThreads, kTileBlocksPerMultiprocessor)
     ApplyKernel(ForwardArguments a, const float* mean, const float* variance) {
-  const TilePlace place = PlaceIn(a.tile, a.channels);
+  const PixelRange pixels = PixelsOf(a.groups, blockIdx.z, a.pixels);
+  const TilePlace place = PlaceIn(a.tile, a.channels, pixels.begin);
+  const int64_t of_group = blockIdx.z * a.channels;
   if (place.count > 0) {
-    Apply<T>(a, place, LoadChannels(mean, place), LoadChannels(variance, place));
+    Apply<T>(a, place, pixels.end, LoadChannels(mean + of_group, place),
+             LoadChannels(variance + of_group, place));
   }
 }
 
@@ -221,11 +236,11 @@ __global__ void FinalizeKernel(const float* sum, const float* square_sum, int64_
   WriteStatistics(to.sums, channel, pixels, static_cast<float>(mean), variance);
 }
 
-__global__ void SumStatisticsKernel(const float* mean, const float* variance, int64_t count,
-                                    int64_t channels, StatisticSums sums) {
+__global__ void SumStatisticsKernel(const float* mean, const float* variance, NormGroups groups,
+                                    int64_t pixels, int64_t channels, StatisticSums sums) {
   const int64_t channel = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (channel < channels) {
-    WriteStatistics(sums, channel, count, mean[channel], variance[channel]);
+    AddGroups(groups, pixels, channels, mean, variance, sums, channel, 1);
   }
 }
 
@@ -245,20 +260,27 @@ ForwardArguments ArgumentsOf(const NormForward& norm, const Tile& tile) {
           norm.relu,
           norm.pixels,
           norm.channels,
+          norm.groups,
           tile};
 }
 
 }  // namespace
 
-int64_t NormWorkspace(int64_t pixels, int64_t channels) {
-  // Each tile has two sums, and there is space for those of all tiles.
-  const Tile tile = PlanNorm(pixels, channels, Type::kF32);
-  return (tile.tiles + 1) * 2 * LaneGroups(channels) * kLanes * static_cast<int64_t>(sizeof(float));
+int64_t NormWorkspace(int64_t pixels, int64_t channels, int64_t groups_max) {
+  // Each tile has two sums, and each group two totals. Several groups have, together, less tiles
+  // than a single one has and one more for each: each rounds down its share of the same pixels and
+  // of the same room, but has at least one.
+  const Tile tile = PlanNorm(pixels, channels, Type::kF32, 1);
+  const int64_t tiles = groups_max == 1 ? tile.tiles : tile.tiles + groups_max;
+  return (tiles + groups_max) * 2 * LaneGroups(channels) * kLanes *
+         static_cast<int64_t>(sizeof(float));
 }
 
 void NormApply(const NormForward& norm, const float* mean, const float* variance,
                cudaStream_t stream) {
-  const Tile tile = PlanTile(norm.pixels, norm.channels, kTileColumns, kTileThreads, false);
+  const int64_t groups = norm.groups.count;
+  const Tile tile = PlanTile(UsualPixels(norm.pixels, groups), norm.channels, kTileColumns,
+                             kTileThreads, false, groups);
   const ForwardArguments arguments = ArgumentsOf(norm, tile);
   WithVectorType(
       [&](auto* type) {
@@ -275,8 +297,9 @@ int64_t NormKernels(int64_t pixels) {
 
 void NormTraining(const NormForward& norm, float* mean, float* variance, const StatisticSums& sums,
                   void* workspace, uint32_t* tickets, cudaStream_t stream) {
-  const bool is_one_launch = TakesOneLaunch(norm.pixels);
-  const Tile tile = PlanNorm(norm.pixels, norm.channels, norm.x.type);
+  const int64_t groups = norm.groups.count;
+  const bool is_one_launch = TakesOneLaunch(UsualPixels(norm.pixels, groups));
+  const Tile tile = PlanNorm(norm.pixels, norm.channels, norm.x.type, groups);
   const ForwardArguments arguments = ArgumentsOf(norm, tile);
   const StatisticArguments statistics = {mean, variance, sums, static_cast<float*>(workspace),
                                          tickets};
@@ -295,7 +318,7 @@ void NormTraining(const NormForward& norm, float* mean, float* variance, const S
 
 void NormStatistics(const NormForward& norm, float* mean, float* variance, void* workspace,
                     uint32_t* tickets, cudaStream_t stream) {
-  const Tile tile = PlanParts(norm.pixels, norm.channels);
+  const Tile tile = PlanParts(norm.pixels, norm.channels, /*groups=*/1);
   ForwardArguments arguments;
   arguments.x = Input(norm.x);
   arguments.pixels = norm.pixels;
@@ -312,10 +335,11 @@ void NormStatistics(const NormForward& norm, float* mean, float* variance, void*
       norm.channels, norm.x);
 }
 
-void NormSumStatistics(const float* mean, const float* variance, int64_t count, int64_t channels,
-                       const StatisticSums& sums, cudaStream_t stream) {
+void NormSumStatistics(const float* mean, const float* variance, const NormGroups& groups,
+                       int64_t pixels, int64_t channels, const StatisticSums& sums,
+                       cudaStream_t stream) {
   Launch(SumStatisticsKernel, dim3(BlocksOfChannels(channels)), dim3(kTileThreads), 0, stream, mean,
-         variance, count, channels, sums);
+         variance, groups, pixels, channels, sums);
 }
 
 void NormFinalize(const float* sum, const float* square_sum, int64_t pixels, int64_t channels,

@@ -21,4 +21,18 @@ struct PackedWeight {
 // Packed copies are written in chunks of this many elements of a parameter.
 inline constexpr int64_t kPackChunk = 4096;
 
+// The gradient of a parameter in packed form: elements of `type`, in rows of `stride` of which
+// `inner` are its own.
+struct PackedGradient {
+  const void* packed = nullptr;
+  Type type = Type::kF32;
+  int64_t inner = 1;
+  int64_t stride = 1;
+  int64_t count = 0;  // of its own elements; 0 stands for no gradient
+  bool adds = false;  // to what is at `gradient`
+  float* gradient = nullptr;
+
+  int64_t chunks() const { return (count + kPackChunk - 1) / kPackChunk; }
+};
+
 }  // namespace trainyard::engine::cuda

@@ -20,36 +20,43 @@ inline constexpr int64_t kTileColumns = 8;
 inline constexpr int kTileBlocksPerMultiprocessor = 2;
 // The number of pixels that each thread should have at least before there are more blocks.
 inline constexpr int64_t kTilePixelsPerThread = 4;
-// More blocks of channels than this fill a device by themselves.
+// The number of blocks of channels, over all groups, of which each has a ticket. More of them fill
+// a device by themselves.
 inline constexpr int64_t kTicketsMax = 1024;
 
-// A launch of [channel_blocks, tiles] blocks, each with columns * rows threads or a few more.
+// A launch of [channel_blocks, tiles, groups] blocks, each with columns * rows threads or a few
+// more. Groups are sets of pixels that are summed separately.
 struct Tile {
   int columns = 1;
   int rows = 1;
   int tiles = 1;
   int channel_blocks = 1;
+  int groups = 1;
 };
 
-// Plans blocks of up to `columns_max` columns, and one tile or as many as the device has room for.
+// Plans blocks of up to `columns_max` columns, or more if there are very many channels, and for
+// each group one tile or as many as the device has room for. `pixels` are those of a usual group.
 inline Tile PlanTile(int64_t pixels, int64_t channels, int64_t columns_max, int threads,
-                     bool is_single) {
-  const int64_t groups = std::max<int64_t>(LaneGroups(channels), 1);
-  const int64_t blocks = (groups + columns_max - 1) / columns_max;
-  const int64_t columns = (groups + blocks - 1) / blocks;
+                     bool is_single, int64_t groups = 1) {
+  const int64_t lanes = std::max<int64_t>(LaneGroups(channels), 1);
+  // Each block of channels has a ticket for its groups.
+  if (groups > 1) columns_max = std::max(columns_max, (lanes + kTicketsMax - 1) / kTicketsMax);
+  const int64_t blocks = (lanes + columns_max - 1) / columns_max;
+  const int64_t columns = (lanes + blocks - 1) / blocks;
   const int64_t rows = threads / columns;
   int64_t tiles = 1;
-  if (!is_single && blocks <= kTicketsMax) {
+  if (!is_single && blocks * groups <= kTicketsMax) {
     const int64_t useful = pixels / (rows * kTilePixelsPerThread);
-    const int64_t room = Multiprocessors() * kTileBlocksPerMultiprocessor / blocks;
+    const int64_t room = Multiprocessors() * kTileBlocksPerMultiprocessor / (blocks * groups);
     tiles = std::max<int64_t>(std::min(useful, room), 1);
   }
   return {static_cast<int>(columns), static_cast<int>(rows), static_cast<int>(tiles),
-          static_cast<int>(blocks)};
+          static_cast<int>(blocks), static_cast<int>(groups)};
 }
 
 inline dim3 GridOf(const Tile& tile) {
-  return dim3(static_cast<unsigned>(tile.channel_blocks), static_cast<unsigned>(tile.tiles));
+  return dim3(static_cast<unsigned>(tile.channel_blocks), static_cast<unsigned>(tile.tiles),
+              static_cast<unsigned>(tile.groups));
 }
 
 // The place of a thread: its channels and their number (0 for a thread that is left over), its
@@ -63,7 +70,8 @@ struct TilePlace {
   int64_t step = 0;
 };
 
-__device__ inline TilePlace PlaceIn(const Tile& tile, int64_t channels) {
+// `first_pixel` is that of the group.
+__device__ inline TilePlace PlaceIn(const Tile& tile, int64_t channels, int64_t first_pixel = 0) {
   TilePlace place;
   place.row = static_cast<int>(threadIdx.x) / tile.columns;
   place.column = static_cast<int>(threadIdx.x) % tile.columns;
@@ -71,7 +79,7 @@ __device__ inline TilePlace PlaceIn(const Tile& tile, int64_t channels) {
   if (place.row < tile.rows && place.channel < channels) {
     place.count = LaneCount(channels, place.channel);
   }
-  place.pixel = static_cast<int64_t>(blockIdx.y) * tile.rows + place.row;
+  place.pixel = first_pixel + static_cast<int64_t>(blockIdx.y) * tile.rows + place.row;
   place.step = static_cast<int64_t>(tile.tiles) * tile.rows;
   return place;
 }
@@ -109,7 +117,7 @@ __device__ inline void SumOverRows(const Tile& tile, const TilePlace& place,
   }
 }
 
-// The sums of the tiles of a block of channels: kArrays arrays of eight channels a column,
+// The sums of a group's tiles of a block of channels: kArrays arrays of eight channels a column,
 // partials[(tile * kArrays + array) * channels rounded up to eight + channel].
 template <int kArrays>
 __device__ inline float* PartialsOf(float* partials, int64_t tile, int64_t padded_channels,
@@ -117,8 +125,8 @@ __device__ inline float* PartialsOf(float* partials, int64_t tile, int64_t padde
   return partials + (tile * kArrays + array) * padded_channels + place.channel;
 }
 
-// Sums all tiles into the threads of row 0 of the last block of a block of channels, and returns
-// true there, and false elsewhere. The whole block calls it with its own sums in row 0.
+// Sums all tiles of a group into the threads of row 0 of the last block of a block of channels, and
+// returns true there, and false elsewhere. The whole block calls it with its own sums in row 0.
 template <int kThreads, int kArrays>
 __device__ inline bool SumOverTiles(const Tile& tile, const TilePlace& place, int64_t channels,
                                     float (&values)[kArrays * kLanes], float* partials,
@@ -127,6 +135,7 @@ __device__ inline bool SumOverTiles(const Tile& tile, const TilePlace& place, in
     return true;
   }
   const int64_t padded_channels = LaneGroups(channels) * kLanes;
+  partials += static_cast<int64_t>(blockIdx.z) * tile.tiles * kArrays * padded_channels;
   if (place.row == 0 && place.count > 0) {
 #pragma unroll
     for (int array = 0; array < kArrays; ++array) {
@@ -137,7 +146,8 @@ __device__ inline bool SumOverTiles(const Tile& tile, const TilePlace& place, in
       }
     }
   }
-  if (!IsLastBlock(tickets + blockIdx.x, gridDim.y)) {
+  if (!IsLastBlock(tickets + blockIdx.z * gridDim.x + blockIdx.x,
+                   static_cast<uint32_t>(tile.tiles))) {
     return false;
   }
 #pragma unroll

@@ -2,15 +2,12 @@
 #include "worker/engine/backend/cuda/kernels/weights.h"
 
 #include "worker/engine/backend/cuda/kernels/packing.h"
+#include "worker/engine/backend/cuda/kernels/unpacking.h"
 
 namespace trainyard::engine::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-
-__device__ bool IsAligned(const void* pointer) {
-  return reinterpret_cast<uintptr_t>(pointer) % kVectorBytes == 0;
-}
 
 // Finds the weight to which a chunk belongs: the last one that begins at or before it.
 __device__ int64_t WeightOfChunk(const int32_t* first_chunk, int64_t count, int64_t chunk) {
@@ -51,40 +48,8 @@ __global__ void PackKernel(const float* parameters, const PackedWeight* weights,
   }
 }
 
-template <int width, class T>
-__device__ void Unpack(const T* packed, float* gradient, bool adds) {
-  using Floats = Vector<float, width>;
-  const auto stored = *reinterpret_cast<const Vector<T, width>*>(packed);
-  Floats values;
-  for (int i = 0; i < width; ++i) {
-    values.at[i] = ToFloat(stored.at[i]);
-  }
-  if (adds) {
-    const Floats sums = *reinterpret_cast<const Floats*>(gradient);
-    for (int i = 0; i < width; ++i) {
-      values.at[i] += sums.at[i];
-    }
-  }
-  *reinterpret_cast<Floats*>(gradient) = values;
-}
-
-template <class T>
-__global__ void UnpackKernel(const T* packed, int64_t inner, int64_t stride, int64_t count,
-                             bool adds, float* gradient) {
-  const int64_t begin = static_cast<int64_t>(blockIdx.x) * kPackChunk;
-  const int elements = static_cast<int>(count - begin < kPackChunk ? count - begin : kPackChunk);
-  const PackedRun run(inner, stride, begin);
-  float* target = gradient + begin;
-  int done = 0;
-  if (run.HoldsFours() && IsAligned(packed) && IsAligned(target)) {
-    done = elements / 4 * 4;
-    for (int i = static_cast<int>(threadIdx.x) * 4; i < done; i += kThreads * 4) {
-      Unpack<4>(packed + run.At(i), target + i, adds);
-    }
-  }
-  for (int i = done + static_cast<int>(threadIdx.x); i < elements; i += kThreads) {
-    Unpack<1>(packed + run.At(i), target + i, adds);
-  }
+__global__ void UnpackKernel(PackedGradient gradient) {
+  UnpackChunk<kThreads>(gradient, blockIdx.x);
 }
 
 }  // namespace
@@ -98,16 +63,11 @@ void PackWeights(const float* parameters, const PackedWeight* weights, const int
          weights, first_chunk, count);
 }
 
-void UnpackGradient(const void* packed, Type type, int64_t inner, int64_t stride, int64_t count,
-                    bool adds, float* gradient, cudaStream_t stream) {
-  if (count == 0) {
-    return;
+void UnpackGradient(const PackedGradient& gradient, cudaStream_t stream) {
+  if (gradient.count > 0) {
+    Launch(UnpackKernel, dim3(static_cast<unsigned>(gradient.chunks())), dim3(kThreads), 0, stream,
+           gradient);
   }
-  const int64_t blocks = (count + kPackChunk - 1) / kPackChunk;
-  WithType(type, [&]<class T>(T*) {
-    Launch(UnpackKernel<T>, dim3(static_cast<unsigned>(blocks)), dim3(kThreads), 0, stream,
-           static_cast<const T*>(packed), inner, stride, count, adds, gradient);
-  });
 }
 
 }  // namespace trainyard::engine::cuda

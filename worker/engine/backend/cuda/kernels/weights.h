@@ -21,9 +21,7 @@ namespace trainyard::engine::cuda {
 void PackWeights(const float* parameters, const PackedWeight* weights, const int32_t* first_chunk,
                  int64_t count, int64_t chunks, cudaStream_t stream);
 
-// Copies the gradient of one parameter from a gradient in packed form (elements of `type`, rows of
-// `stride` of which `inner` are its own) into the arena, or adds it there.
-void UnpackGradient(const void* packed, Type type, int64_t inner, int64_t stride, int64_t count,
-                    bool adds, float* gradient, cudaStream_t stream);
+// Copies the gradient of one parameter from packed form into the arena, or adds it there.
+void UnpackGradient(const PackedGradient& gradient, cudaStream_t stream);
 
 }  // namespace trainyard::engine::cuda

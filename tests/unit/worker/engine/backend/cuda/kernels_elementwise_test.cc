@@ -8,6 +8,7 @@
 
 #include "tests/unit/worker/engine/backend/cuda/kernels_testing.h"
 #include "worker/engine/backend/cuda/kernels/elementwise.h"
+#include "worker/engine/backend/cuda/kernels/norm.h"
 #include "worker/engine/graph/dropout.h"
 
 namespace trainyard::engine::cuda {
@@ -114,10 +115,32 @@ TEST_P(ElementwiseKernels, SumColumns) {
     const TestView x = TestView::Random(layout, pixels, 1, 1);
     const DeviceArray<float> workspace(
         static_cast<size_t>(ColumnSumWorkspace(pixels, layout.channels)) / sizeof(float));
+    const std::vector<uint32_t> zeros(kNormTickets / sizeof(uint32_t), 0);
+    const DeviceArray<uint32_t> tickets(zeros);
+    // Another gradient of several chunks, whose rows of 3 elements lie 4 apart.
+    constexpr int64_t kOther = 9000;
+    std::vector<float> others(kOther / 3 * 4);
+    for (size_t i = 0; i < others.size(); ++i) others[i] = static_cast<float>(i);
+    const DeviceArray<float> packed(others);
     for (const bool adds : {false, true}) {
       const DeviceArray<float> sums(
           std::vector<float>(static_cast<size_t>(layout.channels) + 1, 1000));
-      ColumnSum(x.view(), pixels, layout.channels, adds, sums.data(), workspace.data(), nullptr);
+      ColumnSum(x.view(), pixels, layout.channels, adds, sums.data(), workspace.data(),
+                tickets.data(), {}, nullptr);
+      const std::vector<float> alone = sums.Read();
+      const DeviceArray<float> both(
+          std::vector<float>(static_cast<size_t>(layout.channels) + 1, 1000));
+      const DeviceArray<float> gradient(std::vector<float>(kOther + 1, 5));
+      ColumnSum(x.view(), pixels, layout.channels, adds, both.data(), workspace.data(),
+                tickets.data(), {packed.data(), Type::kF32, 3, 4, kOther, adds, gradient.data()},
+                nullptr);
+      EXPECT_EQ(both.Read(), alone);
+      std::vector<float> unpacked(kOther + 1, 5);
+      for (size_t i = 0; i < kOther; ++i) {
+        unpacked[i] = static_cast<float>(i / 3 * 4 + i % 3) + (adds ? 5 : 0);
+      }
+      EXPECT_EQ(gradient.Read(), unpacked);
+      EXPECT_EQ(tickets.Read(), zeros);
       const std::vector<float> found = sums.Read();
       EXPECT_EQ(found.back(), 1000);
       for (int64_t c = 0; c < layout.channels; ++c) {

@@ -5,54 +5,16 @@
 #include <vector>
 
 #include "tests/unit/worker/engine/backend/cuda/kernels_testing.h"
+#include "tests/unit/worker/engine/backend/cuda/norm_testing.h"
 #include "worker/engine/backend/cuda/kernels/norm.h"
 
 namespace trainyard::engine::cuda {
 namespace {
 
-constexpr float kEps = 1e-5F;
 // The first number of pixels takes one launch, the second two, with several tiles for each block of
 // channels.
 constexpr int64_t kFewPixels = 50;
 constexpr int64_t kManyPixels = 2304;
-
-struct Statistics {
-  std::vector<double> mean, variance;
-};
-
-Statistics StatisticsOf(const TestView& x, int64_t pixels, int64_t channels) {
-  Statistics result;
-  for (int64_t c = 0; c < channels; ++c) {
-    double mean = 0;
-    double variance = 0;
-    for (int64_t p = 0; p < pixels; ++p) mean += x.at(p, c);
-    mean /= static_cast<double>(pixels);
-    for (int64_t p = 0; p < pixels; ++p) variance += (x.at(p, c) - mean) * (x.at(p, c) - mean);
-    result.mean.push_back(mean);
-    result.variance.push_back(variance / static_cast<double>(pixels));
-  }
-  return result;
-}
-
-double At(const std::vector<double>& values, int64_t i) {
-  return values[static_cast<size_t>(i)];
-}
-double At(const std::vector<float>& values, int64_t i) {
-  return static_cast<double>(values[static_cast<size_t>(i)]);
-}
-
-struct Scratch {
-  Scratch(int64_t pixels, int64_t channels)
-      : workspace(static_cast<size_t>(NormWorkspace(pixels, channels)) / sizeof(float)),
-        tickets(std::vector<uint32_t>(kNormTickets / sizeof(uint32_t), 0)) {}
-
-  bool HasZeroTickets() const {
-    return tickets.Read() == std::vector<uint32_t>(kNormTickets / sizeof(uint32_t), 0);
-  }
-
-  DeviceArray<float> workspace;
-  DeviceArray<uint32_t> tickets;
-};
 
 // Expects that `sums` hold the initial values and a quarter of the statistics, whose variance is
 // unbiased.

@@ -74,7 +74,7 @@ TEST(UnpackGradient, TakesRowsWithoutTheirPadding) {
       const DeviceMatrix packed(type, c.rows, c.inner, c.stride, values);
       const DeviceArray<float> gradient(RandomFloats(3, count));
       const auto unpack = [&](bool adds) {
-        UnpackGradient(packed.view().data, type, c.inner, c.stride, count, adds, gradient.data(),
+        UnpackGradient({packed.view().data, type, c.inner, c.stride, count, adds, gradient.data()},
                        nullptr);
         return gradient.Read();
       };

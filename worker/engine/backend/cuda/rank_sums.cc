@@ -1,0 +1,110 @@
+// Implements sums over the ranks around their transport, which is the device's or the host's.
+#include "worker/engine/backend/cuda/rank_sums.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+
+namespace trainyard::engine::cuda {
+namespace {
+
+int64_t WidestNorm(const StepGraph& step) {
+  int64_t widest = 1;
+  for (const Node& node : step.graph.nodes) {
+    if (node.op != OpKind::kBatchNorm) continue;
+    widest = std::max(widest, step.graph.value(node.inputs[0]).shape[0]);
+  }
+  return widest;
+}
+
+}  // namespace
+
+absl::StatusOr<RankSums> RankSums::Create(const CompileOptions& options, const StepGraph& step,
+                                          Backing backing) {
+  RankSums sums;
+  if (options.sum_statistics == nullptr) return sums;
+  sums.sum_ = options.sum_statistics;
+  sums.rank_ = options.statistics_rank;
+  sums.ranks_ = options.statistics_ranks;
+  const int64_t bytes = RankSlots{.ranks = sums.ranks_, .channels = WidestNorm(step)}.size() *
+                        static_cast<int64_t>(sizeof(float));
+  TY_ASSIGN_OR_RETURN(sums.slots_, DeviceBuffer::Create(bytes, backing));
+  TY_ASSIGN_OR_RETURN(sums.rows_, DeviceBuffer::Create(sizeof(float), backing));
+  if (backing == Backing::kAddresses) return sums;
+  TY_ASSIGN_OR_RETURN(sums.on_host_, PinnedBuffer::Create(bytes));
+  TY_ASSIGN_OR_RETURN(sums.too_few_, PinnedBuffer::Create(sizeof(TooFewValues)));
+  TY_ASSIGN_OR_RETURN(sums.done_, CreateEvent());
+  return sums;
+}
+
+RankSlots RankSums::SlotsOf(int64_t channels, bool is_summed_by_host) const {
+  RankSlots slots = {.values = slots_.as<float>(), .channels = channels};
+  if (!is_summed_by_host) {
+    slots.ranks = ranks_;
+    slots.rank = rank_;
+  }
+  return slots;
+}
+
+absl::Status RankSums::Merge(int64_t rows, int64_t channels, MergedMoments merged,
+                             cudaStream_t stream) const {
+  const RankSlots slots = SlotsOf(channels, /*is_summed_by_host=*/false);
+  PackSlot(merged.mean, merged.variance, rows, slots, stream);
+  TY_RETURN_IF_ERROR(SumSlots(slots, stream));
+  merged.rows = rows_.as<float>();
+  merged.too_few = too_few_.as<TooFewValues>();
+  MergeMoments(slots, merged, stream);
+  return absl::OkStatus();
+}
+
+absl::Status RankSums::Sum(int64_t channels, float* first, float* second,
+                           cudaStream_t stream) const {
+  // The host adds in f64, in the order of the ranks, and brings back the sums in a single slot.
+  const RankSlots slots = SlotsOf(channels, /*is_summed_by_host=*/device_ == nullptr);
+  PackSlot(first, second, first == nullptr ? 0 : 1, slots, stream);
+  TY_RETURN_IF_ERROR(SumSlots(slots, stream));
+  if (first != nullptr) MergeSums(slots, first, second, stream);
+  return absl::OkStatus();
+}
+
+absl::Status RankSums::SumSlots(const RankSlots& slots, cudaStream_t stream) const {
+  const auto count = static_cast<size_t>(slots.size());
+  TY_RETURN_IF_ERROR(LaunchStatus("packing statistics"));
+  if (device_ != nullptr) return device_->Enqueue({slots.values, count}, stream);
+  // The copy back of the layer before ends before this copy begins.
+  auto* const host = on_host_.as<float>();
+  TY_RETURN_IF_ERROR(CudaStatus(
+      cudaMemcpyAsync(host, slots.values, count * sizeof(float), cudaMemcpyDeviceToHost, stream),
+      "reading statistics"));
+  TY_RETURN_IF_ERROR(CudaStatus(cudaStreamSynchronize(stream), "waiting for statistics"));
+  std::vector<double> values(host, host + count);
+  TY_RETURN_IF_ERROR(sum_(absl::MakeSpan(values)));
+  std::transform(values.begin(), values.end(), host,
+                 [](double value) { return static_cast<float>(value); });
+  return CudaStatus(
+      cudaMemcpyAsync(slots.values, host, count * sizeof(float), cudaMemcpyHostToDevice, stream),
+      "writing statistics");
+}
+
+absl::Status RankSums::Await(cudaEvent_t event) const {
+  return device_ == nullptr ? absl::OkStatus() : device_->Await(event);
+}
+
+absl::Status RankSums::AwaitStream(cudaStream_t stream) const {
+  if (device_ == nullptr) return absl::OkStatus();
+  TY_RETURN_IF_ERROR(CudaStatus(cudaEventRecord(done_.get(), stream), "waiting for the ranks"));
+  return device_->Await(done_.get());
+}
+
+absl::Status RankSums::TakeRefusal(const StepGraph& step) const {
+  auto* const refusal = too_few_.as<TooFewValues>();
+  if (refusal == nullptr || refusal->layer == 0) return absl::OkStatus();
+  const TooFewValues few = *refusal;
+  *refusal = {};
+  return absl::InvalidArgumentError(
+      absl::StrCat("layer '", step.graph.nodes[few.layer - 1].name, "': batch_norm over ",
+                   few.values, " values per channel, of all ranks; expected at least 2"));
+}
+
+}  // namespace trainyard::engine::cuda

@@ -1,0 +1,71 @@
+// Sums the statistics of batch norm over the ranks (CompileOptions::sum_statistics) where they lie,
+// in the order of the stream.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/engine/backend/backend.h"
+#include "worker/engine/backend/cuda/kernels/norm_ranks.h"
+#include "worker/engine/backend/cuda/runtime/runtime.h"
+#include "worker/engine/backend/device_sum.h"
+#include "worker/engine/graph/step_graph.h"
+
+namespace trainyard::engine::cuda {
+
+// The sums. With SumBy, the host enqueues everything and waits for nothing. Without it, each layer
+// takes its numbers to the host, waits for them, and sums them by CompileOptions::sum_statistics.
+// The class is not thread-safe.
+class RankSums {
+ public:
+  RankSums() = default;
+  // Makes memory for the widest batch norm of the step, or none if nothing is to be summed.
+  static absl::StatusOr<RankSums> Create(const CompileOptions& options, const StepGraph& step,
+                                         Backing backing);
+
+  bool is_wanted() const { return sum_ != nullptr; }
+  void SumBy(std::shared_ptr<DeviceSum> sum) { device_ = std::move(sum); }
+  int64_t device_bytes() const { return slots_.bytes() + rows_.bytes(); }
+
+  // These are for a layer's forward half. `merged` lacks `rows` and `too_few`, and has mean and
+  // variance of this rank's `rows` rows, which become those of all ranks' rows. A rank without rows
+  // brings none and gets none.
+  absl::Status Merge(int64_t rows, int64_t channels, MergedMoments merged,
+                     cudaStream_t stream) const;
+  // These are for its backward half: [channels] each become the sums over the ranks. Null stands
+  // for zeros whose sums are not wanted.
+  absl::Status Sum(int64_t channels, float* first, float* second, cudaStream_t stream) const;
+  // Returns the memory of the device that holds the number of rows of all ranks, as of the last
+  // Merge.
+  const float* rows() const { return rows_.as<float>(); }
+
+  // Waits until `event`, or what was enqueued on the stream, has happened, at most until the ranks'
+  // deadline. They return at once if no device sums, since then only the host waits for other
+  // ranks.
+  absl::Status Await(cudaEvent_t event) const;
+  absl::Status AwaitStream(cudaStream_t stream) const;
+  // Returns INVALID_ARGUMENT with the layer if one was merged over less than two values per channel
+  // since the last call. The device must have done the work.
+  absl::Status TakeRefusal(const StepGraph& step) const;
+
+ private:
+  RankSlots SlotsOf(int64_t channels, bool is_summed_by_host) const;
+  // Sums all slots over the ranks.
+  absl::Status SumSlots(const RankSlots& slots, cudaStream_t stream) const;
+
+  SumOverRanks sum_;
+  int64_t rank_ = 0;
+  int64_t ranks_ = 1;
+  std::shared_ptr<DeviceSum> device_;
+  DeviceBuffer slots_, rows_;
+  PinnedBuffer on_host_;  // a copy of the slots
+  PinnedBuffer too_few_;  // a TooFewValues
+  Event done_;
+};
+
+}  // namespace trainyard::engine::cuda
