@@ -81,12 +81,14 @@ std::vector<int> NumberIslands(int count, const std::function<bool(int, int)>& l
 std::string DeviceTypeOf(const std::string& product) {
   std::vector<std::string> words;
   for (const absl::string_view word :
-       absl::StrSplit(product, absl::ByAnyChar(" -_/()"), absl::SkipEmpty())) {
+       absl::StrSplit(product, absl::ByAnyChar(" -_/().+"), absl::SkipEmpty())) {
     std::string lower;
     for (const char c : absl::AsciiStrToLower(word)) {
       if (absl::ascii_isalnum(static_cast<unsigned char>(c))) lower.push_back(c);
     }
-    // The maker, the brand, the form factor and the memory do not belong to the type.
+    // The maker, the brand, the form factor and the memory do not belong to the type. Of an
+    // instance
+    // ("MIG 1g.18gb"), the number of its slices does.
     const bool memory = lower.size() > 2 && absl::EndsWith(lower, "gb") &&
                         absl::ascii_isdigit(static_cast<unsigned char>(lower.front()));
     if (lower.empty() || lower == "nvidia" || lower == "geforce" || lower == "tesla" ||

@@ -28,7 +28,7 @@ std::string SlowedBy(uint64_t throttle_reasons);
 std::vector<int> NumberIslands(int count, const std::function<bool(int, int)>& linked);
 
 // Returns the device type of a product: "NVIDIA H200" is "h200", "NVIDIA GeForce GTX 1080 Ti" is
-// "gtx-1080-ti", and "NVIDIA H100 80GB HBM3" is "h100".
+// "gtx-1080-ti", "NVIDIA H100 80GB HBM3" is "h100", and "NVIDIA H200 MIG 1g.18gb" is "h200-mig-1g".
 std::string DeviceTypeOf(const std::string& product);
 
 }  // namespace trainyard::agent

@@ -14,10 +14,13 @@
 
 namespace trainyard::agent {
 
-// The facts about a GPU that do not change while the driver is loaded.
+struct NvmlFunctions;
+
+// The facts about a GPU that do not change while the driver is loaded. An instance of a GPU that is
+// divided (MIG) counts as a GPU of its own.
 struct Gpu {
-  std::string uuid;     // "GPU-8f1c..."
-  std::string product;  // "NVIDIA H200"
+  std::string uuid;     // "GPU-8f1c...", or "MIG-8f1c..." for an instance
+  std::string product;  // "NVIDIA H200", or "NVIDIA H200 MIG 1g.18gb"
   int64_t memory_bytes = 0;
   // GPUs with the same number reach each other over NVLink; 0 if it has none.
   int island = 0;
@@ -26,6 +29,7 @@ struct Gpu {
 };
 
 // A GPU at one moment. A value that its driver cannot tell, or tells only for other GPUs, is unset.
+// Temperature, clocks and memory errors of an instance are those of the whole card.
 struct GpuReading {
   std::optional<int64_t> memory_used_bytes = {};
   std::optional<int64_t> memory_free_bytes = {};
@@ -67,9 +71,10 @@ class Nvml {
   static absl::StatusOr<std::unique_ptr<Nvml>> Open(const std::string& library);
   ~Nvml();
 
-  // Returns all GPUs that answer. A GPU that does not answer is left out and does not affect the
-  // others. Their errors are collected from now on. Returns UNAVAILABLE if the driver does not
-  // answer at all.
+  // Returns all GPUs that answer. Of a GPU that is divided, returns the instances; if it has none,
+  // nothing can run on it, and it is left out with a warning that says so. A GPU that does not
+  // answer is left out and does not affect the others. Their errors are collected from now on.
+  // Returns UNAVAILABLE if the driver does not answer at all.
   absl::StatusOr<std::vector<Gpu>> ListGpus();
   // Returns NOT_FOUND if the GPU is gone, DATA_LOSS if the driver has lost it, and UNAVAILABLE if
   // something else keeps it from answering.
@@ -85,14 +90,32 @@ class Nvml {
   static constexpr int kXidsMax = 256;
 
  private:
-  struct Functions;
-  Nvml(void* library, std::unique_ptr<Functions> functions);
+  static constexpr unsigned kNoInstance = ~0U;
+
+  // A GPU whose errors are collected, or an instance of it.
+  struct Watched {
+    std::string uuid;
+    unsigned gpu_instance = kNoInstance;
+    unsigned compute_instance = kNoInstance;
+  };
+  class Asker;
+
+  Nvml(void* library, std::unique_ptr<NvmlFunctions> functions);
+  // Finds the handle of a GPU or of an instance, and that of the card on which it is.
+  absl::Status Find(const std::string& uuid, void** device, void** card) const;
+  absl::StatusOr<Gpu> Describe(void* device, void* card) const;
+  bool IsDivided(void* card) const;
+  absl::StatusOr<std::vector<Gpu>> ListInstances(void* card) const;
+  // Returns the instances of a card that is divided, and otherwise the card.
+  absl::StatusOr<std::vector<Gpu>> Offered(void* card, bool is_divided) const;
+  void ReadUse(void* device, Asker& asker, GpuReading& reading) const;
+  void ReadHealth(void* card, Asker& asker, GpuReading& reading) const;
 
   void* const library_;
-  const std::unique_ptr<Functions> functions_;
+  const std::unique_ptr<NvmlFunctions> functions_;
   void* events_ = nullptr;  // null if the library collects none
-  // The names of watched GPUs, because a lost GPU may no longer report its name.
-  std::map<void*, std::string> watched_;
+  // What is watched, by card, because a lost GPU may no longer report its name.
+  std::map<void*, std::vector<Watched>> watched_;
 };
 
 }  // namespace trainyard::agent

@@ -135,6 +135,8 @@ TEST(DeviceTypeOf, IsThePlainNameOfTheChip) {
   EXPECT_EQ(DeviceTypeOf("NVIDIA A100-SXM4-40GB"), "a100");
   EXPECT_EQ(DeviceTypeOf("NVIDIA GeForce GTX 1080 Ti"), "gtx-1080-ti");
   EXPECT_EQ(DeviceTypeOf("Tesla V100-PCIE-16GB"), "v100");
+  EXPECT_EQ(DeviceTypeOf("NVIDIA H200 MIG 1g.18gb"), "h200-mig-1g");
+  EXPECT_EQ(DeviceTypeOf("NVIDIA H100 80GB HBM3 MIG 1g.10gb+me"), "h100-mig-1g-me");
   EXPECT_EQ(DeviceTypeOf(""), "gpu");
 }
 

@@ -5,13 +5,19 @@
 //   driver 570.86.10
 //   gpu GPU-aaaa name=NVIDIA_H200 memory=161061273600 used=1024 temperature=41 ...
 //   link GPU-aaaa GPU-cccc            joined by NVLink
+//   instance MIG-aaaa GPU-aaaa name=NVIDIA_H200_MIG_1g.18gb memory=19327352832 gi=7 ci=0 ...
 //   xid 3 GPU-aaaa 79                 the third error; each number is told once
+//   xid 4 GPU-aaaa 13 7 0             the fourth, of GPU instance 7 and its compute instance 0
+//
+// Instances have the words of GPUs, and are lost with theirs. A card is divided (MIG) if its line
+// has `mig=1`; with `mig=0` it could be, and with neither it cannot.
 //
 // Words of a gpu line: `lost` (answers GPU_IS_LOST), `silent` (answers UNKNOWN), `pids=7,4711`, and
 // the numbers used, utilization, memory_utilization (percent), temperature, power, power_limit
 // (milliwatts), clock, throttle, ecc, ecc_lifetime, remap_pending, remap_failed. What is not given
 // is not supported. A GPU without a line is gone. Compiled with FAKE_NVML_IS_OLD it has only what
-// the oldest supported driver has.
+// the oldest supported driver has. Compiled with FAKE_NVML_LISTS_NO_INSTANCES it knows that cards
+// are divided, and no more about that.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -46,11 +52,13 @@ struct FakeXid {
   int64_t number = 0;
   std::string uuid;
   uint64_t xid = 0;
+  unsigned gpu_instance = ~0U, compute_instance = ~0U;
 };
 
 struct State {
   std::string driver;
   std::vector<FakeGpu> gpus;
+  std::vector<FakeGpu> instances;  // of which `card` names the GPU
   std::set<std::pair<std::string, std::string>> links;
   std::vector<FakeXid> xids;
 };
@@ -75,16 +83,22 @@ State Read() {
       state.links.insert({second, first});
     }
     FakeXid xid;
-    if (kind == "xid" && words >> xid.number >> xid.uuid >> xid.xid) state.xids.push_back(xid);
-    if (kind != "gpu") continue;
+    if (kind == "xid" && words >> xid.number >> xid.uuid >> xid.xid) {
+      if (!(words >> xid.gpu_instance >> xid.compute_instance)) {
+        xid.gpu_instance = xid.compute_instance = ~0U;
+      }
+      state.xids.push_back(xid);
+    }
+    if (kind != "gpu" && kind != "instance") continue;
     FakeGpu gpu;
     words >> gpu.uuid;
+    if (kind == "instance") words >> gpu.words["card"];
     while (words >> word) {
       const size_t equals = word.find('=');
       gpu.words[word.substr(0, equals)] =
           equals == std::string::npos ? "" : word.substr(equals + 1);
     }
-    state.gpus.push_back(gpu);
+    (kind == "gpu" ? state.gpus : state.instances).push_back(gpu);
   }
   return state;
 }
@@ -97,16 +111,24 @@ int64_t told = 0;
 std::set<std::string> registered;
 int event_set = 0;
 
-// The GPU of a handle, or the reason why there is no answer.
-int Find(Handle device, FakeGpu& found) {
-  for (const FakeGpu& gpu : Read().gpus) {
-    if (device == nullptr || gpu.uuid != *device) continue;
-    if (gpu.words.contains("lost")) return kLost;
-    if (gpu.words.contains("silent")) return kUnknown;
-    found = gpu;
-    return kOk;
+// The GPU or the instance with this name, or the reason why there is no answer.
+int FindNamed(const State& state, const std::string& uuid, FakeGpu& found) {
+  for (const std::vector<FakeGpu>* kind : {&state.gpus, &state.instances}) {
+    for (const FakeGpu& gpu : *kind) {
+      if (gpu.uuid != uuid) continue;
+      if (gpu.words.contains("lost")) return kLost;
+      if (gpu.words.contains("silent")) return kUnknown;
+      found = gpu;
+      if (kind == &state.gpus) return kOk;
+      FakeGpu card;
+      return FindNamed(state, gpu.words.at("card"), card);
+    }
   }
   return kLost;
+}
+
+int Find(Handle device, FakeGpu& found) {
+  return device == nullptr ? kLost : FindNamed(Read(), *device, found);
 }
 
 template <typename Number>
@@ -169,11 +191,14 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, Handle* device) {
   return Find(*device, gpu);
 }
 int nvmlDeviceGetHandleByUUID(const char* uuid, Handle* device) {
-  for (const FakeGpu& gpu : Read().gpus) {
-    if (gpu.uuid != uuid) continue;
-    *device = &*handles.insert(gpu.uuid).first;
-    FakeGpu found;
-    return Find(*device, found);
+  const State state = Read();
+  for (const std::vector<FakeGpu>* kind : {&state.gpus, &state.instances}) {
+    for (const FakeGpu& gpu : *kind) {
+      if (gpu.uuid != uuid) continue;
+      *device = &*handles.insert(gpu.uuid).first;
+      FakeGpu found;
+      return Find(*device, found);
+    }
   }
   return kNotFound;
 }
@@ -224,6 +249,7 @@ int nvmlDeviceGetPciInfo_v3(Handle device, PciInfo* info) {
   FakeGpu gpu;
   if (const int code = Find(device, gpu); code != kOk) return code;
   std::memset(info, 0, sizeof *info);
+  if (gpu.words.contains("card")) return kInvalid;
   return Copy("00000000:" + gpu.uuid.substr(4, 2) + ":00.0", info->bus_id, sizeof info->bus_id);
 }
 int nvmlDeviceGetCudaComputeCapability(Handle device, int* major, int* minor) {
@@ -275,6 +301,41 @@ int nvmlDeviceGetRemappedRows(Handle device, unsigned* corrected, unsigned* unco
 int nvmlDeviceGetRetiredPagesPendingStatus(Handle device, int* is_pending) {
   return Get(device, "retirement_pending", is_pending);
 }
+int nvmlDeviceGetMigMode(Handle device, unsigned* now, unsigned* after_reset) {
+  const int code = Get(device, "mig", now);
+  *after_reset = *now;
+  return code;
+}
+#ifndef FAKE_NVML_LISTS_NO_INSTANCES
+int nvmlDeviceGetMaxMigDeviceCount(Handle device, unsigned* count) {
+  FakeGpu gpu;
+  *count = 7;
+  return Find(device, gpu);
+}
+int nvmlDeviceGetMigDeviceHandleByIndex(Handle device, unsigned index, Handle* instance) {
+  unsigned at = 0;
+  for (const FakeGpu& one : Read().instances) {
+    if (one.words.at("card") != *device || at++ != index) continue;
+    *instance = &*handles.insert(one.uuid).first;
+    FakeGpu found;
+    return Find(*instance, found);
+  }
+  return kNotFound;
+}
+int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(Handle instance, Handle* device) {
+  FakeGpu found;
+  if (const int code = Find(instance, found); code != kOk) return code;
+  if (!found.words.contains("card")) return kInvalid;
+  *device = &*handles.insert(found.words.at("card")).first;
+  return kOk;
+}
+#endif
+int nvmlDeviceGetGpuInstanceId(Handle instance, unsigned* id) {
+  return Get(instance, "gi", id);
+}
+int nvmlDeviceGetComputeInstanceId(Handle instance, unsigned* id) {
+  return Get(instance, "ci", id);
+}
 int nvmlEventSetCreate(void** set) {
   *set = &event_set;
   return kOk;
@@ -284,6 +345,9 @@ int nvmlEventSetFree(void*) {
   return kOk;
 }
 int nvmlDeviceRegisterEvents(Handle device, uint64_t types, void* set) {
+  // Events are those of a card.
+  FakeGpu gpu;
+  if (Find(device, gpu) == kOk && gpu.words.contains("card")) return kInvalid;
   if (types != 8 || set != &event_set) return kInvalid;
   registered.insert(*device);
   return kOk;
@@ -294,7 +358,7 @@ int nvmlEventSetWait_v2(void* set, Event* event, unsigned) {
     if (xid.number <= told) continue;
     told = xid.number;
     if (!registered.contains(xid.uuid)) continue;
-    *event = {&*handles.insert(xid.uuid).first, 8, xid.xid, ~0U, ~0U};
+    *event = {&*handles.insert(xid.uuid).first, 8, xid.xid, xid.gpu_instance, xid.compute_instance};
     return kOk;
   }
   return kTimeout;

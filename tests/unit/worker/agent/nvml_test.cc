@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/temp_dir.h"
@@ -13,6 +14,7 @@ namespace trainyard::agent {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Optional;
 
@@ -109,6 +111,120 @@ TEST_F(NvmlTest, AnOldDriverTellsLessAndTheRestWorks) {
   EXPECT_EQ(reading->processes, std::nullopt);
   EXPECT_THAT(nvml->TakeXids(), IsEmpty());
   EXPECT_EQ(nvml->DriverVersion(), "");
+}
+
+constexpr char kDivided[] =
+    "gpu GPU-aa00 name=NVIDIA_H200 memory=7000 mig=1 temperature=61 ecc=2 remap_pending=0\n"
+    "instance MIG-a1 GPU-aa00 name=NVIDIA_H200_MIG_3g.71gb memory=3000 used=100 gi=1 ci=0 pids=7\n"
+    "instance MIG-a2 GPU-aa00 name=NVIDIA_H200_MIG_1c.2g.35gb memory=2000 gi=2 ci=0\n"
+    "instance MIG-a3 GPU-aa00 name=NVIDIA_H200_MIG_1c.2g.35gb memory=2000 gi=2 ci=1\n"
+    "gpu GPU-bb00 name=NVIDIA_H200 memory=7000 mig=0\n"
+    "link GPU-aa00 GPU-bb00\n";
+
+TEST_F(NvmlTest, OffersTheInstancesOfADividedGpuInItsPlace) {
+  Set(kDivided);
+  const auto nvml = Open();
+  const auto gpus = nvml->ListGpus();
+  ASSERT_TRUE(gpus.ok()) << gpus.status();
+  const std::vector<Device> devices = GpuDevices(*gpus);
+  ASSERT_EQ(devices.size(), 4u);
+  EXPECT_EQ(devices[0].name, "MIG-a1");
+  EXPECT_EQ(devices[0].type, "h200-mig-3g");
+  EXPECT_EQ(devices[0].memory_bytes, 3000);
+  EXPECT_TRUE(devices[0].bf16);
+  // Two compute instances share the memory of a GPU instance.
+  EXPECT_EQ(devices[1].name, "MIG-a2");
+  EXPECT_EQ(devices[1].type, "h200-mig-1c-2g");
+  EXPECT_EQ(devices[1].memory_bytes, 1000);
+  EXPECT_EQ(devices[2].memory_bytes, 1000);
+  EXPECT_EQ(devices[3].name, "GPU-bb00");
+  EXPECT_EQ(devices[3].memory_bytes, 7000);
+  for (const Device& device : devices) EXPECT_EQ(device.island, 0) << device.name;
+  EXPECT_EQ((*gpus)[0].pci_bus_id, "00000000:aa:00.0");
+  EXPECT_EQ((*gpus)[0].compute_capability, "9.0");
+}
+
+TEST_F(NvmlTest, AnInstanceHasItsOwnUseAndTheHealthOfItsCard) {
+  Set(kDivided);
+  const auto nvml = Open();
+  const auto reading = nvml->Read("MIG-a1");
+  ASSERT_TRUE(reading.ok()) << reading.status();
+  EXPECT_THAT(reading->memory_used_bytes, Optional(100));
+  EXPECT_THAT(reading->processes, Optional(ElementsAre(7)));
+  EXPECT_THAT(reading->temperature_celsius, Optional(61));
+  EXPECT_THAT(reading->uncorrected_ecc_errors, Optional(2));
+  EXPECT_THAT(reading->is_remap_pending, Optional(false));
+  const auto other = nvml->Read("MIG-a2");
+  ASSERT_TRUE(other.ok()) << other.status();
+  EXPECT_THAT(other->processes, Optional(IsEmpty()));
+}
+
+TEST_F(NvmlTest, AnErrorOfADividedGpuReachesTheInstancesThatItConcerns) {
+  Set(kDivided);
+  const auto nvml = Open();
+  ASSERT_TRUE(nvml->ListGpus().ok());
+  Set(absl::StrCat(kDivided, "xid 1 GPU-aa00 94 2 1\nxid 2 GPU-aa00 79\nxid 3 GPU-bb00 48\n"));
+  EXPECT_THAT(nvml->TakeXids(),
+              ElementsAre(XidEvent{"MIG-a3", 94}, XidEvent{"MIG-a1", 79}, XidEvent{"MIG-a2", 79},
+                          XidEvent{"MIG-a3", 79}, XidEvent{"GPU-bb00", 48}));
+  // An instance that was away is watched once, too.
+  nvml->Watch("MIG-a1");
+  Set(absl::StrCat(kDivided, "xid 4 GPU-aa00 79 1 0\n"));
+  EXPECT_THAT(nvml->TakeXids(), ElementsAre(XidEvent{"MIG-a1", 79}));
+}
+
+TEST_F(NvmlTest, ADividedGpuWithoutInstancesIsRefusedAndTheOthersStay) {
+  Set("gpu GPU-aa00 name=NVIDIA_H200 memory=7000 mig=1\n"
+      "gpu GPU-bb00 name=NVIDIA_H200 memory=7000\n");
+  const auto nvml = Open();
+  ::testing::internal::CaptureStdout();
+  const auto gpus = nvml->ListGpus();
+  const std::string log = ::testing::internal::GetCapturedStdout();
+  ASSERT_TRUE(gpus.ok()) << gpus.status();
+  ASSERT_EQ(gpus->size(), 1u);
+  EXPECT_EQ((*gpus)[0].uuid, "GPU-bb00");
+  EXPECT_THAT(log, HasSubstr("a GPU is not offered"));
+  EXPECT_THAT(log, HasSubstr("divided into instances (MIG), but has none"));
+}
+
+TEST_F(NvmlTest, AnInstanceThatDoesNotAnswerTakesNoOtherAlong) {
+  Set("gpu GPU-aa00 name=NVIDIA_H200 memory=7000 mig=1\n"
+      "instance MIG-a1 GPU-aa00 name=NVIDIA_H200_MIG_3g.71gb memory=3000 gi=1 ci=0 silent\n"
+      "instance MIG-a2 GPU-aa00 name=NVIDIA_H200_MIG_3g.71gb memory=3000 gi=2 ci=0\n");
+  const auto nvml = Open();
+  const auto gpus = nvml->ListGpus();
+  ASSERT_TRUE(gpus.ok()) << gpus.status();
+  ASSERT_EQ(gpus->size(), 1u);
+  EXPECT_EQ((*gpus)[0].uuid, "MIG-a2");
+  EXPECT_TRUE(absl::IsUnavailable(nvml->Read("MIG-a1").status()));
+  // An instance may be destroyed while the worker runs, and its card may be lost.
+  Set("gpu GPU-aa00 name=NVIDIA_H200 memory=7000 mig=1\n");
+  EXPECT_TRUE(absl::IsNotFound(nvml->Read("MIG-a2").status()));
+  Set("gpu GPU-aa00 name=NVIDIA_H200 memory=7000 mig=1 lost\n"
+      "instance MIG-a2 GPU-aa00 name=NVIDIA_H200_MIG_3g.71gb memory=3000 gi=2 ci=0\n");
+  EXPECT_TRUE(absl::IsDataLoss(nvml->Read("MIG-a2").status()));
+}
+
+TEST_F(NvmlTest, ADividedGpuWhoseDriverListsNoInstancesIsRefused) {
+  Set(kDivided);
+  const auto nvml = Open(FAKE_NVML_WITHOUT_INSTANCES);
+  ::testing::internal::CaptureStdout();
+  const auto gpus = nvml->ListGpus();
+  const std::string log = ::testing::internal::GetCapturedStdout();
+  ASSERT_TRUE(gpus.ok()) << gpus.status();
+  ASSERT_EQ(gpus->size(), 1u);
+  EXPECT_EQ((*gpus)[0].uuid, "GPU-bb00");
+  EXPECT_THAT(log, HasSubstr("its driver is too old to list them"));
+  EXPECT_TRUE(absl::IsUnavailable(nvml->Read("MIG-a1").status()));
+}
+
+TEST_F(NvmlTest, ADriverFromBeforeInstancesOffersTheCard) {
+  Set(kDivided);
+  const auto nvml = Open(FAKE_NVML_OLD);
+  const auto gpus = nvml->ListGpus();
+  ASSERT_TRUE(gpus.ok()) << gpus.status();
+  ASSERT_EQ(gpus->size(), 2u);
+  EXPECT_EQ((*gpus)[0].uuid, "GPU-aa00");
 }
 
 TEST_F(NvmlTest, AGpuThatDoesNotAnswerTakesNoOtherAlong) {
