@@ -9,19 +9,20 @@
 #include "common/base/check.h"
 #include "tests/testing/temp_dir.h"
 #include "tests/unit/worker/engine/engine_testing.h"
-#include "worker/engine/backend/backend.h"
 #include "worker/engine/backend/cuda/cuda_backend.h"
 #include "worker/engine/make_backend.h"
+#include "worker/engine/shared_backend.h"
 
 namespace trainyard::engine {
 namespace {
 
 int Main(int argc, char** argv) {
-  // The backends of all tests share their plans through a folder, since plans take a while to make.
+  // All tests share one backend with its plans, since plans take a while to make. Tests that make
+  // backends of their own find the plans in the folder.
   const trainyard::testing::TempDir folder;
-  const auto make = [&folder] {
+  const BackendFactory make = ShareBackend([&folder] {
     return MakeCudaBackend({.plan_cache_folder = folder.path(), .autotunes = false});
-  };
+  });
   RegisterBackend("cuda", make);
   testing::SetTestedBackend("cuda");
   testing::SetDeviceCopy([](void* to, const void* from, size_t bytes) {

@@ -244,9 +244,9 @@ bool GiveEachAGpu(GangTrainer& gang) {
   const auto ranks = static_cast<int>(gang.assignment().ranks.size());
   if (cudaGetDeviceCount(&devices) != cudaSuccess || devices < ranks) return false;
   for (run_dir::RankAssignment& rank : gang.assignment().ranks) {
-    rank.device = absl::StrCat("device-", rank.rank);
+    rank.device = absl::StrCat("GPU-", rank.rank);
   }
-  gang.set_choose_device([](run_dir::RankAssignment& rank) {
+  gang.set_choose_device([](const run_dir::Assignment&, run_dir::RankAssignment& rank) {
     return engine::cuda::CudaStatus(cudaSetDevice(rank.rank), "choosing a device");
   });
   ConnectAsTheProgram(gang, "nccl");

@@ -110,8 +110,9 @@ int RunTraining(const Program& program, const Flags& flags) {
     return ConnectRanks(program, flags, assignment, arena);
   };
   if (program.device != nullptr) {
-    options.choose_device = [&program](run_dir::RankAssignment& rank) {
-      return program.device->Choose(rank);
+    options.choose_device = [&program](const run_dir::Assignment& assignment,
+                                       run_dir::RankAssignment& rank) {
+      return program.device->Choose(assignment, rank);
     };
   }
   const run_dir::RankResult result = RunRank(options, g_signals, *Clock::Real());

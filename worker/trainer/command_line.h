@@ -42,10 +42,11 @@ class DeviceSupport {
   // Registers the backend, without touching a device. Returns INVALID_ARGUMENT or NOT_FOUND for a
   // flag.
   virtual absl::Status Register(const DeviceFlags& flags) = 0;
-  // Makes the rank's device the current device of the process, and fills in its memory if that is
-  // unknown. It is called before the first use of a device. Returns UNAVAILABLE if the device does
-  // not exist.
-  virtual absl::Status Choose(run_dir::RankAssignment& rank) = 0;
+  // Makes the device of `rank`, which is one of the assignment, the current device of the process,
+  // and fills in the memory that the rank may use. It is called before the first use of a device.
+  // Returns UNAVAILABLE if the device does not exist.
+  virtual absl::Status Choose(const run_dir::Assignment& assignment,
+                              run_dir::RankAssignment& rank) = 0;
   // Returns the memory of the device for which plans are made, or UNAVAILABLE if there is none.
   virtual absl::StatusOr<int64_t> MemoryBytes() = 0;
   // Connects the devices of the ranks that exchange gradients, by the best way that works for all

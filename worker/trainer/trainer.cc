@@ -40,7 +40,7 @@ absl::Status BindToProcessors(const std::vector<int64_t>& cpus) {
 absl::Status ChooseDevice(const RankOptions& options, run_dir::Assignment& assignment) {
   if (!options.choose_device || assignment.backend != kCudaBackend) return absl::OkStatus();
   for (run_dir::RankAssignment& rank : assignment.ranks) {
-    if (rank.rank == options.rank) return options.choose_device(rank);
+    if (rank.rank == options.rank) return options.choose_device(assignment, rank);
   }
   return absl::OkStatus();
 }

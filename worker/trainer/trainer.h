@@ -17,10 +17,11 @@ struct RankOptions {
   int rank = 0;
   Connect connect;
   bool shares_memory = true;  // see PrepareRun
-  // For a backend with devices of its own: makes the rank's device the current device of the
-  // process, and fills in its memory if the assignment does not say. It is called before the
-  // backend is made, and may be empty.
-  std::function<absl::Status(run_dir::RankAssignment& rank)> choose_device = {};
+  // For a backend with devices of its own: makes the device of `rank`, which is one of the
+  // assignment, the current device of the process, and fills in the memory that the rank may use.
+  // It is called before the backend is made, and may be empty.
+  std::function<absl::Status(const run_dir::Assignment& assignment, run_dir::RankAssignment& rank)>
+      choose_device = {};
 };
 
 // Trains, and writes result.json as its last act. Call it before other threads are started, since

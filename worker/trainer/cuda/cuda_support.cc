@@ -9,9 +9,9 @@
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
-#include <mutex>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -25,6 +25,7 @@
 #include "worker/engine/backend/cuda/cuda_backend.h"
 #include "worker/engine/backend/cuda/runtime/runtime.h"
 #include "worker/engine/make_backend.h"
+#include "worker/engine/shared_backend.h"
 #include "worker/parallel/nccl/nccl_communicator.h"
 #include "worker/parallel/nccl/nccl_memory.h"
 #include "worker/trainer/cuda/cuda_exchange.h"
@@ -39,47 +40,6 @@ constexpr absl::Duration kAgreementTimeout = absl::Minutes(3);
 // the device at the same time. So their kernels must fit on it together, beside the one that sums
 // gradients, and should leave most of it to the computation. No GPU has measured this number.
 constexpr int kLinkBlocks = 4;
-
-// Lends one backend to several owners.
-class SharedBackend final : public engine::Backend {
- public:
-  explicit SharedBackend(std::shared_ptr<engine::Backend> backend) : backend_(std::move(backend)) {}
-
-  absl::string_view name() const override { return backend_->name(); }
-  engine::Precision auto_precision() const override { return backend_->auto_precision(); }
-  absl::StatusOr<std::unique_ptr<engine::Executable>> Compile(
-      const engine::Graph& model, const engine::OptimizerSpec& optimizer,
-      const engine::CompileOptions& options) override {
-    return backend_->Compile(model, optimizer, options);
-  }
-  absl::StatusOr<engine::CompilePlan> Plan(const engine::Graph& model,
-                                           const engine::OptimizerSpec& optimizer,
-                                           const engine::CompileOptions& options) override {
-    return backend_->Plan(model, optimizer, options);
-  }
-
- private:
-  const std::shared_ptr<engine::Backend> backend_;
-};
-
-// Makes its backend when it is first asked for it. Only then must the GPU be there.
-class SharedFactory {
- public:
-  explicit SharedFactory(engine::CudaBackendOptions options) : options_(std::move(options)) {}
-
-  absl::StatusOr<std::unique_ptr<engine::Backend>> Make() {
-    const std::lock_guard lock(mutex_);
-    if (backend_ == nullptr) {
-      TY_ASSIGN_OR_RETURN(backend_, engine::MakeCudaBackend(options_));
-    }
-    return std::make_unique<SharedBackend>(backend_);
-  }
-
- private:
-  const engine::CudaBackendOptions options_;
-  std::mutex mutex_;
-  std::shared_ptr<engine::Backend> backend_;
-};
 
 // Returns an empty path if the environment names no folder for caches.
 std::string DefaultPlanCache() {
@@ -105,14 +65,28 @@ std::string UsablePlanCache(const std::string& folder) {
   return "";
 }
 
-// Returns true if two ranks of the group that are on this host have the same GPU. Ranks without a
-// UUID all take the first one.
+// Returns the UUID of the rank's GPU, or of a part of one, or an empty text for the first GPU,
+// which ranks without a UUID all take.
+std::string UuidOf(const run_dir::RankAssignment& rank) {
+  const bool is_uuid =
+      absl::StartsWith(rank.device, "GPU-") || absl::StartsWith(rank.device, "MIG-");
+  return is_uuid ? rank.device : "";
+}
+
+// Returns the number of ranks of this host that have this GPU.
+int64_t RanksOn(const std::string& uuid, const run_dir::Assignment& assignment) {
+  return std::count_if(
+      assignment.ranks.begin(), assignment.ranks.end(),
+      [&uuid](const run_dir::RankAssignment& rank) { return UuidOf(rank) == uuid; });
+}
+
+// Returns true if two ranks of the group that are on this host have the same GPU.
 bool ShareDevice(const run_dir::Assignment& assignment, const parallel::Group& group) {
   std::set<std::string> devices;
   for (const run_dir::RankAssignment& rank : assignment.ranks) {
     const bool is_member =
         std::find(group.members.begin(), group.members.end(), rank.rank) != group.members.end();
-    if (is_member && !devices.insert(rank.device).second) return true;
+    if (is_member && !devices.insert(UuidOf(rank)).second) return true;
   }
   return false;
 }
@@ -214,18 +188,20 @@ absl::Status CudaSupport::Register(const DeviceFlags& flags) {
   }
   options.shared_memory = {.allocate = parallel::AllocateNcclMemory,
                            .free = parallel::FreeNcclMemory};
-  const auto factory = std::make_shared<SharedFactory>(std::move(options));
-  engine::RegisterBackend("cuda", [factory] { return factory->Make(); });
+  engine::RegisterBackend("cuda", engine::ShareBackend([options = std::move(options)] {
+                            return engine::MakeCudaBackend(options);
+                          }));
   return absl::OkStatus();
 }
 
-absl::Status CudaSupport::Choose(run_dir::RankAssignment& rank) {
-  // Returns true for the UUID of a GPU, or of a part of one.
-  const bool is_uuid =
-      absl::StartsWith(rank.device, "GPU-") || absl::StartsWith(rank.device, "MIG-");
-  if (is_uuid) setenv("CUDA_VISIBLE_DEVICES", rank.device.c_str(), /*overwrite=*/1);
-  TY_ASSIGN_OR_RETURN(const int64_t memory_bytes, MemoryBytes());
-  if (rank.memory_bytes == 0) rank.memory_bytes = memory_bytes;
+absl::Status CudaSupport::Choose(const run_dir::Assignment& assignment,
+                                 run_dir::RankAssignment& rank) {
+  const std::string uuid = UuidOf(rank);
+  if (!uuid.empty()) setenv("CUDA_VISIBLE_DEVICES", uuid.c_str(), /*overwrite=*/1);
+  TY_ASSIGN_OR_RETURN(int64_t memory_bytes, MemoryBytes());
+  // The process may see less than the worker: a part of a GPU that was divided meanwhile.
+  if (rank.memory_bytes > 0) memory_bytes = std::min(memory_bytes, rank.memory_bytes);
+  rank.memory_bytes = memory_bytes / RanksOn(uuid, assignment);
   return absl::OkStatus();
 }
 

@@ -14,8 +14,11 @@ class CudaSupport final : public DeviceSupport {
  public:
   // Registers the backend `cuda`. All users share one, so that nothing is measured twice.
   absl::Status Register(const DeviceFlags& flags) override;
-  // Chooses by UUID. A rank whose device has none takes the first GPU that the process sees.
-  absl::Status Choose(run_dir::RankAssignment& rank) override;
+  // Chooses by UUID. A rank whose device has none takes the first GPU that the process sees. The
+  // rank may use the memory that the worker assigned to it, but no more than the device has,
+  // divided by the ranks of this host that share it.
+  absl::Status Choose(const run_dir::Assignment& assignment,
+                      run_dir::RankAssignment& rank) override;
   absl::StatusOr<int64_t> MemoryBytes() override;
   // Connects over NCCL if every rank of the group has a GPU of its own and all can connect, else by
   // way of the host. If the transport is nccl, it returns FAILED_PRECONDITION for ranks that share

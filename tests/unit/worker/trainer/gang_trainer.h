@@ -19,6 +19,7 @@
 #include "worker/run_dir/records.h"
 #include "worker/trainer/run/control.h"
 #include "worker/trainer/run/gang.h"
+#include "worker/trainer/trainer.h"
 
 namespace trainyard::trainer {
 
@@ -55,7 +56,7 @@ class GangTrainer {
   using MakeRankLink = std::function<absl::StatusOr<std::unique_ptr<parallel::StageLink>>(
       int rank, DeviceLinkRequest request)>;
   void set_make_link(MakeRankLink make_link) { make_link_ = std::move(make_link); }
-  void set_choose_device(std::function<absl::Status(run_dir::RankAssignment&)> choose) {
+  void set_choose_device(decltype(RankOptions::choose_device) choose) {
     choose_device_ = std::move(choose);
   }
 
@@ -80,7 +81,7 @@ class GangTrainer {
   MakeRankExchange make_exchange_;
   MakeRankLink make_link_;
   std::map<int, Clock*> clocks_;
-  std::function<absl::Status(run_dir::RankAssignment&)> choose_device_;
+  decltype(RankOptions::choose_device) choose_device_;
 };
 
 }  // namespace trainyard::trainer
