@@ -55,9 +55,9 @@ bool Place(GangTrainer& gang, const std::vector<int>& devices, const std::string
   const int wanted = static_cast<int>(std::set<int>(devices.begin(), devices.end()).size());
   if (cudaGetDeviceCount(&count) != cudaSuccess || count < wanted) return false;
   for (run_dir::RankAssignment& rank : gang.assignment().ranks) {
-    rank.device = absl::StrCat("device-", devices[static_cast<size_t>(rank.rank)]);
+    rank.device = absl::StrCat("GPU-", devices[static_cast<size_t>(rank.rank)]);
   }
-  gang.set_choose_device([devices](run_dir::RankAssignment& rank) {
+  gang.set_choose_device([devices](const run_dir::Assignment&, run_dir::RankAssignment& rank) {
     return engine::cuda::CudaStatus(cudaSetDevice(devices[static_cast<size_t>(rank.rank)]),
                                     "choosing a device");
   });

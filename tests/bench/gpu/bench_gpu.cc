@@ -15,6 +15,7 @@
 #include "common/base/files.h"
 #include "common/base/run_main.h"
 #include "common/base/status_macros.h"
+#include "tests/bench/gpu/plan_report.h"
 #include "tests/bench/gpu/rates.h"
 #include "tests/bench/gpu/step_count.h"
 #include "tests/bench/gpu/step_report.h"
@@ -178,6 +179,7 @@ nlohmann::json StepJson(const Arguments& arguments, const StepTimer& timer,
           {"compile_seconds", timer.compile_seconds()},
           {"calls", timer.calls()},
           {"fallbacks", FallbacksJson(timer)},
+          {"plans", ToJson(timer.plans())},
           {"graph_nodes", timer.graph_nodes()},
           {"device_bytes", timer.device_bytes()},
           {"planned_bytes", memory},
@@ -202,9 +204,14 @@ absl::Status RunNet(const Arguments& arguments, const Rates* rates, nlohmann::js
                  times);
   PrintStep(arguments, *timer, Middle(runs), report);
   constexpr size_t kSlowestCalls = 15;
-  if (arguments.profile) std::printf("\n%s", RenderReport(report, kSlowestCalls).c_str());
+  if (arguments.profile) {
+    std::printf("\n%s\n%s", RenderReport(report, kSlowestCalls).c_str(),
+                RenderPlans(timer->plans()).c_str());
+  }
   step = StepJson(arguments, *timer, runs, steps, report);
-  return CheckFallbacks(arguments, *timer);
+  absl::Status status = CheckFallbacks(arguments, *timer);
+  status.Update(CheckVerified(timer->plans()));
+  return status;
 }
 
 absl::Status PrintCount(const Arguments& arguments, nlohmann::json& result) {
@@ -224,6 +231,10 @@ absl::Status Run(Arguments arguments) {
   }
   arguments.timer.captures = !arguments.no_graph;
   arguments.timer.autotunes = !arguments.no_autotuning;
+  if (arguments.no_autotuning && arguments.timer.verifies_plans) {
+    return absl::InvalidArgumentError(
+        "--verify-plans compares the candidates that are measured; leave out --no-autotuning");
+  }
   arguments.sizes.copy_bytes = arguments.copy_mib << 20;
   TY_RETURN_IF_ERROR(cuda::CheckDevice());
   nlohmann::json result;
@@ -266,6 +277,8 @@ int Main(int argc, char** argv) {
   app.add_flag("--no-graph", arguments.no_graph, "enqueue a step call by call");
   app.add_flag("--deterministic", timer.deterministic, "the same bits each time");
   app.add_flag("--no-autotuning", arguments.no_autotuning, "take each library's first guess");
+  app.add_flag("--verify-plans", timer.verifies_plans,
+               "compare what the candidates for each plan compute, and refuse those that differ");
   app.add_option("--plans", timer.plan_cache_folder, "folder that keeps the chosen plans");
   app.add_flag("--allow-fallbacks", arguments.allow_fallbacks,
                "succeed though cuDNN refused operations");

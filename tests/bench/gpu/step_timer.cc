@@ -71,8 +71,11 @@ absl::StatusOr<std::unique_ptr<StepTimer>> StepTimer::Create(const TimerOptions&
 absl::Status StepTimer::Compile() {
   const auto start = std::chrono::steady_clock::now();
   TY_ASSIGN_OR_RETURN(free_bytes_before_, FreeBytes());
-  TY_ASSIGN_OR_RETURN(backend_, MakeCudaBackend({.plan_cache_folder = options_.plan_cache_folder,
-                                                 .autotunes = options_.autotunes}));
+  TY_ASSIGN_OR_RETURN(
+      backend_,
+      MakeCudaBackend({.plan_cache_folder = options_.plan_cache_folder,
+                       .autotunes = options_.autotunes,
+                       .scrutiny = {.verifies = options_.verifies_plans, .records = &plans_}}));
   TY_ASSIGN_OR_RETURN(owner_, backend_->Compile(model_, optimizer_, CompileOptionsOf(options_)));
   executable_ = dynamic_cast<cuda::CudaExecutable*>(owner_.get());
   TY_CHECK(executable_ != nullptr);

@@ -21,6 +21,7 @@ struct TimerOptions {
   bool deterministic = false;
   bool autotunes = true;
   std::string plan_cache_folder = {};  // empty: there is none
+  bool verifies_plans = false;         // candidates are compared with each other
 };
 
 // Returns the options of the step that is timed. They are a trainer's, but for what `options` say.
@@ -59,6 +60,8 @@ class StepTimer {
   // Returns what the calls of a step launch and move, as they were compiled.
   std::vector<CallWork> work() const { return executable_->StepWork(); }
   std::vector<Fallback> fallbacks() const { return executable_->fallbacks(); }
+  // Returns how the plans of cuDNN and the measured products were chosen.
+  const std::vector<cuda::PlanRecord>& plans() const { return plans_; }
   double compile_seconds() const { return compile_seconds_; }
   // The device memory that this process has taken since before it compiled.
   int64_t device_bytes() const;
@@ -75,6 +78,7 @@ class StepTimer {
   const OptimizerSpec optimizer_;
   const double lr_;
   const MadeUpBatch batch_;
+  std::vector<cuda::PlanRecord> plans_;  // the backend appends to it
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Executable> owner_;
   cuda::CudaExecutable* executable_ = nullptr;  // the same

@@ -7,9 +7,11 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <vector>
 
+#include "tests/testing/cuda_on_cpu/cublaslt/cublaslt_on_cpu.h"
 #include "tests/testing/cuda_on_cpu/cublaslt/descriptors.h"
 #include "tests/testing/cuda_on_cpu/cublaslt/gemm.h"
 #include "tests/testing/cuda_on_cpu/cublaslt/support.h"
@@ -27,6 +29,8 @@ constexpr uint64_t kWorkspacePerSplit = 65536;
 constexpr uint32_t kSplitParts = 3;
 // The alignment that a vectorised load needs.
 constexpr uint32_t kFastAlignment = 16;
+
+std::atomic<int> spoiled_parts{0};
 
 bool IsContext(cublasLtHandle_t handle) {
   return handle != nullptr && handle->magic == kContextMagic;
@@ -123,11 +127,20 @@ Gemm MakeGemm(const Product& product, const Algorithm& algorithm, const Pointers
   gemm.bias_type =
       description.bias_type == -1 ? product.d->type : static_cast<uint32_t>(description.bias_type);
   gemm.relu = product.has_relu();
+  if (static_cast<int>(algorithm.parts) == spoiled_parts) --gemm.depth;
   return gemm;
 }
 
 }  // namespace
 }  // namespace trainyard::cuda_on_cpu::cublaslt
+
+namespace trainyard::cuda_on_cpu {
+
+void SpoilSplits(int parts) {
+  cublaslt::spoiled_parts = parts;
+}
+
+}  // namespace trainyard::cuda_on_cpu
 
 using trainyard::cuda_on_cpu::cublaslt::Algorithm;
 using trainyard::cuda_on_cpu::cublaslt::Algorithms;

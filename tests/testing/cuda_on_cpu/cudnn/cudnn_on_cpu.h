@@ -53,6 +53,11 @@ void RefuseAttention(bool refuses);
 // asked before the work is queued. With an empty function all succeed again.
 void FailRuns(std::function<bool(int64_t engine)> fails);
 
+// Makes executions of plans compute something else, from here on, if `spoils` is true for the
+// engine's index: the last element of each tensor that they write is wrong. With an empty function
+// all are right again.
+void SpoilRuns(std::function<bool(int64_t engine)> spoils);
+
 // The backend descriptors and handles that were created and not destroyed.
 int64_t LiveCudnnObjects();
 

@@ -18,20 +18,36 @@ namespace cudnn {
 namespace {
 
 std::atomic<int64_t> plans_run{0};
-std::mutex failure_mutex;
 
-std::function<bool(int64_t)>& Failure() {
-  static auto& failure = *new std::function<bool(int64_t)>();
-  return failure;
+// What a test has done to some engines.
+class Mischief {
+ public:
+  void Set(std::function<bool(int64_t)> hits) {
+    const std::lock_guard lock(mutex_);
+    hits_ = std::move(hits);
+  }
+  bool Hits(const Engine& engine) {
+    std::function<bool(int64_t)> hits;
+    {
+      const std::lock_guard lock(mutex_);
+      hits = hits_;
+    }
+    return hits != nullptr && hits(engine.index);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::function<bool(int64_t)> hits_;
+};
+
+Mischief& Failures() {
+  static auto& failures = *new Mischief();
+  return failures;
 }
 
-bool Fails(const Engine& engine) {
-  std::function<bool(int64_t)> fails;
-  {
-    const std::lock_guard lock(failure_mutex);
-    fails = Failure();
-  }
-  return fails != nullptr && fails(engine.index);
+Mischief& Spoils() {
+  static auto& spoils = *new Mischief();
+  return spoils;
 }
 
 // The operands of one execution. Scalars that are passed by value are copied at the call, as in
@@ -42,6 +58,7 @@ struct Execution {
   std::map<int64_t, void*> pointers;
   std::map<int64_t, std::vector<std::byte>> scalars;
   void* workspace = nullptr;
+  bool is_spoiled = false;
 };
 
 cudnnStatus_t BindTensor(const TensorSpec& spec, const std::map<int64_t, void*>& given,
@@ -77,6 +94,15 @@ void Scribble(const Execution& execution) {
   }
 }
 
+void Spoil(const Operation& operation, Memory& memory) {
+  for (const TensorSpec& output : operation.outputs) {
+    if (output.is_virtual) continue;
+    std::vector<float> values = memory.Load(output);
+    values.back() = 2 * values.back() + 1;
+    memory.Store(output, values);
+  }
+}
+
 void Run(const Execution& execution) {
   const int64_t number = ++plans_run;
   Memory memory(execution.engine->is_deterministic ? 0 : static_cast<uint64_t>(number) << 32);
@@ -89,6 +115,7 @@ void Run(const Execution& execution) {
   Scribble(execution);
   for (const auto& operation : execution.program->operations) {
     operation->run(&memory);
+    if (execution.is_spoiled) Spoil(*operation, memory);
   }
   Scribble(execution);
 }
@@ -135,8 +162,11 @@ cudnnStatus_t CheckFinalized(const Descriptor* descriptor, cudnnBackendDescripto
 }  // namespace cudnn
 
 void FailRuns(std::function<bool(int64_t engine)> fails) {
-  const std::lock_guard lock(cudnn::failure_mutex);
-  cudnn::Failure() = std::move(fails);
+  cudnn::Failures().Set(std::move(fails));
+}
+
+void SpoilRuns(std::function<bool(int64_t engine)> spoils) {
+  cudnn::Spoils().Set(std::move(spoils));
 }
 
 int64_t PlansRun() {
@@ -158,7 +188,8 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
       cudnn::CheckFinalized(pack_body, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, "the variant pack"));
   auto execution = std::make_shared<cudnn::Execution>();
   TY_CUDNN_TRY(cudnn::Prepare(*plan_body, *pack_body, execution.get()));
-  if (cudnn::Fails(*plan_body->engine)) {
+  execution->is_spoiled = cudnn::Spoils().Hits(*plan_body->engine);
+  if (cudnn::Failures().Hits(*plan_body->engine)) {
     return cudnn::Fail(CUDNN_STATUS_EXECUTION_FAILED, "a test made this run fail");
   }
   const cudaError_t error = trainyard::cuda_on_cpu::Enqueue(

@@ -69,7 +69,8 @@ class CudaBackend final : public Backend {
         .autotunes = options_.autotunes,
         .build_threads = cuda::dnn::PlanBuilder::UsualThreads(),
         .deterministic = deterministic,
-        .cache_folder = options_.plan_cache_folder};
+        .cache_folder = options_.plan_cache_folder,
+        .scrutiny = options_.scrutiny};
     auto made = std::make_shared<cuda::Planners>();
     made->fusions = options_.fusions;
     made->shared_memory = options_.shared_memory;
@@ -79,7 +80,8 @@ class CudaBackend final : public Backend {
       // The choices among products are not saved. If they were measured, a run that is resumed
       // could choose differently, so a deterministic run takes the first proposal.
       TY_ASSIGN_OR_RETURN(made->products, cuda::blas::MatmulPlanner::Create(
-                                              {.autotunes = options_.autotunes && !deterministic}));
+                                              {.autotunes = options_.autotunes && !deterministic,
+                                               .scrutiny = options_.scrutiny}));
     } else {
       TY_ASSIGN_OR_RETURN(made->convolutions, cuda::dnn::Planner::ForDescription(
                                                   options_.device_description, planning));

@@ -8,6 +8,7 @@
 #include "worker/engine/backend/backend.h"
 #include "worker/engine/backend/cuda/fusions.h"
 #include "worker/engine/backend/cuda/runtime/device_allocator.h"
+#include "worker/engine/backend/cuda/tuning/plan_record.h"
 
 namespace trainyard::engine {
 
@@ -18,6 +19,8 @@ struct CudaBackendOptions {
   // Candidates for plans and products are measured; otherwise the library's first proposal is
   // taken.
   bool autotunes = true;
+  // The records must outlive the backend.
+  cuda::PlanScrutiny scrutiny = {};
   // True if a convolution also sums up the statistics of the batch norm behind it.
   Fusions fusions = Fusions::kWhereFaster;
   // Memory for sums that other ranks of this host may read (CompileOptions::shares_memory). If it

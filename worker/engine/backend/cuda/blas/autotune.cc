@@ -1,7 +1,14 @@
 // Runs the candidates for a product on memory of their own, and compares their times.
 #include "worker/engine/backend/cuda/blas/autotune.h"
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "worker/engine/backend/cuda/tuning/agreement.h"
 #include "worker/engine/backend/cuda/tuning/bench.h"
 
 namespace trainyard::engine::cuda::blas {
@@ -24,23 +31,61 @@ absl::StatusOr<TuningMemory> AllocateFor(const MatmulProblem& problem, int64_t w
   return memory;
 }
 
+std::string NameOf(size_t candidate) {
+  return absl::StrCat("proposal ", candidate + 1);
+}
+
+// Returns for each candidate whether it differs from those that agree.
+absl::StatusOr<std::vector<bool>> FindDifferent(const MatmulProblem& problem,
+                                                const TuningMemory& memory, Bench& bench,
+                                                const std::function<absl::Status(size_t)>& run,
+                                                PlanRecord& record) {
+  const Output d = {.data = memory.d,
+                    .bytes = problem.m * problem.d_stride * SizeOf(problem.output),
+                    .exactness = {.type = problem.output,
+                                  .factor_roundoff = problem.tf32 ? kTf32Roundoff : 0,
+                                  // A sum may also have d and the bias.
+                                  .length = problem.k + 2}};
+  TY_ASSIGN_OR_RETURN(const Agreement agreement,
+                      CompareCandidates(bench, {d}, static_cast<size_t>(record.candidates), run));
+  record.difference = agreement.largest();
+  std::vector<bool> differ(agreement.differences.size(), false);
+  for (size_t i = 0; i < differ.size(); ++i) {
+    differ[i] = agreement.Differs(i);
+    if (!differ[i]) continue;
+    record.refused.push_back(absl::StrCat(NameOf(i), " differs from ", NameOf(agreement.reference),
+                                          " by ", agreement.differences[i],
+                                          " times what rounding explains"));
+    LogWarning("a proposal of cuBLASLt's computes something else than others, and is refused",
+               {{"problem", record.problem}, {"reason", record.refused.back()}});
+  }
+  return differ;
+}
+
 }  // namespace
 
-absl::StatusOr<int> FastestCandidate(const MatmulProblem& problem, int64_t workspace_bytes,
-                                     int count, const RunCandidate& run) {
+absl::StatusOr<int> FastestCandidate(const MatmulProblem& problem, PlanRecord& record,
+                                     const RunCandidate& run) {
   Bench bench;
   if (!bench.Open().ok()) return -1;
-  const auto memory = AllocateFor(problem, workspace_bytes, bench);
+  const auto memory = AllocateFor(problem, record.workspace_bytes, bench);
   if (!memory.ok()) return -1;
-  int fastest = -1;
-  double fastest_time = 0;
-  for (int i = 0; i < count; ++i) {
-    const auto time = bench.Microseconds([&] { return run(i, *memory, bench.stream()); });
-    if (!time.ok()) TY_RETURN_IF_ERROR(bench.CheckDevice(time.status()));
-    if (!time.ok() || (fastest >= 0 && *time >= fastest_time)) continue;
-    fastest = i;
-    fastest_time = *time;
+  const auto count = static_cast<size_t>(record.candidates);
+  const auto run_one = [&](size_t i) { return run(static_cast<int>(i), *memory, bench.stream()); };
+  std::vector<bool> is_refused(count, false);
+  if (record.is_verified) {
+    TY_ASSIGN_OR_RETURN(is_refused, FindDifferent(problem, *memory, bench, run_one, record));
   }
+  int fastest = -1;
+  for (size_t i = 0; i < count; ++i) {
+    if (is_refused[i]) continue;
+    const auto time = bench.Microseconds([&] { return run_one(i); });
+    if (!time.ok()) TY_RETURN_IF_ERROR(bench.CheckDevice(time.status()));
+    if (!time.ok() || (fastest >= 0 && *time >= record.microseconds)) continue;
+    fastest = static_cast<int>(i);
+    record.microseconds = *time;
+  }
+  record.engine = NameOf(static_cast<size_t>(std::max(fastest, 0)));
   // The error is cleared here, so that the next launch does not find it.
   (void)cudaGetLastError();
   return fastest;

@@ -307,7 +307,7 @@ class LtMatmulPlanner : public MatmulPlanner {
     if (candidates.size() < 2) return 0;
     const std::string key = ChoiceKey(problem);
     const auto known = choices_.find(key);
-    if (known != choices_.end() && known->second >= 0 &&
+    if (!options_.scrutiny.verifies && known != choices_.end() && known->second >= 0 &&
         static_cast<size_t>(known->second) < candidates.size()) {
       return static_cast<size_t>(known->second);
     }
@@ -315,10 +315,13 @@ class LtMatmulPlanner : public MatmulPlanner {
     for (const auto& candidate : candidates) {
       workspace_bytes = std::max(workspace_bytes, candidate.workspaceSize);
     }
+    PlanRecord record = {.problem = problem.Key(),
+                         .candidates = static_cast<int>(candidates.size()),
+                         .workspace_bytes = static_cast<int64_t>(workspace_bytes),
+                         .is_verified = options_.scrutiny.verifies};
     TY_ASSIGN_OR_RETURN(
         const int fastest,
-        FastestCandidate(problem, static_cast<int64_t>(workspace_bytes),
-                         static_cast<int>(candidates.size()),
+        FastestCandidate(problem, record,
                          [&](int index, const TuningMemory& memory, cudaStream_t stream) {
                            product.Choose(candidates[static_cast<size_t>(index)]);
                            return product.Run(memory.a, memory.b, memory.bias, memory.d,
@@ -326,6 +329,9 @@ class LtMatmulPlanner : public MatmulPlanner {
                          }));
     if (fastest < 0) return 0;
     choices_[key] = fastest;
+    if (options_.scrutiny.records != nullptr) {
+      options_.scrutiny.records->push_back(std::move(record));
+    }
     return static_cast<size_t>(fastest);
   }
 

@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "worker/engine/backend/cuda/blas/matmul_problem.h"
 #include "worker/engine/backend/cuda/tuning/effort.h"
+#include "worker/engine/backend/cuda/tuning/plan_record.h"
 
 namespace trainyard::engine::cuda::blas {
 
@@ -39,6 +40,8 @@ struct MatmulOptions {
   // there is no memory for that, the first candidate is taken.
   bool autotunes = true;
   int candidates_max = 6;
+  // Records are made of products that are measured.
+  PlanScrutiny scrutiny = {};
 };
 
 // Plans products. The class is not thread-safe. Products must not outlive it.

@@ -14,6 +14,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "worker/engine/backend/cuda/dnn/cudnn_plan.h"
+#include "worker/engine/backend/cuda/tuning/agreement.h"
 #include "worker/engine/backend/cuda/tuning/bench.h"
 
 namespace trainyard::engine::cuda::dnn {
@@ -120,6 +121,67 @@ int Distance(absl::string_view name, absl::string_view preferred) {
   return WithoutSettings(name) == WithoutSettings(preferred) ? 1 : 2;
 }
 
+// Memory of the bench on which every candidate for a graph can run.
+struct Room {
+  Bindings bindings;
+  void* workspace = nullptr;
+};
+
+absl::StatusOr<Room> MakeRoom(const Graph& graph, const std::vector<Candidate>& candidates,
+                              Bench& bench) {
+  Room room;
+  for (const Slot& slot : graph.slots) {
+    TY_ASSIGN_OR_RETURN(void* block, bench.Allocate(slot.bytes));
+    room.bindings.emplace_back(slot.id, block);
+  }
+  int64_t workspace_bytes = 1;
+  for (const Candidate& candidate : candidates) {
+    workspace_bytes =
+        std::max(workspace_bytes, graph.WorkspaceBytes(candidate.plan.workspace_bytes));
+  }
+  TY_ASSIGN_OR_RETURN(room.workspace, bench.Allocate(workspace_bytes));
+  return room;
+}
+
+std::vector<Output> OutputsIn(const Room& room, const Graph& graph,
+                              const std::vector<WrittenSlot>& written) {
+  std::vector<Output> outputs;
+  for (size_t i = 0; i < graph.slots.size(); ++i) {
+    for (const WrittenSlot& slot : written) {
+      if (slot.id != graph.slots[i].id) continue;
+      outputs.push_back({room.bindings[i].second, graph.slots[i].bytes, slot.exactness});
+    }
+  }
+  return outputs;
+}
+
+constexpr double kNotRun = std::numeric_limits<double>::infinity();
+
+// Refuses the candidates that differ from those that agree.
+absl::Status RefuseDifferent(const Graph& graph, const Room& room,
+                             const std::vector<WrittenSlot>& compared, Bench& bench,
+                             std::vector<Candidate>& candidates, PlanRecord& record) {
+  const auto run = [&](size_t i) -> absl::Status {
+    if (candidates[i].microseconds == kNotRun) return absl::NotFoundError("it does not run");
+    return Execute(candidates[i].plan, graph, room.bindings, room.workspace, bench.stream());
+  };
+  TY_ASSIGN_OR_RETURN(
+      const Agreement agreement,
+      CompareCandidates(bench, OutputsIn(room, graph, compared), candidates.size(), run));
+  record.is_verified = true;
+  record.difference = agreement.largest();
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    if (!agreement.Differs(i)) continue;
+    candidates[i].microseconds = kNotRun;
+    record.refused.push_back(
+        absl::StrCat(candidates[i].name, " differs from ", candidates[agreement.reference].name,
+                     " by ", agreement.differences[i], " times what rounding explains"));
+    LogWarning("a plan of cuDNN's computes something else than others, and is refused",
+               {{"problem", record.problem}, {"reason", record.refused.back()}});
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<Candidate>> FindCandidates(PlanBuilder& builder, const Graph& graph,
@@ -149,40 +211,35 @@ absl::StatusOr<std::vector<Candidate>> FindCandidates(PlanBuilder& builder, cons
 }
 
 absl::Status SortBySpeed(PlanBuilder& builder, const Graph& graph,
-                         std::vector<Candidate>& candidates) {
+                         std::vector<Candidate>& candidates,
+                         const std::vector<WrittenSlot>& compared, PlanRecord& record) {
   Bench bench;
   TY_RETURN_IF_ERROR(bench.Open());
-  Bindings bindings;
-  for (const Slot& slot : graph.slots) {
-    TY_ASSIGN_OR_RETURN(void* block, bench.Allocate(slot.bytes));
-    bindings.emplace_back(slot.id, block);
-  }
-  int64_t workspace_bytes = 0;
-  for (const Candidate& candidate : candidates) {
-    workspace_bytes =
-        std::max(workspace_bytes, graph.WorkspaceBytes(candidate.plan.workspace_bytes));
-  }
-  TY_ASSIGN_OR_RETURN(void* workspace, bench.Allocate(std::max<int64_t>(workspace_bytes, 1)));
+  TY_ASSIGN_OR_RETURN(const Room room, MakeRoom(graph, candidates, bench));
   std::string failure;
   for (Candidate& candidate : candidates) {
-    const absl::StatusOr<double> time = bench.Microseconds(
-        [&] { return Execute(candidate.plan, graph, bindings, workspace, bench.stream()); });
+    const absl::StatusOr<double> time = bench.Microseconds([&] {
+      return Execute(candidate.plan, graph, room.bindings, room.workspace, bench.stream());
+    });
     if (time.ok()) {
       candidate.microseconds = *time;
       continue;
     }
     TY_RETURN_IF_ERROR(bench.CheckDevice(time.status()));
-    candidate.microseconds = std::numeric_limits<double>::infinity();
+    candidate.microseconds = kNotRun;
     failure = absl::StrCat(candidate.name, ": ", time.status().message());
     LogInfo("a plan of cuDNN's does not run",
             {{"engine", candidate.name}, {"reason", std::string(time.status().message())}});
+  }
+  if (!compared.empty()) {
+    TY_RETURN_IF_ERROR(RefuseDifferent(graph, room, compared, bench, candidates, record));
   }
   // The stream of the measurement ends with it, so the handles must release it.
   builder.ReleaseStreams();
   std::stable_sort(
       candidates.begin(), candidates.end(),
       [](const Candidate& a, const Candidate& b) { return a.microseconds < b.microseconds; });
-  if (candidates.front().microseconds == std::numeric_limits<double>::infinity()) {
+  if (candidates.front().microseconds == kNotRun) {
     return absl::NotFoundError(
         absl::StrCat("no plan of cuDNN's runs on this device; the last is ", failure));
   }

@@ -9,8 +9,10 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "worker/engine/backend/cuda/dnn/engines.h"
+#include "worker/engine/backend/cuda/dnn/exactness.h"
 #include "worker/engine/backend/cuda/dnn/plan_builder.h"
 #include "worker/engine/backend/cuda/dnn/planner_options.h"
+#include "worker/engine/backend/cuda/tuning/plan_record.h"
 
 namespace trainyard::engine::cuda::dnn {
 
@@ -48,10 +50,13 @@ absl::StatusOr<std::vector<Candidate>> FindCandidates(PlanBuilder& builder, cons
                                                       const CandidateOptions& options);
 
 // Runs each candidate on memory that holds noise, once to warm up and three times by the clock, and
-// sorts the fastest to the front. A candidate that fails goes to the end. Returns NOT_FOUND if all
-// fail, RESOURCE_EXHAUSTED if the device has no room for it, and the error of a candidate after
-// which the device does nothing more.
+// sorts the fastest to the front. A candidate that fails goes to the end. If `compared` names slots
+// that the candidates write, the candidates are then compared with each other; one that differs
+// goes to the end, too, and `record` tells what was found. Returns NOT_FOUND if all fail,
+// RESOURCE_EXHAUSTED if the device has no room for it, and the error of a candidate after which the
+// device does nothing more.
 absl::Status SortBySpeed(PlanBuilder& builder, const Graph& graph,
-                         std::vector<Candidate>& candidates);
+                         std::vector<Candidate>& candidates,
+                         const std::vector<WrittenSlot>& compared, PlanRecord& record);
 
 }  // namespace trainyard::engine::cuda::dnn

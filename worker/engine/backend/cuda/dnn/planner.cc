@@ -14,6 +14,7 @@
 #include "worker/engine/backend/cuda/dnn/candidates.h"
 #include "worker/engine/backend/cuda/dnn/conv_graph.h"
 #include "worker/engine/backend/cuda/dnn/cudnn_plan.h"
+#include "worker/engine/backend/cuda/dnn/exactness.h"
 #include "worker/engine/backend/cuda/dnn/plan_builder.h"
 #include "worker/engine/backend/cuda/dnn/plan_cache.h"
 #include "worker/engine/backend/cuda/dnn/target.h"
@@ -30,15 +31,17 @@ class CudnnPlanner : public Planner {
 
   absl::StatusOr<const Plan*> Find(const ConvProblem& problem, Effort effort) override {
     const Precision precision = {problem.type == Type::kF32, problem.tf32};
-    return FindOrMake({problem.Key(), problem.Family(), problem.rows, precision}, effort,
-                      [&](cudnnHandle_t handle) { return BuildConvGraph(problem, handle); });
+    return FindOrMake(
+        {problem.Key(), problem.Family(), problem.rows, precision, WrittenBy(problem)}, effort,
+        [&](cudnnHandle_t handle) { return BuildConvGraph(problem, handle); });
   }
 
   absl::StatusOr<const Plan*> Find(const AttentionProblem& problem, Effort effort) override {
-    return FindOrMake({problem.Key(), problem.Family(), problem.rows, Precision()}, effort,
-                      [&](cudnnHandle_t handle) {
-                        return BuildAttentionGraph(problem, options_.deterministic, handle);
-                      });
+    return FindOrMake(
+        {problem.Key(), problem.Family(), problem.rows, Precision(), WrittenBy(problem)}, effort,
+        [&](cudnnHandle_t handle) {
+          return BuildAttentionGraph(problem, options_.deterministic, handle);
+        });
   }
 
   std::vector<std::string> MeasuredChoices() override {
@@ -76,6 +79,7 @@ class CudnnPlanner : public Planner {
     std::string family;
     int64_t rows = 0;
     Precision precision;
+    std::vector<WrittenSlot> written;
   };
 
   // The measured choice that problems with fewer rows take over.
@@ -119,9 +123,12 @@ class CudnnPlanner : public Planner {
     const std::string cache_key = CacheKey(question.key, way.name);
     auto known = plans_.find(cache_key);
     if (known == plans_.end()) {
-      Found made = Make(build(builder_.target().handle), question, way, cache_key);
+      PlanRecord record = {.problem = question.key};
+      Found made = Make(build(builder_.target().handle), question, way, cache_key, record);
       if (!made.ok()) {
         made = Annotate(made.status(), question.key);
+      } else if (!way.estimates) {
+        Report(std::move(record), (*made)->facts());
       }
       known = plans_.emplace(cache_key, std::move(made)).first;
     }
@@ -136,9 +143,19 @@ class CudnnPlanner : public Planner {
     return plan;
   }
 
+  void Report(PlanRecord record, const PlanFacts& facts) {
+    if (options_.scrutiny.records == nullptr) return;
+    record.engine = facts.engine;
+    record.candidates = facts.candidates;
+    record.microseconds = facts.microseconds;
+    record.workspace_bytes = facts.workspace_bytes;
+    record.from_cache = facts.from_cache;
+    options_.scrutiny.records->push_back(std::move(record));
+  }
+
   // Returns NOT_FOUND for a graph that cuDNN refuses.
   Found Make(absl::StatusOr<Graph> graph, const Question& question, const Way& way,
-             const std::string& cache_key) {
+             const std::string& cache_key, PlanRecord& record) {
     if (absl::IsUnimplemented(graph.status()) || absl::IsInvalidArgument(graph.status())) {
       return absl::NotFoundError(graph.status().message());
     }
@@ -146,10 +163,12 @@ class CudnnPlanner : public Planner {
       return graph.status();
     }
     if (way.estimates) return Estimate(*graph, question);
-    if (auto cached = FromCache(*graph, cache_key)) {
+    // A choice of an earlier run was not verified, or with other candidates.
+    const bool is_verified = way.measures && options_.scrutiny.verifies;
+    if (auto cached = is_verified ? nullptr : FromCache(*graph, cache_key)) {
       return cached;
     }
-    if (way.measures) return Measure(*std::move(graph), question, cache_key);
+    if (way.measures) return Measure(*std::move(graph), question, cache_key, record);
     const bool is_first = way.leader.engine.empty();
     return First(*std::move(graph), question,
                  is_first ? CacheKey(question.key, "first") : cache_key, way.leader);
@@ -170,13 +189,16 @@ class CudnnPlanner : public Planner {
                                        std::move(cached->facts));
   }
 
-  Found Measure(Graph graph, const Question& question, const std::string& cache_key) {
+  Found Measure(Graph graph, const Question& question, const std::string& cache_key,
+                PlanRecord& record) {
     TY_ASSIGN_OR_RETURN(std::vector<Candidate> candidates,
                         FindCandidates(builder_, graph,
                                        {.planner = options_,
                                         .precision = question.precision,
                                         .max = options_.candidates_max}));
-    const absl::Status sorted = SortBySpeed(builder_, graph, candidates);
+    const absl::Status sorted = SortBySpeed(
+        builder_, graph, candidates,
+        options_.scrutiny.verifies ? question.written : std::vector<WrittenSlot>(), record);
     // If there is no room to measure in, cuDNN's first proposal is good enough. The next run may
     // find room, so the choice is not kept.
     if (absl::IsResourceExhausted(sorted)) {

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "worker/engine/backend/cuda/tuning/plan_record.h"
+
 namespace trainyard::engine::cuda::dnn {
 
 struct PlannerOptions {
@@ -20,6 +22,7 @@ struct PlannerOptions {
   bool deterministic = false;
   // The folder in which choices are kept, or empty if they are not.
   std::string cache_folder = {};
+  PlanScrutiny scrutiny = {};
 };
 
 }  // namespace trainyard::engine::cuda::dnn

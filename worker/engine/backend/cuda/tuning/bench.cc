@@ -9,6 +9,9 @@ namespace trainyard::engine::cuda {
 namespace {
 
 constexpr int kTimedRuns = 3;
+// A sample of all pieces takes about as long to compare as the runs that are timed.
+constexpr int64_t kPieces = 64;
+constexpr int64_t kPieceBytes = int64_t{1} << 17;
 
 absl::Status StatusOf(cudaError_t error, absl::string_view what) {
   if (error == cudaSuccess) return absl::OkStatus();
@@ -42,8 +45,33 @@ absl::StatusOr<void*> Bench::Allocate(int64_t bytes) {
   TY_RETURN_IF_ERROR(StatusOf(cudaMalloc(&block, static_cast<size_t>(bytes)),
                               absl::StrCat("allocating ", bytes, " bytes to measure in")));
   blocks_.push_back(block);
-  TY_RETURN_IF_ERROR(StatusOf(FillWithNoise(block, bytes, stream_), "filling memory"));
+  TY_RETURN_IF_ERROR(Fill(block, bytes));
   return block;
+}
+
+absl::Status Bench::Fill(void* block, int64_t bytes) {
+  if (bytes == 0) return absl::OkStatus();
+  return StatusOf(FillWithNoise(block, bytes, stream_), "filling memory");
+}
+
+absl::StatusOr<std::vector<std::byte>> Bench::Sample(const void* block, int64_t bytes) {
+  const bool is_whole = bytes <= kPieces * kPieceBytes;
+  const int64_t piece_bytes = is_whole ? bytes : kPieceBytes;
+  std::vector<std::byte> sample(static_cast<size_t>(is_whole ? bytes : kPieces * kPieceBytes));
+  for (int64_t piece = 0; piece * piece_bytes < static_cast<int64_t>(sample.size()); ++piece) {
+    // Pieces begin at whole elements.
+    constexpr int64_t kAlignment = 4;
+    const int64_t begin = piece < kPieces - 1 ? piece * (bytes - piece_bytes) / (kPieces - 1) /
+                                                    kAlignment * kAlignment
+                                              : bytes - piece_bytes;
+    TY_RETURN_IF_ERROR(
+        StatusOf(cudaMemcpyAsync(sample.data() + piece * piece_bytes,
+                                 static_cast<const std::byte*>(block) + begin,
+                                 static_cast<size_t>(piece_bytes), cudaMemcpyDeviceToHost, stream_),
+                 "reading what a candidate has computed"));
+  }
+  TY_RETURN_IF_ERROR(StatusOf(cudaStreamSynchronize(stream_), "running a candidate"));
+  return sample;
 }
 
 absl::Status Bench::CheckDevice(const absl::Status& failure) {

@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -24,6 +25,11 @@ class Bench {
   // Returns memory that is filled with noise, null for no bytes, or RESOURCE_EXHAUSTED if the
   // device has no room.
   absl::StatusOr<void*> Allocate(int64_t bytes);
+  // Fills memory that Allocate returned with the same noise once more.
+  absl::Status Fill(void* block, int64_t bytes);
+  // Waits for the stream. Returns the bytes of a block, or of pieces all over a large one, with its
+  // beginning and its end. Blocks of one size are sampled at the same places.
+  absl::StatusOr<std::vector<std::byte>> Sample(const void* block, int64_t bytes);
   // Returns the time of one run of what `run` enqueues on stream(). It is taken from several runs,
   // after a first one that loads what it needs. Returns the error of `run`, or of the device.
   absl::StatusOr<double> Microseconds(const std::function<absl::Status()>& run);

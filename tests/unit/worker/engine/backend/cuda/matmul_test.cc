@@ -25,6 +25,8 @@ namespace trainyard::engine::cuda::blas {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 void CheckCuda(cudaError_t error) {
   TY_CHECK(error == cudaSuccess);
@@ -348,6 +350,31 @@ TEST(Matmul, TakesOverWhatAnotherRankMeasured) {
   other->TakeChoices({{key, 99}});
   ASSERT_TRUE(other->Find(problem, Effort::kMeasure).ok());
   EXPECT_NE(other->MeasuredChoices().at(key), 99);
+}
+
+TEST(Matmul, RefusesAProposalThatComputesSomethingElse) {
+  for (const Type type : {Type::kF32, Type::kBf16}) {
+    // The sums of four parts are wrong.
+    for (const int wrong : {0, 4}) {
+      cuda_on_cpu::SpoilSplits(wrong);
+      const absl::Cleanup mend = [] { cuda_on_cpu::SpoilSplits(0); };
+      std::vector<PlanRecord> records;
+      const auto planner = MakePlanner({.scrutiny = {.verifies = true, .records = &records}});
+      const MatmulProblem problem = Problem(48, 40, 96, type, type);
+      ASSERT_TRUE(planner->Find(problem, Effort::kMeasure).ok());
+      ASSERT_EQ(records.size(), 1U);
+      EXPECT_EQ(records.front().problem, problem.Key());
+      EXPECT_TRUE(records.front().is_verified);
+      EXPECT_EQ(records.front().candidates, 3);
+      if (wrong == 0) {
+        EXPECT_THAT(records.front().refused, IsEmpty());
+        continue;
+      }
+      ASSERT_THAT(records.front().refused, SizeIs(1));
+      EXPECT_THAT(records.front().refused.front(), HasSubstr("proposal 2 differs from"));
+      EXPECT_NE(records.front().engine, "proposal 2");
+    }
+  }
 }
 
 TEST(Matmul, MeasuringGivesItsMemoryBack) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "tests/testing/cuda_on_cpu/cuda_on_cpu.h"
 #include "tests/testing/cuda_on_cpu/cudnn/cudnn_on_cpu.h"
 #include "tests/testing/temp_dir.h"
@@ -79,6 +80,91 @@ TEST(Planner, TakesAnotherEngineIfOneDoesNotRun) {
   const absl::StatusOr<const Plan*> plan = PlannerWith({})->Find(SmallConv(), Effort::kMeasure);
   cuda_on_cpu::FailRuns({});
   ASSERT_TRUE(plan.ok()) << plan.status();
+}
+
+// A planner that compares candidates, and keeps what it found.
+struct Scrutinised {
+  explicit Scrutinised(PlannerOptions options = {}) {
+    options.scrutiny = {.verifies = true, .records = &records};
+    planner = PlannerWith(options);
+  }
+
+  std::vector<PlanRecord> records;
+  std::unique_ptr<Planner> planner;
+};
+
+TEST(Planner, RefusesACandidateThatComputesSomethingElse) {
+  ConvProblem problem = SmallConv();
+  for (const ConvProblem::Kind kind :
+       {ConvProblem::Kind::kForward, ConvProblem::Kind::kInputGradient,
+        ConvProblem::Kind::kWeightGradient}) {
+    problem.kind = kind;
+    for (const int64_t wrong : {0, 1, 3}) {
+      cuda_on_cpu::SpoilRuns([wrong](int64_t engine) { return engine == wrong; });
+      Scrutinised scrutinised;
+      const absl::StatusOr<const Plan*> plan = scrutinised.planner->Find(problem, Effort::kMeasure);
+      cuda_on_cpu::SpoilRuns({});
+      ASSERT_TRUE(plan.ok()) << plan.status();
+      const std::string name = absl::StrCat("engine ", wrong, " ");
+      EXPECT_FALSE(absl::StartsWith((*plan)->facts().engine, name));
+      ASSERT_EQ(scrutinised.records.size(), 1U);
+      const PlanRecord& record = scrutinised.records.front();
+      EXPECT_EQ(record.problem, problem.Key());
+      EXPECT_EQ(record.engine, (*plan)->facts().engine);
+      EXPECT_TRUE(record.is_verified);
+      ASSERT_EQ(record.refused.size(), 1U);
+      EXPECT_TRUE(absl::StartsWith(record.refused.front(), name)) << record.refused.front();
+    }
+  }
+}
+
+TEST(Planner, CandidatesThatOnlyRoundDifferentlyAgree) {
+  // Engine 3 gives other last bits each time.
+  for (const bool is_gradient : {false, true}) {
+    Scrutinised scrutinised;
+    const AttentionProblem attention = {.is_gradient = is_gradient,
+                                        .type = Type::kBf16,
+                                        .rows = 2,
+                                        .positions = 128,
+                                        .heads = 2,
+                                        .width = 8};
+    ASSERT_TRUE(scrutinised.planner->Find(attention, Effort::kMeasure).ok());
+    ConvProblem fused = SmallConv();
+    fused.statistics = true;
+    ASSERT_TRUE(scrutinised.planner->Find(fused, Effort::kMeasure).ok());
+    ASSERT_EQ(scrutinised.records.size(), 2U);
+    for (const PlanRecord& record : scrutinised.records) {
+      EXPECT_TRUE(record.is_verified);
+      EXPECT_TRUE(record.refused.empty()) << record.problem << ": " << record.refused.front();
+      EXPECT_GT(record.difference, 0) << record.problem;
+    }
+  }
+}
+
+TEST(Planner, ComparesNothingUnlessItIsAskedTo) {
+  cuda_on_cpu::SpoilRuns([](int64_t engine) { return engine == 1; });
+  PlannerOptions options;
+  std::vector<PlanRecord> records;
+  options.scrutiny.records = &records;
+  const absl::StatusOr<const Plan*> plan =
+      PlannerWith(options)->Find(SmallConv(), Effort::kMeasure);
+  cuda_on_cpu::SpoilRuns({});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  ASSERT_EQ(records.size(), 1U);
+  EXPECT_FALSE(records.front().is_verified);
+  EXPECT_TRUE(records.front().refused.empty());
+}
+
+TEST(Planner, ComparesAgainWhatAnEarlierRunChose) {
+  const trainyard::testing::TempDir folder;
+  PlannerOptions options;
+  options.cache_folder = folder.File("plans");
+  ASSERT_TRUE(PlannerWith(options)->Find(SmallConv(), Effort::kMeasure).ok());
+  Scrutinised scrutinised(options);
+  ASSERT_TRUE(scrutinised.planner->Find(SmallConv(), Effort::kMeasure).ok());
+  ASSERT_EQ(scrutinised.records.size(), 1U);
+  EXPECT_TRUE(scrutinised.records.front().is_verified);
+  EXPECT_FALSE(scrutinised.records.front().from_cache);
 }
 
 TEST(Planner, ChoosesAmongTheSameWhateverTheThreads) {

@@ -1,0 +1,185 @@
+// Bounds differences by the roundoff of sums, and finds the candidates that agree.
+#include "worker/engine/backend/cuda/tuning/agreement.h"
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+
+namespace trainyard::engine::cuda {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+// Tensor cores add products with truncation, which loses up to a whole unit of the last place.
+constexpr double kSumRoundoff = 0x1p-23;
+// The largest of 10^8 normal errors is 5.7 times their standard deviation, and that of a difference
+// of two is sqrt(2) times as much.
+constexpr double kSpread = 8;
+// Sums over few terms are smaller, and so are their errors, as for the first positions of
+// attention. Elements are therefore compared with those around them, as well as with all.
+constexpr size_t kNeighbours = 64;
+
+template <typename T>
+T Load(const std::byte* from) {
+  T value;
+  std::memcpy(&value, from, sizeof(value));
+  return value;
+}
+
+std::vector<float> Decode(absl::Span<const std::byte> bytes, Type type) {
+  std::vector<float> values(bytes.size() / static_cast<size_t>(SizeOf(type)));
+  const std::byte* from = bytes.data();
+  for (float& value : values) {
+    switch (type) {
+      case Type::kF32:
+        value = Load<float>(from);
+        break;
+      case Type::kF16:
+        value = __half2float(Load<__half>(from));
+        break;
+      case Type::kBf16:
+        value = __bfloat162float(Load<__nv_bfloat16>(from));
+        break;
+    }
+    from += SizeOf(type);
+  }
+  return values;
+}
+
+// Returns the root of the mean square of the finite values, or 0 if there are none.
+double Size(absl::Span<const float> values) {
+  double squares = 0;
+  int64_t count = 0;
+  for (const float value : values) {
+    if (!std::isfinite(value)) continue;
+    squares += static_cast<double>(value) * static_cast<double>(value);
+    ++count;
+  }
+  return count == 0 ? 0 : std::sqrt(squares / static_cast<double>(count));
+}
+
+double DifferenceOf(float a, float b, double roundoff, double sum_error) {
+  if (!std::isfinite(a) || !std::isfinite(b)) {
+    return std::isfinite(a) == std::isfinite(b) ? 0 : kInfinity;
+  }
+  const double difference = std::abs(static_cast<double>(a) - static_cast<double>(b));
+  if (difference == 0) return 0;
+  const double larger = static_cast<double>(std::max(std::abs(a), std::abs(b)));
+  return difference / (2 * roundoff * larger + sum_error);
+}
+
+// What a candidate has written, by output.
+using Written = std::vector<std::vector<std::byte>>;
+
+double DifferenceOf(const Written& a, const Written& b, const std::vector<Output>& outputs) {
+  // A candidate that does not run has written nothing.
+  if (a.empty() || b.empty()) return kInfinity;
+  double largest = 0;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    largest = std::max(largest, Difference(a[i], b[i], outputs[i].exactness));
+  }
+  return largest;
+}
+
+absl::StatusOr<Written> Run(Bench& bench, const std::vector<Output>& outputs, size_t candidate,
+                            const std::function<absl::Status(size_t)>& run) {
+  for (const Output& output : outputs) {
+    TY_RETURN_IF_ERROR(bench.Fill(output.data, output.bytes));
+  }
+  TY_RETURN_IF_ERROR(run(candidate));
+  Written written;
+  for (const Output& output : outputs) {
+    TY_ASSIGN_OR_RETURN(std::vector<std::byte> sample, bench.Sample(output.data, output.bytes));
+    written.push_back(std::move(sample));
+  }
+  return written;
+}
+
+Agreement AgreementWith(size_t reference, const std::vector<Written>& written,
+                        const std::vector<Output>& outputs) {
+  Agreement agreement = {.reference = reference, .differences = {}, .runs = {}};
+  for (const Written& other : written) {
+    agreement.differences.push_back(DifferenceOf(other, written[reference], outputs));
+    agreement.runs.push_back(!other.empty());
+  }
+  return agreement;
+}
+
+}  // namespace
+
+double UnitRoundoff(Type type) {
+  switch (type) {
+    case Type::kF16:
+      return 0x1p-11;
+    case Type::kBf16:
+      return 0x1p-8;
+    case Type::kF32:
+      break;
+  }
+  return 0x1p-24;
+}
+
+double Difference(absl::Span<const std::byte> a, absl::Span<const std::byte> b,
+                  const Exactness& exactness) {
+  TY_CHECK(a.size() == b.size());
+  const std::vector<float> mine = Decode(a, exactness.type);
+  const std::vector<float> theirs = Decode(b, exactness.type);
+  const double roundoff = UnitRoundoff(exactness.type);
+  const double error =
+      kSpread * (exactness.factor_roundoff +
+                 kSumRoundoff * std::sqrt(static_cast<double>(exactness.length)));
+  const double size_of_all = Size(theirs);
+  double largest = 0;
+  for (size_t begin = 0; begin < theirs.size(); begin += kNeighbours) {
+    const size_t end = std::min(begin + kNeighbours, theirs.size());
+    const double size = std::max(
+        size_of_all, Size(absl::MakeConstSpan(theirs).subspan(begin, end - begin)));
+    for (size_t i = begin; i < end; ++i) {
+      largest = std::max(largest, DifferenceOf(mine[i], theirs[i], roundoff, error * size));
+    }
+  }
+  return largest;
+}
+
+double Agreement::largest() const {
+  double largest = 0;
+  for (const double difference : differences) {
+    if (difference <= 1) largest = std::max(largest, difference);
+  }
+  return largest;
+}
+
+absl::StatusOr<Agreement> CompareCandidates(Bench& bench, const std::vector<Output>& outputs,
+                                            size_t count,
+                                            const std::function<absl::Status(size_t)>& run) {
+  TY_CHECK(count > 0);
+  std::vector<Written> written(count);
+  for (size_t i = 0; i < count; ++i) {
+    absl::StatusOr<Written> mine = Run(bench, outputs, i, run);
+    if (mine.ok()) {
+      written[i] = *std::move(mine);
+    } else {
+      TY_RETURN_IF_ERROR(bench.CheckDevice(mine.status()));
+    }
+  }
+  Agreement best = AgreementWith(0, written, outputs);
+  const auto agreeing = [](const Agreement& agreement) {
+    return std::count_if(agreement.differences.begin(), agreement.differences.end(),
+                         [](double difference) { return difference <= 1; });
+  };
+  // Mostly all agree with the first, and the others need not be compared with each other.
+  for (size_t i = 1; i < count && agreeing(best) < static_cast<int64_t>(count); ++i) {
+    Agreement other = AgreementWith(i, written, outputs);
+    if (agreeing(other) > agreeing(best)) best = std::move(other);
+  }
+  return best;
+}
+
+}  // namespace trainyard::engine::cuda
