@@ -76,7 +76,7 @@ function(ty_kernels NAME)
   target_include_directories(${NAME} PUBLIC ${PROJECT_SOURCE_DIR})
   target_link_libraries(${NAME} PUBLIC ty_cuda_headers ${ARG_DEPS})
   target_compile_options(${NAME} PRIVATE
-    $<$<COMPILE_LANGUAGE:CUDA>:-O3 --expt-relaxed-constexpr -Werror=all-warnings -Xcompiler=-Wall,-Wextra>)
+    $<$<COMPILE_LANGUAGE:CUDA>:-O3 -lineinfo --expt-relaxed-constexpr -Werror=all-warnings -Xcompiler=-Wall,-Wextra>)
   set_target_properties(${NAME} PROPERTIES POSITION_INDEPENDENT_CODE ON)
 
   if(NOT TRAINYARD_BUILD_TESTS)

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
 #include "common/base/status_macros.h"
+#include "worker/engine/backend/cuda/runtime/range.h"
 #include "worker/engine/backend/cuda/runtime/runtime.h"
 
 namespace trainyard::engine::cuda {
@@ -44,6 +45,7 @@ absl::Status Program::RunCall(size_t i, const Enqueue& enqueue) const {
   if (buffers_.is_guarded()) {
     TY_RETURN_IF_ERROR(FillGuards(static_cast<int>(i), enqueue.stream));
   }
+  const ProfilerRange range(call.name);
   TY_RETURN_IF_ERROR(Annotate(call.enqueue(enqueue), call.name));
   TY_RETURN_IF_ERROR(LaunchStatus(call.name));
   if (!buffers_.is_guarded()) return absl::OkStatus();
@@ -94,6 +96,7 @@ absl::StatusOr<std::vector<CallTime>> Program::Time(const Enqueue& enqueue) cons
   };
   TY_RETURN_IF_ERROR(mark());
   for (const Call& call : calls_) {
+    const ProfilerRange range(call.name);
     TY_RETURN_IF_ERROR(call.enqueue(enqueue));
     TY_RETURN_IF_ERROR(mark());
   }
