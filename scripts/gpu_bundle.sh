@@ -2,7 +2,8 @@
 # Puts what a GPU machine needs to test and measure Trainyard into a folder: stripped programs with the shared libraries
 # that such a machine lacks, the PyTorch side of the benchmarks, descriptions of devices, and run.sh, which does it all.
 # usage: gpu_bundle.sh BIN OUT PROGRAM...    programs of the folder BIN
-#   XZ_PRESET=3    how hard xz packs them; 0 takes a fifth of the time and makes a larger file
+#   XZ_PRESET=3    how hard xz packs them; 0 takes a fifth of the time and makes a larger file; none: they stay
+#                  unpacked, in the folder programs, and are not stripped
 set -euo pipefail
 if [ $# -lt 3 ]; then
   echo "usage: $0 BIN OUT PROGRAM..." >&2
@@ -24,6 +25,10 @@ mkdir -p "$unpacked/bin" "$unpacked/lib" "$unpacked/lib_old"
 c_library='linux-vdso|ld-linux|libc|libm|libdl|librt|libpthread|libresolv|libutil'
 theirs="^($c_library|libcuda|libcudart|libcudnn.*|libcublas.*|libnccl|libnv.*)[.-]"
 for program in "$@"; do
+  if [ "${XZ_PRESET:-3}" = none ]; then
+    ln -s "$(realpath "$bin/$program")" "$unpacked/bin/$program"
+    continue
+  fi
   strip -o "$unpacked/bin/$program" "$bin/$program"
   while read -r name _ path _; do
     if [ -z "${path:-}" ] || [ "$path" = not ] || [[ "$(basename "$name")" =~ $theirs ]]; then
@@ -39,16 +44,23 @@ for program in "$@"; do
 done
 # The files are packed one after the other, so the same kernels in several programs take their space only
 # once.
-tar -C "$unpacked" --sort=name --owner=0 --group=0 --mtime=@0 -cf - . |
-  xz -T1 --lzma2=preset=${XZ_PRESET:-3},dict=64MiB >"$out/programs.tar.xz"
+if [ "${XZ_PRESET:-3}" = none ]; then
+  cp -a "$unpacked" "$out/programs"
+else
+  tar -C "$unpacked" --sort=name --owner=0 --group=0 --mtime=@0 -cf - . |
+    xz -T1 --lzma2=preset=${XZ_PRESET:-3},dict=64MiB >"$out/programs.tar.xz"
+fi
 
-cp "$source_dir"/tests/bench/{bench_gpu,gpu_tables,torch_step,torch_nets}.py "$out/bench/"
+cp "$source_dir"/tests/bench/{bench_gpu,gpu_tables,run_dirs,torch_step,torch_nets}.py "$out/bench/"
+mkdir "$out/bench/gpu_kit"
+cp "$source_dir"/tests/bench/gpu_kit/*.py "$out/bench/gpu_kit/"
 cp "$source_dir"/tests/data/devices/*.json "$out/devices/"
 cp "$source_dir/scripts/gpu_bench.sh" "$out/run.sh"
 cat >"$out/README" <<'END'
-Run `./run.sh OUT` on a machine with an NVIDIA driver, CUDA 13 libraries (cuDNN 9, cuBLASLt 13, NCCL 2) and, for the
-comparison, PyTorch: in less than ten minutes it tests and measures, and leaves everything in the folder OUT, summary.md
-first. SECONDS_MAX=300 ./run.sh OUT takes less time. docs/gpu_testing.md tells how to read the result.
+Run `./run.sh OUT` on a machine with an NVIDIA driver, CUDA 13 libraries (cuDNN 9, cuBLASLt 13, NCCL 2), Python 3 and,
+for the comparison, PyTorch. Each call takes less than ten minutes, runs the next parts, and leaves their results in the
+folder OUT, summary.md first; a later call goes on from there. `./run.sh --list OUT` lists the parts, and `--part NAME`
+runs one of them. SECONDS_MAX=300 ./run.sh OUT takes less time. docs/gpu_testing.md tells how to read the result.
 END
 {
   echo "Trainyard $(git -C "$source_dir" rev-parse --short HEAD 2>/dev/null || echo 'of no commit')"

@@ -7,6 +7,7 @@ with fused updates and cuDNN's own measurements. What fails is told, and takes n
 results.json in --out are written anew after each network, so that whatever ends the run leaves what there is.
 --device cpu tries all this with tiny networks, the emulated device and PyTorch on the CPU: its figures say nothing.
 usage: bench_gpu.py --bin DIR [--out DIR] [--seconds 420] [--nets resnet50:256,gpt2:16] [--precision bf16]
+       [--plans DIR] [--compiled no|yes|both] [--others "deterministic,call by call"] [--without_torch]
 """
 import argparse
 import json
@@ -31,6 +32,8 @@ MODES = ["eager", "graph"]
 OTHERS = {"inputs from the host": [], "deterministic": ["--resident", "--deterministic"],
           "call by call": ["--resident", "--no-graph"], "f16": ["--resident", "--precision", "f16"],
           "tf32": ["--resident", "--precision", "tf32"]}
+# Whether PyTorch's networks are compiled, by the value of --compiled.
+COMPILED = {"no": [False], "yes": [True], "both": [False, True]}
 RUNS = 3
 # Time limits until our program is ready, with all its plans measured, and until PyTorch is ready, or has
 # compiled a form.
@@ -157,7 +160,7 @@ class Bench:
         return rates is not None
 
     def flags(self, net, batch):
-        flags = ["--net", net, "--batch", str(batch), "--plans", self.path("plans")]
+        flags = ["--net", net, "--batch", str(batch), "--plans", self.arguments.plans or self.path("plans")]
         flags += ["--rates", self.path("roofline.json")] if "rates" in self.results else []
         return flags + (["--steps", "2", "--runs", "1", "--profile-runs", "1", "--allow-fallbacks"] if self.is_smoke else [])
 
@@ -239,7 +242,8 @@ class Bench:
     def run_others(self, name):
         net, batch = name.split(":")
         entry = self.results["nets"][name]
-        for form, flags in OTHERS.items():
+        for form in self.arguments.others:
+            flags = OTHERS[form]
             if self.left() < LEAST_SECONDS:
                 return self.fail(f"ours in other forms, {name}", "no time left")
             precision = [] if "--precision" in flags else ["--precision", self.arguments.precision]
@@ -255,10 +259,11 @@ class Bench:
         wanted = self.arguments.nets.split(",") if self.arguments.nets else []
         plan = [item for item in PLAN if item[0] in wanted or not wanted]
         plan += [(name, compiles) for compiles in (False, True) for name in wanted if (name, compiles) not in PLAN]
+        plan = [item for item in plan if item[1] in COMPILED[self.arguments.compiled]]
         for name, compiles in plan:
             if self.left() < LEAST_SECONDS:
                 self.fail(name + (", compiled" if compiles else ""), "no time left")
-            elif self.arguments.has_torch or not compiles:
+            elif self.arguments.has_torch or name not in self.results["nets"]:
                 self.session(name, compiles)
         for name, entry in self.results["nets"].items():
             if entry["ours"] is not None:
@@ -279,8 +284,16 @@ def main():
     parser.add_argument("--nets", default="", help="name:batch,...; all of them where left out")
     parser.add_argument("--precision", choices=["f32", "tf32", "bf16", "f16"], default="bf16")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--plans", default="", help="folder that keeps the chosen plans; default: plans in --out")
+    parser.add_argument("--compiled", choices=list(COMPILED), default="both", help="whether PyTorch compiles")
+    parser.add_argument("--others", default=",".join(OTHERS), help="other forms of ours: " + ", ".join(OTHERS))
+    parser.add_argument("--without_torch", action="store_true", help="run ours alone")
     parser.add_argument("--library_path", default="", help="LD_LIBRARY_PATH of ours alone")
     arguments = parser.parse_args()
+    arguments.others = [form for form in arguments.others.split(",") if form]
+    unknown = [form for form in arguments.others if form not in OTHERS]
+    if unknown:
+        parser.error(f"--others: there is no form {unknown[0]!r}; expected some of {', '.join(OTHERS)}")
     if arguments.device == "cuda" and not os.path.exists("/dev/nvidiactl"):
         print("SKIPPED: there is no GPU")
         return
@@ -290,9 +303,9 @@ def main():
         return
     arguments.nets = arguments.nets or (SMOKE_NETS if arguments.device == "cpu" else "")
     arguments.run_seconds = 0 if arguments.device == "cpu" else arguments.run_seconds
-    arguments.has_torch = has_torch()
+    arguments.has_torch = not arguments.without_torch and has_torch()
     if not arguments.has_torch:
-        print("PyTorch is not installed: ours alone")
+        print("without PyTorch: ours alone")
     bench = Bench(arguments)
     bench.run()
     with open(bench.path("tables.md")) as file:

@@ -50,8 +50,8 @@ struct NvmlEvent {
   unsigned compute_instance;
 };
 
-// The functions of the library. A driver may be too old for some; these are null, and what they tell
-// is then unknown.
+// The functions of the library. A driver may be too old for some; these are null, and what they
+// tell is then unknown.
 struct NvmlFunctions {
   NvmlReturn (*init)() = nullptr;
   NvmlReturn (*shutdown)() = nullptr;

@@ -5,8 +5,8 @@
 
 namespace trainyard::engine {
 
-// Returns a factory that calls `make` when it is first asked, and gives all callers the backend that
-// this makes. If `make` fails, the next caller tries again. The factory is thread-safe.
+// Returns a factory that calls `make` when it is first asked, and gives all callers the backend
+// that this makes. If `make` fails, the next caller tries again. The factory is thread-safe.
 BackendFactory ShareBackend(BackendFactory make);
 
 }  // namespace trainyard::engine

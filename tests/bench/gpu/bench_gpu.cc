@@ -204,6 +204,7 @@ absl::Status RunNet(const Arguments& arguments, const Rates* rates, nlohmann::js
                  times);
   PrintStep(arguments, *timer, Middle(runs), report);
   constexpr size_t kSlowestCalls = 15;
+  if (arguments.timer.verifies_plans) std::printf("%s\n", PlansLine(timer->plans()).c_str());
   if (arguments.profile) {
     std::printf("\n%s\n%s", RenderReport(report, kSlowestCalls).c_str(),
                 RenderPlans(timer->plans()).c_str());

@@ -41,10 +41,23 @@ std::string RenderPlans(const std::vector<cuda::PlanRecord>& plans) {
   for (const cuda::PlanRecord& plan : plans) {
     absl::StrAppendFormat(&text, "| %s | %s%s | %d | %.1f | %.1f | %s |\n", plan.problem,
                           plan.engine, plan.from_cache ? ", from the cache" : "", plan.candidates,
-                          plan.microseconds,
-                          static_cast<double>(plan.workspace_bytes) / (1 << 20), VerdictOf(plan));
+                          plan.microseconds, static_cast<double>(plan.workspace_bytes) / (1 << 20),
+                          VerdictOf(plan));
   }
   return text;
+}
+
+std::string PlansLine(const std::vector<cuda::PlanRecord>& plans) {
+  int64_t compared = 0, candidates = 0, alone = 0, refused = 0;
+  for (const cuda::PlanRecord& plan : plans) {
+    if (!plan.is_verified) continue;
+    ++(plan.candidates < 2 ? alone : compared);
+    candidates += plan.candidates < 2 ? 0 : plan.candidates;
+    refused += static_cast<int64_t>(plan.refused.size());
+  }
+  return absl::StrCat("plans: ", plans.size(), "; ", candidates, " candidates of ", compared,
+                      " were compared, ", refused, " refused; ", alone,
+                      " had nothing to be compared with");
 }
 
 absl::Status CheckVerified(const std::vector<cuda::PlanRecord>& plans) {
@@ -55,9 +68,9 @@ absl::Status CheckVerified(const std::vector<cuda::PlanRecord>& plans) {
     }
   }
   if (refused.empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat(refused.size(),
-                   " candidates compute something else than others: ", absl::StrJoin(refused, "; ")));
+  return absl::FailedPreconditionError(absl::StrCat(
+      refused.size(),
+      " candidates compute something else than others: ", absl::StrJoin(refused, "; ")));
 }
 
 }  // namespace trainyard::engine::bench

@@ -13,6 +13,8 @@ namespace trainyard::engine::bench {
 nlohmann::json ToJson(const std::vector<cuda::PlanRecord>& plans);
 // Returns a table with a line for each plan, as text.
 std::string RenderPlans(const std::vector<cuda::PlanRecord>& plans);
+// Returns how many plans there are, and how many candidates were compared, in a line.
+std::string PlansLine(const std::vector<cuda::PlanRecord>& plans);
 // Returns FAILED_PRECONDITION, with all of them, if candidates were refused.
 absl::Status CheckVerified(const std::vector<cuda::PlanRecord>& plans);
 

@@ -49,8 +49,7 @@ TEST_F(CudaSupportTest, ARankUsesNoMoreThanItsDeviceHasAndNoMoreThanWasAssigned)
 }
 
 TEST_F(CudaSupportTest, RanksThatShareADeviceDivideItsMemory) {
-  const run_dir::RankAssignment first = {
-      .rank = 0, .device = "GPU-a", .memory_bytes = 140 * kGib};
+  const run_dir::RankAssignment first = {.rank = 0, .device = "GPU-a", .memory_bytes = 140 * kGib};
   run_dir::RankAssignment second = first;
   second.rank = 1;
   EXPECT_THAT(GibOf({first, second}), ElementsAre(3, 3));

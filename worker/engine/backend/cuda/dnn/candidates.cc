@@ -212,7 +212,7 @@ absl::StatusOr<std::vector<Candidate>> FindCandidates(PlanBuilder& builder, cons
 
 absl::Status SortBySpeed(PlanBuilder& builder, const Graph& graph,
                          std::vector<Candidate>& candidates,
-                         const std::vector<WrittenSlot>& compared, PlanRecord& record) {
+                         const std::vector<WrittenSlot>& compared, PlanRecord* record) {
   Bench bench;
   TY_RETURN_IF_ERROR(bench.Open());
   TY_ASSIGN_OR_RETURN(const Room room, MakeRoom(graph, candidates, bench));
@@ -232,7 +232,7 @@ absl::Status SortBySpeed(PlanBuilder& builder, const Graph& graph,
             {{"engine", candidate.name}, {"reason", std::string(time.status().message())}});
   }
   if (!compared.empty()) {
-    TY_RETURN_IF_ERROR(RefuseDifferent(graph, room, compared, bench, candidates, record));
+    TY_RETURN_IF_ERROR(RefuseDifferent(graph, room, compared, bench, candidates, *record));
   }
   // The stream of the measurement ends with it, so the handles must release it.
   builder.ReleaseStreams();

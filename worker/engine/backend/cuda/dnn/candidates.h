@@ -52,11 +52,12 @@ absl::StatusOr<std::vector<Candidate>> FindCandidates(PlanBuilder& builder, cons
 // Runs each candidate on memory that holds noise, once to warm up and three times by the clock, and
 // sorts the fastest to the front. A candidate that fails goes to the end. If `compared` names slots
 // that the candidates write, the candidates are then compared with each other; one that differs
-// goes to the end, too, and `record` tells what was found. Returns NOT_FOUND if all fail,
-// RESOURCE_EXHAUSTED if the device has no room for it, and the error of a candidate after which the
-// device does nothing more.
+// goes to the end, too, and `record`, which must then not be null, tells what was found. Returns
+// NOT_FOUND if all fail, RESOURCE_EXHAUSTED if the device has no room for it, and the error of a
+// candidate after which the device does nothing more.
 absl::Status SortBySpeed(PlanBuilder& builder, const Graph& graph,
                          std::vector<Candidate>& candidates,
-                         const std::vector<WrittenSlot>& compared, PlanRecord& record);
+                         const std::vector<WrittenSlot>& compared = {},
+                         PlanRecord* record = nullptr);
 
 }  // namespace trainyard::engine::cuda::dnn

@@ -198,7 +198,7 @@ class CudnnPlanner : public Planner {
                                         .max = options_.candidates_max}));
     const absl::Status sorted = SortBySpeed(
         builder_, graph, candidates,
-        options_.scrutiny.verifies ? question.written : std::vector<WrittenSlot>(), record);
+        options_.scrutiny.verifies ? question.written : std::vector<WrittenSlot>(), &record);
     // If there is no room to measure in, cuDNN's first proposal is good enough. The next run may
     // find room, so the choice is not kept.
     if (absl::IsResourceExhausted(sorted)) {

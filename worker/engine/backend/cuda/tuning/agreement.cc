@@ -132,15 +132,14 @@ double Difference(absl::Span<const std::byte> a, absl::Span<const std::byte> b,
   const std::vector<float> mine = Decode(a, exactness.type);
   const std::vector<float> theirs = Decode(b, exactness.type);
   const double roundoff = UnitRoundoff(exactness.type);
-  const double error =
-      kSpread * (exactness.factor_roundoff +
-                 kSumRoundoff * std::sqrt(static_cast<double>(exactness.length)));
+  const double error = kSpread * (exactness.factor_roundoff +
+                                  kSumRoundoff * std::sqrt(static_cast<double>(exactness.length)));
   const double size_of_all = Size(theirs);
   double largest = 0;
   for (size_t begin = 0; begin < theirs.size(); begin += kNeighbours) {
     const size_t end = std::min(begin + kNeighbours, theirs.size());
-    const double size = std::max(
-        size_of_all, Size(absl::MakeConstSpan(theirs).subspan(begin, end - begin)));
+    const double size =
+        std::max(size_of_all, Size(absl::MakeConstSpan(theirs).subspan(begin, end - begin)));
     for (size_t i = begin; i < end; ++i) {
       largest = std::max(largest, DifferenceOf(mine[i], theirs[i], roundoff, error * size));
     }

@@ -21,7 +21,8 @@ struct PlanRecord {
   std::vector<std::string> refused = {};
 };
 
-// Says what planners do beyond planning, for measurements on a new machine. A trainer wants neither.
+// Says what planners do beyond planning, for measurements on a new machine. A trainer wants
+// neither.
 struct PlanScrutiny {
   // If true, candidates that are measured are also compared with each other, and those that differ
   // are refused. Choices of earlier runs are then measured anew.
