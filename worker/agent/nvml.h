@@ -114,7 +114,7 @@ class Nvml {
   void* const library_;
   const std::unique_ptr<NvmlFunctions> functions_;
   void* events_ = nullptr;  // null if the library collects none
-  // What is watched, by card, because a lost GPU may no longer report its name.
+  // These are kept by card, because a lost GPU may no longer report its name.
   std::map<void*, std::vector<Watched>> watched_;
 };
 

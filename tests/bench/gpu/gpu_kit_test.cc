@@ -54,10 +54,13 @@ class GpuKit : public ::testing::Test {
     ASSERT_TRUE(MakeDirectories(folder_.File("bin")).ok());
     ASSERT_TRUE(MakeDirectories(folder_.File("bundle")).ok());
     std::filesystem::create_symlink(SourcePath("tests/bench"), folder_.File("bundle/bench"));
-    const std::string program = folder_.Write(
+    WriteProgram(
         "bin/bench_gpu_on_cpu",
         absl::StrReplaceAll(kPretender, {{"FOLDER", folder_.path()}, {"TROUBLE", trouble}}));
-    std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  }
+
+  void WriteProgram(const std::string& name, const std::string& text) {
+    std::filesystem::permissions(folder_.Write(name, text), std::filesystem::perms::owner_all);
   }
 
   Process::Options Kit(const std::vector<std::string>& flags) {
@@ -102,6 +105,38 @@ TEST_F(GpuKit, AStepThatFailedIsTriedAgainWhereItsPartIsNamed) {
   EXPECT_THAT(second.out, AllOf(HasSubstr("untuned: smoke:4: passed"), Not(HasSubstr("machine: "))))
       << "what passed is not run again";
   EXPECT_THAT(Summary(), HasSubstr("done; 4 steps passed, 0 failed"));
+}
+
+TEST_F(GpuKit, TestsThatFailAreNamedAndThoseThatAllSkipHaveFailedBesideAGpu) {
+  Pretend("exit 1");
+  WriteProgram("bin/cuda_steps_on_cpu", R"(#!/bin/sh
+echo '[       OK ] Steps.AreFast (1 ms)
+[  FAILED  ] Steps.AreRight (2 ms)
+[  FAILED  ] 1 test, listed below:
+[  FAILED  ] Steps.AreRight'
+exit 1
+)");
+  WriteProgram("bin/cuda_executable_on_cpu", "#!/bin/sh\necho '[  SKIPPED ] no driver'\n");
+  WriteProgram("bin/cuda_batch_norm_on_cpu", "#!/bin/sh\necho '[ RUN      ] Norm.Ends'\nexit 3\n");
+  EXPECT_EQ(Run(Kit({"--part", "untuned"})).exit_code, 1);
+  EXPECT_THAT(Summary(), HasSubstr("1 passed, 1 failed, 0 skipped: Steps.AreRight |"));
+  EXPECT_THAT(Summary(), HasSubstr("| test cuda_executable | failed |"));
+  EXPECT_THAT(Summary(), HasSubstr("ended with status 3 in Norm.Ends |"));
+}
+
+TEST_F(GpuKit, AMistakeOfThePartIsToldAndCostsNoOther) {
+  Pretend("exit 1");
+  // The part `sanitizer` reads these results.
+  ASSERT_EQ(Run(Kit({"--part", "untuned"})).exit_code, 1);
+  Process::Options spoil;
+  spoil.args = {"/bin/sh", "-c",
+                absl::StrCat("cd ", out_,
+                             " && tar -xzf untuned.tar.gz && echo '{' >untuned/smoke_4.json && "
+                             "tar -czf untuned.tar.gz untuned && rm -r untuned")};
+  ASSERT_EQ(Run(std::move(spoil)).exit_code, 0);
+  EXPECT_EQ(Run(Kit({"--part", "sanitizer", "--part", "gpt2"})).exit_code, 1);
+  EXPECT_THAT(Summary(), HasSubstr("| the kit itself | failed | 0 | JSONDecodeError"));
+  EXPECT_THAT(Summary(), HasSubstr("| beside compiled PyTorch | failed |"));
 }
 
 TEST_F(GpuKit, ACallThatIsStoppedGoesOnInTheNext) {
@@ -164,24 +199,23 @@ class DryRun : public GpuKit {
   // A tool that runs the program behind its flags, and says this.
   void WriteTool(const std::string& name, const std::string& words) {
     ASSERT_TRUE(MakeDirectories(folder_.File("tools")).ok());
-    const std::string path =
-        folder_.Write(absl::StrCat("tools/", name),
-                      absl::StrCat("#!/bin/sh\nwhile [ \"${1#--}\" != \"$1\" ]; do shift 2; done\n"
-                                   "\"$@\" || exit\necho '",
-                                   words, "'\n"));
-    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+    WriteProgram(absl::StrCat("tools/", name),
+                 absl::StrCat("#!/bin/sh\nwhile [ \"${1#--}\" != \"$1\" ]; do shift 2; done\n"
+                              "\"$@\" || exit\necho '",
+                              words, "'\n"));
   }
 
   ProcessResult RunBundle(const std::vector<std::string>& flags) {
     Process::Options session;
     session.args = {folder_.File("bundle/run.sh")};
     session.args.insert(session.args.end(), flags.begin(), flags.end());
-    session.environment = {{"PYTHON", kPython},
-                           {"PATH", absl::StrCat(folder_.File("tools"), ":/usr/bin:/bin")},
-                           {"GTEST_FILTER", "*WithoutBatchNormMakeNoDifference*:*AreNotTheWholeBatch*"},
-                           {"GOMP_SPINCOUNT", "1000"},
-                           {"TRAINYARD_NVML", FAKE_NVML},
-                           {"FAKE_NVML_STATE", folder_.File("gpus")}};
+    session.environment = {
+        {"PYTHON", kPython},
+        {"PATH", absl::StrCat(folder_.File("tools"), ":/usr/bin:/bin")},
+        {"GTEST_FILTER", "*WithoutBatchNormMakeNoDifference*:*AreNotTheWholeBatch*"},
+        {"GOMP_SPINCOUNT", "1000"},
+        {"TRAINYARD_NVML", FAKE_NVML},
+        {"FAKE_NVML_STATE", folder_.File("gpus")}};
     return Run(std::move(session));
   }
 };

@@ -14,6 +14,7 @@ import sys
 import tarfile
 import tempfile
 import time
+import traceback
 
 import parts
 import steps
@@ -93,7 +94,11 @@ class Kit:
         part = self.parts[name]
         part.retries = retries
         part.is_done = part.is_interrupted = False
-        parts.PARTS[name].run(self, part)
+        try:
+            parts.PARTS[name].run(self, part)
+        except Exception as error:  # A mistake of one part must not cost the others their time.
+            traceback.print_exc()
+            part.note("the kit itself", steps.FAILED, 0, f"{type(error).__name__}: {error}")
         part.is_done = not part.is_interrupted
         part.save()
         return part

@@ -63,7 +63,7 @@ def judge_tests(kit):
     """On a machine with a GPU, a program all of whose tests are skipped has failed."""
     def judge(log, status):
         passed = len(re.findall(r"^\[       OK \]", log, re.M))
-        failed = sorted(set(re.findall(r"^\[  FAILED  \] ([^ ,]+)", log, re.M)))
+        failed = sorted(set(re.findall(r"^\[  FAILED  \] ([\w/]+\.[\w/]+)", log, re.M)))
         skipped = len(re.findall(r"^\[  SKIPPED \]", log, re.M))
         words = f"{passed} passed, {len(failed)} failed, {skipped} skipped"
         if status == 0 and passed == 0 and skipped:
@@ -185,11 +185,15 @@ def sanitizer(kit, part):
 
 
 def tune(kit, part, net, *flags, seconds=400, precision="bf16"):
-    """Measures candidates. Each choice is kept at once, so a call that ends early loses none."""
+    """Measures candidates. Each choice is kept at once, so a call that ends early loses none.
+
+    Returns true if all was measured, also where the program then says that something is wrong.
+    """
     name = "tune " + " ".join([net, *flags] + ([precision] if precision != "bf16" else []))
     command = bench(kit, net, "--plans", kit.plans, "--profile", *flags, "--json", part.file_of(name, ".json"),
                     precision=precision)
-    return part.step(name, command, seconds, judge_bench, resumes=True, environment=environment(kit))
+    part.step(name, command, seconds, judge_bench, resumes=True, environment=environment(kit))
+    return part.has_ended(name)
 
 
 def compare(kit, part, name, nets, seconds, *flags):
@@ -197,7 +201,10 @@ def compare(kit, part, name, nets, seconds, *flags):
     folder = part.path(name.replace(" ", "_"))
 
     def judge(log, status):
-        shutil.copy(os.path.join(folder, "tables.md"), part.path(name.replace(" ", "_") + "_tables.md"))
+        tables = os.path.join(folder, "tables.md")
+        if not os.path.exists(tables):
+            return steps.FAILED, steps.last_words(log)
+        shutil.copy(tables, part.path(name.replace(" ", "_") + "_tables.md"))
         failures = re.findall(r"^failed: .*", log, re.M)
         words = "; ".join(failures)[:steps.WORDS_MAX] or "all forms ran"
         return (steps.PASSED if status == 0 else steps.FAILED), words

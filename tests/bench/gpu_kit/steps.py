@@ -77,8 +77,8 @@ class Part:
         if self.steps.get(name, {}).get("status") != SKIPPED:
             self.note(name, SKIPPED, 0, why)
 
-    def has_passed(self, name):
-        return self.steps.get(name, {}).get("status") == PASSED
+    def has_ended(self, name):
+        return self.steps.get(name, {}).get("status") in (PASSED, FAILED)
 
     def step(self, name, command, seconds, judge=None, resumes=False, environment=None):
         """Runs a command, unless it has passed before. Returns true if it has passed.

@@ -19,7 +19,7 @@ namespace {
 
 std::atomic<int64_t> plans_run{0};
 
-// What a test has done to some engines.
+// Remembers what a test does to some engines.
 class Mischief {
  public:
   void Set(std::function<bool(int64_t)> hits) {

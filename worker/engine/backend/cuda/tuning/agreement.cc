@@ -75,7 +75,7 @@ double DifferenceOf(float a, float b, double roundoff, double sum_error) {
   return difference / (2 * roundoff * larger + sum_error);
 }
 
-// What a candidate has written, by output.
+// The bytes that a candidate has written, by output.
 using Written = std::vector<std::vector<std::byte>>;
 
 double DifferenceOf(const Written& a, const Written& b, const std::vector<Output>& outputs) {
