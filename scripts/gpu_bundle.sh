@@ -40,7 +40,7 @@ for program in "$@"; do
       *) folder=lib ;;
     esac
     [ -e "$unpacked/$folder/$name" ] || cp -L "$path" "$unpacked/$folder/$name"
-  done < <(ldd "$bin/$program")
+  done < <(ldd "$bin/$program" 2>/dev/null) # a static program has none
 done
 # The files are packed one after the other, so the same kernels in several programs take their space only
 # once.

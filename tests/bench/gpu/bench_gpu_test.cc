@@ -95,6 +95,41 @@ TEST_F(GpuBench, TellsWhereTheTimeOfAStepGoes) {
   EXPECT_GT(roofline, 0);
 }
 
+TEST_F(GpuBench, ComparesTheCandidatesOfEachPlan) {
+  const std::vector<std::string> args = {Program("bench_gpu_on_cpu"),
+                                         "--net",
+                                         "smoke",
+                                         "--batch",
+                                         "4",
+                                         "--steps",
+                                         "2",
+                                         "--runs",
+                                         "1",
+                                         "--verify-plans",
+                                         "--plans",
+                                         folder_.File("plans"),
+                                         "--json",
+                                         folder_.File("step.json")};
+  // The second run finds plans in the folder, and compares again.
+  for (int run = 0; run < 2; ++run) {
+    const ProcessResult result = Run(args);
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_THAT(result.out, HasSubstr("39 candidates of 13 were compared, 0 refused"));
+    const nlohmann::json plans = Json("step.json")["step"]["plans"];
+    ASSERT_EQ(plans.size(), 13);
+    for (const nlohmann::json& plan : plans) {
+      EXPECT_EQ(plan["verified"], true) << plan;
+      EXPECT_EQ(plan["candidates"], 3) << plan;
+      EXPECT_LE(plan["difference"], 1) << plan;
+      EXPECT_NE(plan["engine"], "") << plan;
+    }
+  }
+  const ProcessResult refused =
+      Run({args[0], "--net", "smoke", "--verify-plans", "--no-autotuning"});
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_THAT(refused.err, HasSubstr("leave out --no-autotuning"));
+}
+
 TEST_F(GpuBench, AnswersEachLineAndTakesRatesFromAFile) {
   std::vector<std::string> args = {Program("bench_gpu_on_cpu"), "--json",
                                    folder_.File("rates.json")};
