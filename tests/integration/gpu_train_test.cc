@@ -101,5 +101,22 @@ TEST_F(GpuTrain, AGpuWithoutBf16TrainsInF32) {
   EXPECT_EQ(job.resolved_spec().train().precision(), v1::PRECISION_F32);
 }
 
+// The card is divided: the job runs on an instance of it.
+TEST_F(GpuTrain, AnInstanceOfADividedGpuTrains) {
+  Yard::Options options = WithGpu("NVIDIA_H200");
+  ASSERT_TRUE(
+      WriteFileAtomically(
+          scratch_.File("gpus"),
+          "driver 570.86.10\ngpu GPU-aa00 name=NVIDIA_H200 memory=150754820096 mig=1\n"
+          "instance MIG-a1 GPU-aa00 name=NVIDIA_H200_MIG_1g.18gb memory=19327352832 gi=7 ci=0\n")
+          .ok());
+  Yard yard(std::move(options));
+  yard.Start();
+  const Job job = yard.WaitForEnd(yard.Submit(AutoSpec("h200-mig-1g")));
+  EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED) << job.DebugString();
+  ASSERT_EQ(job.placement_size(), 1) << job.DebugString();
+  EXPECT_EQ(job.placement(0).device(), "MIG-a1");
+}
+
 }  // namespace
 }  // namespace trainyard::testing

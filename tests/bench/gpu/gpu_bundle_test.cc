@@ -44,7 +44,7 @@ TEST(GpuBundle, LeavesASummaryWithoutAGpu) {
   EXPECT_THAT(*summary, HasSubstr("| machine | passed |"));
   EXPECT_THAT(*summary, HasSubstr("| test cuda_repeated_steps | skipped |"));
   EXPECT_THAT(*summary, HasSubstr("no NVIDIA driver answers"));
-  EXPECT_THAT(*summary, HasSubstr("| candidates agree resnet50:256 | failed |"));
+  EXPECT_THAT(*summary, HasSubstr("| candidates agree resnet50:256 bf16 | failed |"));
 }
 
 }  // namespace

@@ -236,7 +236,8 @@ TEST_F(DryRun, EveryPartRunsOnTheEmulatedDevice) {
        {"test cuda_batch_norm", "gpt2-smoke:2", "refused plans gpt2-smoke:2",
         "memcheck smoke:2 f16", "racecheck smoke:2 f16", "synccheck smoke:2 f16", "tune smoke:4",
         "beside PyTorch", "ncu smoke:4", "tune gpt2-smoke:2 --deterministic",
-        "beside compiled PyTorch", "service", "staged", "killed", "candidates agree smoke:4"}) {
+        "beside compiled PyTorch", "service", "staged", "killed", "candidates agree smoke:4 bf16",
+        "candidates agree gpt2-smoke:2 f32"}) {
     EXPECT_THAT(summary, HasSubstr(absl::StrCat("| ", step, " | passed |")));
   }
   EXPECT_THAT(summary, HasSubstr("candidates of 13 were compared, 0 refused"));

@@ -111,8 +111,10 @@ class Service:
         for process in self.processes:
             expect(process.poll() is None, f"{os.path.basename(process.args[0])} ended: its log tells why")
         done = self.run("devices", "ls", "-o", "json")
-        devices = json.loads(done.stdout) if done.returncode == 0 else []
-        return next((d["type"] for d in devices if d.get("type") != "cpu"), "")
+        types = [device["type"] for device in json.loads(done.stdout)] if done.returncode == 0 else []
+        gpus = [name for name in types if name != "cpu"]
+        expect(gpus or not types, "the worker found no GPU: its log tells why")
+        return gpus[0] if gpus else ""
 
     def stop(self):
         for process in reversed(self.processes):

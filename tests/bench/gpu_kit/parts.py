@@ -18,6 +18,9 @@ SMOKE_NETS = ["smoke:4", "gpt2-smoke:2"]
 # Small ones for tools that make each kernel a hundred times slower.
 SANITIZED_NETS = [("mlp:8", "bf16"), ("convnet:8", "bf16"), ("gpt2-smoke:2", "bf16"), ("googlenet:4", "f16")]
 SMOKE_SANITIZED_NETS = [("smoke:2", "f16")]
+# Those whose candidates are compared with each other.
+VERIFIED_NETS = [("resnet50:256", "bf16"), ("gpt2:16", "bf16"), ("googlenet:128", "bf16"), ("resnet18:128", "f32")]
+SMOKE_VERIFIED_NETS = [("smoke:4", "bf16"), ("gpt2-smoke:2", "f32")]
 TELLING_TESTS = ["cuda_steps", "cuda_executable", "cuda_batch_norm"]
 SANITIZERS = ["memcheck", "racecheck", "synccheck"]
 # Functions of the kernels whose achieved bytes per second matter most.
@@ -273,10 +276,11 @@ def tests(kit, part):
                 steps.PASSED if status == 0 else steps.FAILED,
                 f"{log.count('| yes |')} graphs with a plan, {log.count('| no |')} without"),
                 environment=environment(kit))
-    for net in by_role(kit, ["resnet50:256", "gpt2:16"]) + ([] if kit.is_emulated else ["googlenet:128"]):
+    for net, precision in VERIFIED_NETS if not kit.is_emulated else SMOKE_VERIFIED_NETS:
+        name = f"candidates agree {net} {precision}"
         command = bench(kit, net, "--verify-plans", "--plans", kit.plans, "--steps", "2", "--runs", "1", "--profile",
-                        "--json", part.file_of("candidates " + net, ".json"))
-        part.step("candidates agree " + net, command, 300, judge_bench, environment=environment(kit))
+                        "--json", part.file_of(name, ".json"), precision=precision)
+        part.step(name, command, 300, judge_bench, environment=environment(kit))
 
 
 PARTS = {
