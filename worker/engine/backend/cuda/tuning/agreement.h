@@ -5,8 +5,9 @@
 // Where factors are exact, the products are added in f32, in an order that differs from candidate
 // to candidate. The error of a sum of n random terms grows as its roundoff times sqrt(n), relative
 // to the size of such sums (Higham, Accuracy and Stability of Numerical Algorithms, section 4.2).
-// Then each candidate rounds its sum once to the type of the output. The noise that measurements
-// run on has random signs, so these estimates hold for it.
+// Tensor cores truncate instead of rounding, and these errors have one sign, so in long sums they
+// grow as the number of additions. Then each candidate rounds its sum once to the type of the
+// output. The noise that measurements run on has random signs, so these estimates hold for it.
 #pragma once
 
 #include <cstddef>

@@ -93,6 +93,37 @@ TEST(Agreement, AnotherOrderOfSumsAgreesAndAMissingProductDoesNot) {
   }
 }
 
+// Returns the value without the digits that f32 lacks.
+double Truncated(double value) {
+  int exponent = 0;
+  const double digits = std::frexp(value, &exponent);
+  return std::ldexp(std::trunc(std::ldexp(digits, 24)), exponent - 24);
+}
+
+// Adds 16 products at a time to a sum in f32, as tensor cores do, without splitting the sum.
+TEST(Agreement, LongSumsOfTensorCoresAgreeWithExactOnes) {
+  std::mt19937 random(11);
+  constexpr int64_t kLength = 1 << 18;
+  constexpr int kElements = 24;
+  std::vector<float> exact, truncated;
+  for (int i = 0; i < kElements; ++i) {
+    double sum = 0, kept = 0;
+    for (int64_t done = 0; done < kLength; done += 16) {
+      double some = 0;
+      for (const float product : Products(random, 16)) some += static_cast<double>(product);
+      sum += some;
+      kept = Truncated(kept + some);
+    }
+    exact.push_back(static_cast<float>(sum));
+    truncated.push_back(static_cast<float>(kept));
+  }
+  const Exactness exactness = {.type = Type::kF32, .length = kLength};
+  EXPECT_LE(DifferenceOf(truncated, exact, exactness), 1);
+  // Sums that are too small by a hundredth are not.
+  for (float& value : truncated) value *= 0.99F;
+  EXPECT_GT(DifferenceOf(truncated, exact, exactness), 1);
+}
+
 TEST(Agreement, FactorsMayBeRoundedOnlyWhereTheProblemSaysSo) {
   std::mt19937 random(3);
   std::vector<float> exact, rounded;
