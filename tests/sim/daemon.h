@@ -79,7 +79,11 @@ class Daemon {
   std::function<void(absl::StatusOr<T>)> GuardAnswer(std::function<void(absl::StatusOr<T>)> step) {
     return [this, life = life_, step = std::move(step)](absl::StatusOr<T> answer) {
       if (life != life_) return;
-      Guard([step, answer = std::move(answer)] { step(answer); })();
+      if (is_stopped_) {
+        deferred_.push_back([step, answer = std::move(answer)] { step(answer); });
+      } else {
+        step(std::move(answer));
+      }
     };
   }
   void After(Time delay, std::function<void()> step);

@@ -20,14 +20,16 @@ inline constexpr int kUsersLink = -1;  // hosts have the numbers from 0
 // One call under way, as its caller sees it: it ends once, by an answer or without.
 class PendingCall {
  public:
+  virtual ~PendingCall() = default;
   bool ended() const { return ended_; }
   // The caller no longer wants the answer.
   void Cancel() { ended_ = true; }
 
- private:
+ protected:
   friend class Transport;
+  virtual void Fail(absl::Status status) = 0;
+
   bool ended_ = false;
-  std::function<void()> broken_;  // the connection is gone
 };
 
 class Transport {
@@ -44,27 +46,19 @@ class Transport {
   // connection breaks, or with DEADLINE_EXCEEDED after `timeout`.
   template <typename T>
   std::shared_ptr<PendingCall> Call(int link, Time timeout, Serve<T> serve, Answer<T> done) {
-    auto call = std::make_shared<PendingCall>();
-    auto end = [call, end_of = MakeEnd<T>(done)](absl::StatusOr<T> answer) {
-      end_of(*call, std::move(answer));
-    };
-    // The reference is weak: the object belongs to the call, which `end` keeps alive until the
-    // timeout.
-    call->broken_ = [weak = std::weak_ptr(call), end_of = MakeEnd<T>(done)] {
-      if (const auto alive = weak.lock()) {
-        end_of(*alive, absl::UnavailableError("the connection is gone"));
-      }
-    };
+    auto call = std::make_shared<CallOf<T>>(std::move(done));
     calls_.push_back(call);
-    world_.After(timeout, [end] { end(absl::DeadlineExceededError("no answer")); });
-    Answer<T> answer = [this, link, end](absl::StatusOr<T> value) {
-      Deliver(link, /*to_server=*/false, [end, value = std::move(value)] { end(value); });
-    };
-    Deliver(link, /*to_server=*/true, [this, link, serve = std::move(serve), answer, end] {
+    world_.After(timeout, [call] { call->Fail(absl::DeadlineExceededError("no answer")); });
+    Deliver(link, /*to_server=*/true, [this, link, serve = std::move(serve), call] {
       if (server_is_up_) {
-        serve(answer);
+        serve([this, link, call](absl::StatusOr<T> value) {
+          // A message that comes twice is one value: only its first arrival takes it.
+          auto sent = std::make_shared<absl::StatusOr<T>>(std::move(value));
+          Deliver(link, /*to_server=*/false, [call, sent] { call->End(std::move(*sent)); });
+        });
       } else {
-        Deliver(link, false, [end] { end(absl::UnavailableError("nobody listens")); });
+        Deliver(link, /*to_server=*/false,
+                [call] { call->Fail(absl::UnavailableError("nobody listens")); });
       }
     });
     return call;
@@ -88,14 +82,25 @@ class Transport {
 
  private:
   template <typename T>
-  static auto MakeEnd(Answer<T> done) {
-    return [done = std::move(done)](PendingCall& call, absl::StatusOr<T> answer) {
-      if (call.ended_) return;
-      call.ended_ = true;
-      call.broken_ = nullptr;
+  class CallOf : public PendingCall {
+   public:
+    explicit CallOf(Answer<T> done) : done_(std::move(done)) {}
+
+    // Takes the answer only if the call has not ended.
+    void End(absl::StatusOr<T>&& answer) {
+      if (ended_) return;
+      ended_ = true;
+      const Answer<T> done = std::exchange(done_, nullptr);
       done(std::move(answer));
-    };
-  }
+    }
+    void Fail(absl::Status status) override { End(std::move(status)); }
+
+   private:
+    Answer<T> done_;
+  };
+
+  bool IsCut(int link, bool to_server);
+  void Lose(int link, bool to_server);
   void Deliver(int link, bool to_server, std::function<void()> arrive);
 
   World& world_;
