@@ -73,9 +73,10 @@ function(ty_test NAME)
   endif()
   # A list among the properties must reach ctest as one word: each of the scripts on the way takes a level of escapes.
   string(REPLACE ";" "\\\\\\\\\\\\\;" labels "${ARG_LABELS}")
+  string(REPLACE ";" "\\\\\\\\\\\\\;" environment "${TY_TEST_ENVIRONMENT}")
   gtest_discover_tests(${NAME} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${NAME}."
     PROPERTIES LABELS "${labels}" TIMEOUT ${ARG_TIMEOUT} PROCESSORS ${ARG_PROCESSORS}
-               COST ${cost} ENVIRONMENT "${TY_TEST_ENVIRONMENT}"
+               COST ${cost} ENVIRONMENT "${environment}"
                SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\]")
 endfunction()
 

@@ -80,7 +80,7 @@ std::vector<T> Transposed(const T* from, int64_t count, int64_t rows, int64_t co
 
 // Adds `factor` times each of `from` to `to`.
 template <class T>
-void AddScaled(const T* from, T factor, int64_t count, T* to) {
+void AddScaled(const T* __restrict from, T factor, int64_t count, T* __restrict to) {
   for (int64_t i = 0; i < count; ++i) to[i] += from[i] * factor;
 }
 
