@@ -5,8 +5,8 @@
 #include <cmath>
 #include <vector>
 
-#include "tests/testing/cuda_on_cpu/cuda_on_cpu.h"
 #include "tests/unit/worker/engine/backend/cuda/kernels_testing.h"
+#include "tests/unit/worker/engine/backend/cuda/matrices.h"
 #include "tests/unit/worker/engine/backend/cuda/norm_testing.h"
 #include "worker/engine/backend/cuda/kernels/norm.h"
 
@@ -33,7 +33,7 @@ std::vector<Division> Divisions() {
 
 class NormGroupKernels : public ::testing::TestWithParam<Layout> {
  protected:
-  ~NormGroupKernels() override { cuda_on_cpu::SetSeed(1); }
+  ~NormGroupKernels() override { cuda::testing::ShuffleDevice(1); }
 };
 
 TEST_P(NormGroupKernels, NormaliseEachGroup) {
@@ -42,7 +42,7 @@ TEST_P(NormGroupKernels, NormaliseEachGroup) {
   const std::vector<float> weight = ChannelValues(layout.channels, -0.5F, 0.4F);
   const std::vector<float> bias = ChannelValues(layout.channels, 0.3F, -0.2F);
   for (unsigned seed = 1; seed <= 3; ++seed) {
-    cuda_on_cpu::SetSeed(seed);
+    cuda::testing::ShuffleDevice(seed);
     const Division division = Divisions()[seed - 1];
     const int64_t pixels = division.pixels();
     const auto statistics = static_cast<size_t>(division.groups()) * channels;
@@ -61,12 +61,12 @@ TEST_P(NormGroupKernels, NormaliseEachGroup) {
     norm.channels = layout.channels;
     norm.groups = {division.groups(), begins.data(), division.plane};
     norm.clears_padding = layout.clears_padding;
-    const int64_t kernels = cuda_on_cpu::KernelsLaunched();
+    const int64_t kernels = cuda::testing::LaunchesSoFar();
     NormTraining(norm, mean.data(), variance.data(),
                  {mean_sum.data(), variance_sum.data(), true, control.data()},
                  scratch.workspace.data(), scratch.tickets.data(), nullptr);
     EXPECT_TRUE(scratch.HasZeroTickets());
-    EXPECT_LE(cuda_on_cpu::KernelsLaunched() - kernels, cuda::NormKernels(pixels));
+    EXPECT_LE(cuda::testing::LaunchesSoFar() - kernels, cuda::NormKernels(pixels));
 
     std::vector<double> means(channels, 10), variances(channels, 20);
     std::vector<Statistics> expected;
@@ -102,7 +102,7 @@ TEST_P(NormGroupKernels, ComputeTheGradientOfEachGroup) {
   const auto channels = static_cast<size_t>(layout.channels);
   const std::vector<float> weight = ChannelValues(layout.channels, -0.5F, 0.4F);
   for (unsigned seed = 1; seed <= 3; ++seed) {
-    cuda_on_cpu::SetSeed(seed);
+    cuda::testing::ShuffleDevice(seed);
     const Division division = Divisions()[seed - 1];
     const int64_t pixels = division.pixels();
     const TestView x = TestView::Random(layout, pixels, seed, 2);
