@@ -43,8 +43,8 @@ class NcclExchange final : public GradientExchange {
         buckets_(blocks_.buckets()) {}
 
   ~NcclExchange() override {
-    // What is enqueued of an unfinished step may wait for ranks that are gone. It uses memory of
-    // this object, so it has to end before.
+    // The work of an unfinished step may wait for ranks that are gone. It uses memory of this
+    // object, so it has to end before.
     if (is_begun_ || ended_ > 0) {
       device_->Abort(absl::CancelledError(
           absl::StrCat("rank ", device_->rank(), ": ended in the middle of a step")));
@@ -220,7 +220,7 @@ class NcclExchange final : public GradientExchange {
     return status;
   }
 
-  // What lies behind the gradients are statistics, the loss and counts, which keep their digits.
+  // Statistics, the loss and counts lie behind the gradients, and keep their digits.
   bool IsInBf16(const Bucket& bucket) const {
     return options_.to_bf16 != nullptr && bucket.begin < options_.memory.gradient_elements;
   }

@@ -30,7 +30,7 @@ struct StepEvents {
   OwnedEvent done;  // nothing of the step's communication is left
 };
 
-// How the host saw a step.
+// Describes how the host saw a step.
 struct StepSight {
   absl::Duration begin_uptime;
   absl::Duration end_uptime;

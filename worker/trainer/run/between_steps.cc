@@ -77,7 +77,7 @@ absl::Status TrainLoop::MoveReplicas(bool is_boundary) {
     run_.share = *std::move(share);
     run_.hosting.ranges = *hosting;
     TY_RETURN_IF_ERROR(CompileNewRows());
-    // What is known of the ranks' speeds comes from the hosting before.
+    // The ballots so far tell of the hosting before.
     computed_.rows = 0;
     ballots_.assign(ballots_.size(), Ballot());
     StartHosting();

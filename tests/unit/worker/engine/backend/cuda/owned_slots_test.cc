@@ -130,7 +130,7 @@ TEST_P(OwnedUpdates, GiveTheBitsOfAnUpdateOfEverything) {
     EXPECT_EQ(testing::ReadAllState(*rank), testing::ReadAllState(*whole_));
     EXPECT_THAT(testing::ReadReduction(*rank), ::testing::Each(0));
   }
-  // What was written is there for the next update.
+  // The next update finds what was written.
   testing::RandomizeState(4, *whole_);
   for (const auto& rank : ranks_) testing::CopyState(*whole_, *rank);
   Step(4);

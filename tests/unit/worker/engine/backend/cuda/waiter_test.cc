@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "absl/synchronization/notification.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "tests/testing/cuda_on_cpu/cuda_on_cpu.h"
 #include "worker/engine/backend/cuda/runtime/runtime.h"
@@ -77,7 +77,7 @@ TEST_F(WaiterTest, AWaitEndsWithTheWorkWatchedOrNot) {
     std::thread later;
     if (!is_watched) {
       later = std::thread([&end] {
-        absl::SleepFor(absl::Milliseconds(20));
+        (void)end.WaitForNotificationWithTimeout(absl::Milliseconds(20));
         end.Notify();
       });
     }
