@@ -17,12 +17,16 @@ namespace trainyard::engine {
 namespace {
 
 int Main(int argc, char** argv) {
-  // All tests share one backend with its plans, since plans take a while to make. Tests that make
-  // backends of their own find the plans in the folder.
+  // The tests share one backend with its plans, since plans take a while to make. Ranks that are
+  // threads of a test have backends of their own, and find the plans in the folder: what shares
+  // plans runs in one thread, on one device.
   const trainyard::testing::TempDir folder;
-  const BackendFactory make = ShareBackend([&folder] {
-    return MakeCudaBackend({.plan_cache_folder = folder.path(), .autotunes = false});
-  });
+  const BackendFactory make = [&folder] {
+    thread_local const BackendFactory shared = ShareBackend([&folder] {
+      return MakeCudaBackend({.plan_cache_folder = folder.path(), .autotunes = false});
+    });
+    return shared();
+  };
   RegisterBackend("cuda", make);
   testing::SetTestedBackend("cuda");
   testing::SetDeviceCopy([](void* to, const void* from, size_t bytes) {

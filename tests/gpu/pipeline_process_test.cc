@@ -5,6 +5,7 @@
 #include <csignal>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -12,8 +13,7 @@
 #include "common/base/files.h"
 #include "tests/testing/paths.h"
 #include "tests/testing/process.h"
-#include "tests/testing/temp_dir.h"
-#include "tests/testing/wait.h"
+#include "tests/unit/worker/trainer/rank_processes.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/run_dir/assignment.h"
 #include "worker/run_dir/records.h"
@@ -28,54 +28,29 @@ using testing::Process;
 constexpr absl::Duration kPatience = absl::Seconds(60);
 constexpr char kGrid[] = R"(, "devices": {"count": 4}, "stages": {"cuts": ["conv2"]})";
 
-class PipelineProcesses : public ::testing::Test {
+class PipelineProcesses : public ::testing::Test, protected RankProcesses {
  protected:
+  PipelineProcesses() : RankProcesses(testing::BinaryPath("trainyard-emulated-trainer-cuda")) {}
+
   void Prepare(int world_size, const std::string& train, const std::string& more) {
     run_dir::Assignment assignment;
-    assignment.world_size = world_size;
     assignment.backend = "cuda";
     assignment.spec_json = absl::StrCat(
         R"({"name": "processes", "model": {"convnet": {"channels": [4, 6], "batch_norm": true}},
             "data": {"dataset": "glyphs", "train_size": 50, "test_size": 20},
             "train": )",
         train, R"(, "optimizer": {"sgd": {"lr": 0.01}})", more, "}");
-    for (int rank = 0; rank < world_size; ++rank) {
-      assignment.ranks.push_back({.rank = rank, .local_rank = rank});
-    }
-    TY_CHECK_OK(run_dir::WriteAssignment(dir_, assignment));
+    Assign(world_size, std::move(assignment));
   }
 
   std::vector<std::unique_ptr<Process>> Start(int world_size) {
     std::vector<std::unique_ptr<Process>> ranks;
     for (int rank = 0; rank < world_size; ++rank) {
-      Process::Options options;
-      options.args = {testing::BinaryPath("trainyard-emulated-trainer-cuda"),
-                      "--run_dir",
-                      dir_.root(),
-                      "--rank",
-                      absl::StrCat(rank),
-                      "--transport",
-                      "staged",
-                      "--plan_cache",
-                      folder_.File("plans")};
-      options.stdout_path = folder_.File(absl::StrCat("out-", rank));
-      options.stderr_path = folder_.File(absl::StrCat("err-", rank));
-      auto process = Process::Start(std::move(options));
-      TY_CHECK_OK(process.status());
-      ranks.push_back(*std::move(process));
+      ranks.push_back(
+          StartRank(rank, {"--transport", "staged", "--plan_cache", folder_.File("plans")}));
     }
     return ranks;
   }
-
-  bool WaitUntilRunning(int rank) {
-    return testing::WaitUntil([this, rank] {
-      const auto progress = run_dir::ReadProgress(dir_, rank);
-      return progress.ok() && progress->state == run_dir::Progress::State::kRunning;
-    });
-  }
-
-  testing::TempDir folder_;
-  run_dir::RunDir dir_{folder_.path()};
 };
 
 TEST_F(PipelineProcesses, AGridEndsWithTheBytesOfOneProcess) {

@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstdlib>
 #include <map>
 #include <memory>
@@ -74,15 +73,6 @@ bool Place(GangTrainer& gang, const std::vector<int>& devices, const std::string
     return CudaSupport().MakeLink(gang_of(rank), std::move(request));
   });
   return true;
-}
-
-void ExpectNear(const std::map<int64_t, double>& got, const std::map<int64_t, double>& expected,
-                double tolerance) {
-  ASSERT_EQ(got.size(), expected.size());
-  for (const auto& [step, value] : expected) {
-    ASSERT_TRUE(got.contains(step)) << step;
-    EXPECT_NEAR(got.at(step), value, tolerance * (1 + std::abs(value))) << "at step " << step;
-  }
 }
 
 void ExpectSameFiles(const GangTrainer& got, const GangTrainer& expected) {

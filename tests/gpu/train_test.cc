@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstdlib>
 #include <map>
 #include <memory>
@@ -46,15 +45,6 @@ JobText Job(const std::string& precision, int64_t steps, bool is_bitwise = false
                    is_bitwise ? R"(", "reproducibility": "REPRODUCIBILITY_BITWISE"})" : R"("})");
   job.more = R"(, "checkpoint": {"every": {"steps": 3}}, "evaluate": {"every": {"steps": 5}})";
   return job;
-}
-
-void ExpectNear(const std::map<int64_t, double>& got, const std::map<int64_t, double>& expected,
-                double tolerance) {
-  ASSERT_EQ(got.size(), expected.size());
-  for (const auto& [step, value] : expected) {
-    ASSERT_TRUE(got.contains(step)) << step;
-    EXPECT_NEAR(got.at(step), value, tolerance * (1 + std::abs(value))) << "at step " << step;
-  }
 }
 
 std::vector<float> LossScale(const GangTrainer& trainer, int64_t step) {

@@ -88,7 +88,8 @@ NcclCommunicator::NcclCommunicator(const NcclOptions& options)
     : membership_(MembershipOf(options.group, options.rank, options.world_size)),
       cancelled_(options.cancelled),
       timeout_(options.connect_timeout),
-      collective_{options.rank, "connect", 0} {}
+      last_collective_{options.rank, "connect", 0},
+      awaited_(last_collective_) {}
 
 NcclCommunicator::~NcclCommunicator() {
   (void)cudaSetDevice(device_);
@@ -119,7 +120,7 @@ absl::Status NcclCommunicator::Connect(const NcclOptions& options) {
   if (result != ncclSuccess && result != ncclInProgress) {
     // If the connection has not begun, there is nothing to abort.
     communicator_ = nullptr;
-    return PeerLost(collective_, me(), ncclGetErrorString(result));
+    return PeerLost(awaited_, me(), ncclGetErrorString(result));
   }
   return Settle(result, deadline);
 }
@@ -166,18 +167,18 @@ absl::Status NcclCommunicator::EnqueueMessages(absl::string_view operation,
 
 absl::Status NcclCommunicator::Await(cudaEvent_t event, const Collective& awaited) {
   if (!broken_.ok()) return broken_;
-  collective_ = awaited;
+  awaited_ = awaited;
   TY_RETURN_IF_ERROR(FromCuda(cudaSetDevice(device_), "device of a communicator"));
   return Poll([this, event] { return LookAt(event); }, Clock::Real()->Uptime() + timeout_);
 }
 
 absl::Status NcclCommunicator::Enqueue(absl::string_view operation, cudaStream_t stream,
                                        const std::function<ncclResult_t()>& enqueue) {
-  collective_ = {me(), operation, ++sequence_};
+  last_collective_ = awaited_ = {me(), operation, ++sequence_};
   const absl::Duration deadline = Clock::Real()->Uptime() + timeout_;
   if (!broken_.ok()) return broken_;
   if (const cudaError_t error = cudaSetDevice(device_); error != cudaSuccess) {
-    return Break(FromCuda(error, collective_.operation));
+    return Break(FromCuda(error, awaited_.operation));
   }
   TY_ASSIGN_OR_RETURN(const bool is_captured, IsCaptured(stream));
   if (!is_captured) {
@@ -196,7 +197,7 @@ absl::Status NcclCommunicator::Settle(ncclResult_t result, absl::Duration deadli
   if (result == ncclSuccess) return absl::OkStatus();
   if (result != ncclInProgress) {
     return Break(absl::InternalError(
-        absl::StrCat("rank ", me(), ": ", collective_.operation, " ", collective_.sequence, ": ",
+        absl::StrCat("rank ", me(), ": ", awaited_.operation, " ", awaited_.sequence, ": ",
                      ncclGetErrorString(result), ": ", ncclGetLastError(communicator_))));
   }
   return Poll([this] { return State(); }, deadline);
@@ -216,12 +217,12 @@ absl::Status NcclCommunicator::Poll(const Look& look, absl::Duration deadline) {
 absl::Status NcclCommunicator::CheckDeadline(absl::Duration deadline) {
   if (cancelled_ != nullptr && cancelled_->load()) return Break(StoppedBy(me()));
   if (Clock::Real()->Uptime() < deadline) return absl::OkStatus();
-  return Break(CollectiveTimedOut(collective_, -1, timeout_));
+  return Break(CollectiveTimedOut(awaited_, -1, timeout_));
 }
 
 absl::Status NcclCommunicator::Watch(absl::Duration waited, const Collective& awaited) {
   if (!broken_.ok()) return broken_;
-  collective_ = awaited;
+  awaited_ = awaited;
   const std::optional<absl::Status> state = State();
   if (state.has_value() && !state->ok()) return Break(*state);
   return CheckDeadline(Clock::Real()->Uptime() - waited + timeout_);
@@ -232,8 +233,8 @@ std::optional<absl::Status> NcclCommunicator::LookAt(cudaEvent_t event) const {
   // "Not ready" stays as the thread's last error, where the next kernel launch would find it.
   if (happened != cudaSuccess) (void)cudaGetLastError();
   if (happened != cudaSuccess && happened != cudaErrorNotReady) {
-    return FromCuda(happened, absl::StrCat("rank ", me(), ": ", collective_.operation, " ",
-                                           collective_.sequence));
+    return FromCuda(happened,
+                    absl::StrCat("rank ", me(), ": ", awaited_.operation, " ", awaited_.sequence));
   }
   // Kernels that NCCL gives up end as if they were done, so NCCL is asked last.
   std::optional<absl::Status> state = State();
@@ -244,10 +245,10 @@ std::optional<absl::Status> NcclCommunicator::LookAt(cudaEvent_t event) const {
 std::optional<absl::Status> NcclCommunicator::State() const {
   ncclResult_t state = ncclSuccess;
   const ncclResult_t asked = ncclCommGetAsyncError(communicator_, &state);
-  if (asked != ncclSuccess) return PeerLost(collective_, -1, ncclGetErrorString(asked));
+  if (asked != ncclSuccess) return PeerLost(awaited_, -1, ncclGetErrorString(asked));
   if (state == ncclSuccess) return absl::OkStatus();
   if (state == ncclInProgress) return std::nullopt;
-  return PeerLost(collective_, -1,
+  return PeerLost(awaited_, -1,
                   absl::StrCat(ncclGetErrorString(state), ": ", ncclGetLastError(communicator_)));
 }
 

@@ -66,7 +66,8 @@ class NcclCommunicator {
   void set_timeout(absl::Duration timeout) { timeout_ = timeout; }
 
   // Enqueues the sum of `values` over the ranks, in place, on `stream`, which may be captured in
-  // mode thread-local or relaxed. All ranks must capture, or none. Graphs with collectives must be
+  // mode thread-local or relaxed. All ranks must capture, or none. What is
+  // captured keeps no order with collectives on other streams, and graphs with collectives must be
   // destroyed before the communicator.
   absl::Status EnqueueAllReduce(absl::Span<float> values, cudaStream_t stream);
   // Does so with `count` values of bfloat16.
@@ -81,12 +82,12 @@ class NcclCommunicator {
   absl::Status EnqueueMessages(absl::string_view operation, absl::Span<const Message> sends,
                                absl::Span<const Message> receives, cudaStream_t stream);
   // Returns the collective that was enqueued last.
-  const Collective& last() const { return collective_; }
+  const Collective& last() const { return last_collective_; }
   // Waits for `event`, which was recorded after `awaited` (or a graph of collectives), until the
   // deadline. An error names that collective.
   absl::Status Await(cudaEvent_t event, const Collective& awaited);
   // Does so for the collective that was enqueued last.
-  absl::Status Await(cudaEvent_t event) { return Await(event, collective_); }
+  absl::Status Await(cudaEvent_t event) { return Await(event, last_collective_); }
   // Returns an error if the gang is broken, and breaks it if a wait of this length for `awaited`
   // has passed the timeout. For waits that depend on collectives and are made elsewhere.
   absl::Status Watch(absl::Duration waited, const Collective& awaited);
@@ -128,8 +129,9 @@ class NcclCommunicator {
   int device_ = 0;
   absl::Duration timeout_;
   int64_t sequence_ = 0;
-  OwnedEvent last_;  // after the collective that was enqueued last
-  Collective collective_;
+  OwnedEvent last_;             // after the collective that was enqueued last
+  Collective last_collective_;  // that was enqueued
+  Collective awaited_;          // errors name it
   absl::Status broken_;
   ncclComm_t communicator_ = nullptr;
 };

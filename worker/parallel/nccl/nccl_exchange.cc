@@ -51,9 +51,13 @@ class NcclExchange final : public GradientExchange {
     }
     if (stream_.get() != nullptr) (void)cudaStreamSynchronize(stream_.get());
     // A communicator that was aborted has taken its registrations with it.
-    if (device_->handle() == nullptr) registration_.Abandon();
+    if (device_->handle() == nullptr) {
+      registration_.Abandon();
+      halves_registration_.Abandon();
+    }
     if (received_ != nullptr) (void)cudaFree(received_);
-    if (halves_ != nullptr) (void)cudaFree(halves_);
+    halves_registration_ = NcclRegistration();
+    if (halves_ != nullptr) FreeNcclMemory(halves_);
   }
 
   absl::Status Open() {
@@ -153,8 +157,11 @@ class NcclExchange final : public GradientExchange {
 
   int lag() const override { return kLag; }
   absl::Status Watch(absl::Duration waited) override {
-    // Without a step there is nothing that could be waited for in vain.
-    if (ended_ == 0) return absl::OkStatus();
+    // A step that has begun may take statistics over all ranks before it ends.
+    if (ended_ == 0) {
+      return is_begun_ ? InStep(newest(), device_->Watch(waited, device_->last()))
+                       : absl::OkStatus();
+    }
     const Step& oldest = Oldest();
     return InStep(oldest, device_->Watch(waited, oldest.last));
   }
@@ -233,8 +240,10 @@ class NcclExchange final : public GradientExchange {
       if (IsInBf16(bucket)) largest = std::max(largest, bucket.size());
     }
     if (largest == 0) return absl::OkStatus();
-    return FromCuda(cudaMalloc(&halves_, static_cast<size_t>(largest * kBf16Bytes)),
-                    "room for gradients in bfloat16");
+    const auto bytes = static_cast<size_t>(largest * kBf16Bytes);
+    TY_ASSIGN_OR_RETURN(halves_, AllocateNcclMemory(bytes));
+    halves_registration_ = NcclRegistration(device_->handle(), halves_, bytes);
+    return absl::OkStatus();
   }
 
   // Allocates room for the other ranks' terms of the own block in the largest bucket.
@@ -381,6 +390,7 @@ class NcclExchange final : public GradientExchange {
   OwnedEvent settled_;     // of work between steps
   float* received_ = nullptr;
   void* halves_ = nullptr;
+  NcclRegistration halves_registration_;
   int64_t room_ = 0;
   size_t reduced_ = 0;
   bool traces_ = false;

@@ -129,6 +129,9 @@ class PipelineExecutable final : public engine::Executable, public engine::Range
   }
   SharedLayout shared_layout() const override { return stage_->shared_layout(); }
 
+  // The next step may begin only when the sums of this one are there: what a stage waits for inside
+  // a step has no deadline for sums of other pipelines.
+  int max_updates_in_flight() const override { return 1; }
   absl::Status StartUpdate(double lr) override;
   absl::StatusOr<engine::StepMetrics> FinishUpdate() override;
   absl::Status BeginUpdate(double lr) override { return stage_->range_update()->BeginUpdate(lr); }

@@ -17,9 +17,9 @@
 #include "gtest/gtest.h"
 #include "tests/testing/paths.h"
 #include "tests/testing/process.h"
-#include "tests/testing/temp_dir.h"
 #include "tests/testing/wait.h"
 #include "tests/unit/worker/data/token_files.h"
+#include "tests/unit/worker/trainer/rank_processes.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/run_dir/assignment.h"
 #include "worker/run_dir/metrics.h"
@@ -68,11 +68,10 @@ uint64_t Seed() {
 }
 
 // A run directory of its own.
-class Training {
+class Training : private RankProcesses {
  public:
-  Training(const Case& which, int ranks) : ranks_(ranks) {
+  Training(const Case& which, int ranks) : RankProcesses(kKilledBinary), ranks_(ranks) {
     run_dir::Assignment assignment;
-    assignment.world_size = ranks;
     TY_CHECK_OK(MakeDirectories(folder_.File("data/made")));
     folder_.Write("data/made/train.bin", data::RawTokens(data::LearnableTokens(2000, 11)));
     folder_.Write("data/made/val.bin", data::RawTokens(data::LearnableTokens(100, 11)));
@@ -83,10 +82,7 @@ class Training {
         R"(}}, "schedule": {"polynomial": {"power": 2}}, )", which.network, R"(,
             "optimizer": {"clip_norm": 1, "ema_decay": 0.99, )",
         which.optimizer, "}}");
-    for (int rank = 0; rank < ranks; ++rank) {
-      assignment.ranks.push_back({.rank = rank, .local_rank = rank});
-    }
-    TY_CHECK_OK(run_dir::WriteAssignment(dir_, assignment));
+    Assign(ranks, std::move(assignment));
   }
 
   const run_dir::RunDir& dir() const { return dir_; }
@@ -102,15 +98,7 @@ class Training {
   std::vector<std::unique_ptr<Process>> Start() {
     TY_CHECK_OK(RemoveTree(dir_.RendezvousDir()));
     std::vector<std::unique_ptr<Process>> processes;
-    for (int rank = 0; rank < ranks_; ++rank) {
-      Process::Options options;
-      options.args = {kKilledBinary, "--run_dir", dir_.root(), "--rank", absl::StrCat(rank)};
-      options.stdout_path = folder_.File(absl::StrCat("out-", rank));
-      options.stderr_path = folder_.File(absl::StrCat("err-", rank));
-      auto process = Process::Start(std::move(options));
-      TY_CHECK_OK(process.status());
-      processes.push_back(*std::move(process));
-    }
+    for (int rank = 0; rank < ranks_; ++rank) processes.push_back(StartRank(rank));
     return processes;
   }
   void RunToTheEnd() {
@@ -141,8 +129,6 @@ class Training {
 
  private:
   const int ranks_;
-  testing::TempDir folder_;
-  run_dir::RunDir dir_{folder_.path()};
 };
 
 class KilledTrainerTest : public ::testing::TestWithParam<std::tuple<Case, int>> {};

@@ -35,12 +35,12 @@ inline void ExpectSuccess(const std::vector<run_dir::RankResult>& results, int64
   }
 }
 
-inline void ExpectNear(const std::map<int64_t, double>& left,
-                       const std::map<int64_t, double>& right) {
-  ASSERT_EQ(left.size(), right.size());
-  for (const auto& [step, value] : left) {
-    ASSERT_TRUE(right.contains(step)) << step;
-    EXPECT_NEAR(value, right.at(step), 1e-5 * (1 + std::abs(value))) << "at step " << step;
+inline void ExpectNear(const std::map<int64_t, double>& got,
+                       const std::map<int64_t, double>& expected, double tolerance = 1e-5) {
+  ASSERT_EQ(got.size(), expected.size());
+  for (const auto& [step, value] : expected) {
+    ASSERT_TRUE(got.contains(step)) << step;
+    EXPECT_NEAR(got.at(step), value, tolerance * (1 + std::abs(value))) << "at step " << step;
   }
 }
 

@@ -12,8 +12,8 @@
 #include "gtest/gtest.h"
 #include "tests/testing/paths.h"
 #include "tests/testing/process.h"
-#include "tests/testing/temp_dir.h"
 #include "tests/testing/wait.h"
+#include "tests/unit/worker/trainer/rank_processes.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/run_dir/assignment.h"
 #include "worker/run_dir/records.h"
@@ -33,43 +33,22 @@ constexpr absl::Duration kNotice = absl::Seconds(5);
 const std::string kBinary = testing::BinaryPath("trainyard-trainer");
 
 // By transport.
-class TrainerProcessTest : public ::testing::TestWithParam<const char*> {
+class TrainerProcessTest : public ::testing::TestWithParam<const char*>, protected RankProcesses {
  protected:
+  TrainerProcessTest() : RankProcesses(kBinary) {}
+
   // `more` contains further members of the spec, each of which begins with a comma.
   void Prepare(int world_size, const std::string& train, const std::string& more = "") {
     run_dir::Assignment assignment;
-    assignment.world_size = world_size;
     assignment.spec_json = absl::StrCat(
         R"({"name": "processes", "model": {"mlp": {"hidden": [16]}},
             "data": {"dataset": "glyphs", "train_size": 200, "test_size": 20},
             "train": )",
         train, R"(, "optimizer": {"sgd": {"lr": 0.01}})", more, "}");
-    for (int rank = 0; rank < world_size; ++rank) {
-      assignment.ranks.push_back({.rank = rank, .local_rank = rank});
-    }
-    TY_CHECK_OK(run_dir::WriteAssignment(dir_, assignment));
+    Assign(world_size, std::move(assignment));
   }
 
-  std::unique_ptr<Process> Start(int rank) {
-    Process::Options options;
-    options.args = {kBinary,       "--run_dir", dir_.root(), "--rank", absl::StrCat(rank),
-                    "--transport", GetParam()};
-    options.stdout_path = folder_.File(absl::StrCat("out-", rank));
-    options.stderr_path = folder_.File(absl::StrCat("err-", rank));
-    auto process = Process::Start(std::move(options));
-    TY_CHECK_OK(process.status());
-    return *std::move(process);
-  }
-
-  bool WaitUntilRunning(int rank) {
-    return testing::WaitUntil([this, rank] {
-      const auto progress = run_dir::ReadProgress(dir_, rank);
-      return progress.ok() && progress->state == run_dir::Progress::State::kRunning;
-    });
-  }
-
-  testing::TempDir folder_;
-  run_dir::RunDir dir_{folder_.path()};
+  std::unique_ptr<Process> Start(int rank) { return StartRank(rank, {"--transport", GetParam()}); }
 };
 
 TEST_P(TrainerProcessTest, TwoRanksTrainToTheEnd) {
