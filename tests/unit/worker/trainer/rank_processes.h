@@ -30,8 +30,8 @@ class RankProcesses {
     TY_CHECK_OK(run_dir::WriteAssignment(dir_, assignment));
   }
 
-  // Starts a rank. `more` are further arguments. The folder gets out-RANK and err-RANK, with all that
-  // it prints.
+  // Starts a rank. `more` are further arguments. The folder gets out-RANK and err-RANK, with all
+  // that it prints.
   std::unique_ptr<testing::Process> StartRank(int rank, const std::vector<std::string>& more = {}) {
     testing::Process::Options options;
     options.args = {binary_, "--run_dir", dir_.root(), "--rank", absl::StrCat(rank)};
