@@ -307,17 +307,23 @@ TEST(NcclStageLink, AMessageThatNobodyTakesIsAnErrorByTheDeadline) {
 }
 
 // The copies that the sending thread waits for may fail, as on a device that fell off its bus.
+// Both stages have their memory before the devices break, and keep it until they are mended.
 TEST(StagedStageLink, AnErrorOfTheDeviceIsNotSent) {
+  absl::Notification is_ready, is_mended;
   const auto statuses = RunStages(Way::kStaged, [&](Stage& stage) -> absl::Status {
     if (stage.rank() == 1) {
-      const absl::Status status = stage.link().Receive(0, stage.in(0, kFloats));
-      EXPECT_FALSE(status.ok());
+      const absl::Span<float> in = stage.in(0, kFloats);
+      is_ready.Notify();
+      EXPECT_FALSE(stage.link().Receive(0, in).ok());
+      (void)is_mended.WaitForNotificationWithTimeout(kTimeout);
       return absl::OkStatus();
     }
+    (void)is_ready.WaitForNotificationWithTimeout(kTimeout);
     stage.Finish();
     cuda_on_cpu::BreakDevices(cudaErrorIllegalAddress);
     absl::Status status = stage.link().Send(0, stage.out(0, kFloats));
     cuda_on_cpu::BreakDevices(cudaSuccess);
+    is_mended.Notify();
     return status;
   });
   EXPECT_THAT(std::string(statuses[0].message()), HasSubstr("mirroring values of a stage"));
