@@ -281,7 +281,7 @@ TEST(GridsOnCuda, MayHaveAStageWithoutParameters) {
   ExpectSuccess(cpu.Run());
   job.more = R"(, "devices": {"count": 3}, "stages": {"cuts": ["relu1", "conv2"]})";
   GangTrainer pipeline(job, 3, "cuda");
-  if (!Place(pipeline, {0, 0, 0}, "auto")) GTEST_SKIP();
+  if (!Place(pipeline, {0, 0, 0}, "auto")) GTEST_SKIP() << "this machine has no GPU";
   ExpectSuccess(pipeline.Run());
   ExpectNear(pipeline.Metric("train.loss"), cpu.Metric("train.loss"), 2e-3);
 }
@@ -294,7 +294,8 @@ TEST(GridsOnCuda, GoOnFromACheckpointOfOneGpuAndTheOtherWayRound) {
   staged.more += kTwoStages;
   GangTrainer alone(job, 1, "cuda"), from_pipeline(job, 1, "cuda");
   GangTrainer pipeline(staged, 2, "cuda"), from_one(staged, 2, "cuda");
-  if (!Place(pipeline, {0, 0}, "auto") || !Place(from_one, {0, 0}, "auto")) GTEST_SKIP();
+  if (!Place(pipeline, {0, 0}, "auto") || !Place(from_one, {0, 0}, "auto"))
+    GTEST_SKIP() << "this machine has no GPU";
   ExpectSuccess(alone.Run());
   ExpectSuccess(pipeline.Run());
   from_one.assignment().resume_from = checkpoint::CheckpointPath(alone.dir().CheckpointsDir(), 3);
@@ -310,7 +311,7 @@ TEST(GridsOnCuda, RefuseNcclForStagesThatShareAGpu) {
   JobText job = Job(false);
   job.more = kTwoStages;
   GangTrainer pipeline(job, 2, "cuda");
-  if (!Place(pipeline, {0, 0}, "nccl")) GTEST_SKIP();
+  if (!Place(pipeline, {0, 0}, "nccl")) GTEST_SKIP() << "this machine has no GPU";
   for (const run_dir::RankResult& result : pipeline.Run()) {
     EXPECT_EQ(result.outcome, run_dir::Outcome::kUserError);
     EXPECT_THAT(result.message, HasSubstr("use --transport staged"));
@@ -322,7 +323,7 @@ TEST(GridsOnCuda, RefuseALossScale) {
   job.train.replace(job.train.find("F32"), 3, "F16");
   job.more = kTwoStages;
   GangTrainer pipeline(job, 2, "cuda");
-  if (!Place(pipeline, {0, 0}, "auto")) GTEST_SKIP();
+  if (!Place(pipeline, {0, 0}, "auto")) GTEST_SKIP() << "this machine has no GPU";
   for (const run_dir::RankResult& result : pipeline.Run()) {
     EXPECT_EQ(result.outcome, run_dir::Outcome::kUserError);
     EXPECT_THAT(result.message, HasSubstr("loss scale"));

@@ -3,7 +3,7 @@
 //
 // A batch is cut into microbatches, and the stage goes through them as the schedule says: it
 // receives what the stage before computed, computes, and sends. Gradients come back the other way.
-// What is sent leaves while the stage computes on (parallel/stage_link.h).
+// Messages leave while the stage goes on computing (parallel/stage_link.h).
 //
 // Parameters, their state, and the reduction are only those of the stage. Pipelines side by side
 // sum the reductions of the same stage. Loss and accuracy are the whole model's on every rank.

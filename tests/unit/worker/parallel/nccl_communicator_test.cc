@@ -142,7 +142,8 @@ TEST(NcclCommunicator, AnAsynchronousErrorIsALostPeer) {
               HasSubstr("rank 0: all_reduce 2: a peer was lost"));
 }
 
-// As the ranks of each stage do. The last rank of one group is left alone with its second sum.
+// The ranks of each stage form such groups. The last rank of one group is left alone with its
+// second sum.
 TEST(NcclCommunicator, GroupsConnectSideBySideAndErrorsNameTheRanksOfTheGang) {
   cuda_on_cpu::SetDeviceCount(cuda_on_cpu::kMaxDevices);
   const auto statuses = RunPlaces(4, [](const Place& place) -> absl::Status {

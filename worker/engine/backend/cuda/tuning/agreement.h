@@ -2,7 +2,7 @@
 // some shape, and a wrong one may be the fastest.
 //
 // Two right candidates differ by rounding alone. Each element of an output is a sum of products.
-// Where factors are exact, the products are added in f32, in an order that differs from candidate
+// If the factors are exact, the products are added in f32, in an order that differs from candidate
 // to candidate. The error of a sum of n random terms grows as its roundoff times sqrt(n), relative
 // to the size of such sums (Higham, Accuracy and Stability of Numerical Algorithms, section 4.2).
 // Tensor cores truncate instead of rounding, and these errors have one sign, so in long sums they
@@ -25,7 +25,7 @@ namespace trainyard::engine::cuda {
 
 // Returns the largest relative error of rounding a number to the type.
 double UnitRoundoff(Type type);
-// The same for the factors of products in tf32, which has as many digits as f16.
+// This is the roundoff of the factors of products in tf32, which has as many digits as f16.
 inline constexpr double kTf32Roundoff = 0x1p-11;
 
 // Says how exact the elements of an output are.
