@@ -11,8 +11,7 @@
 namespace trainyard::trainer {
 
 // In a ballot, a vote says that this rank wants something. In the agreement it says that some rank
-// wants it, so that all do it after the step in
-// which they hear of it.
+// wants it, so that all do it after the step in which they hear of it.
 struct Votes {
   bool stop = false;
   bool checkpoint = false;
