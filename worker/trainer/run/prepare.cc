@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <future>
 #include <iterator>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +15,7 @@
 #include "common/base/status_macros.h"
 #include "worker/trainer/plan/model_setup.h"
 #include "worker/trainer/run/agreement.h"
+#include "worker/trainer/run/compile_in_turn.h"
 #include "worker/trainer/run/pipelined_step.h"
 #include "worker/trainer/run/resume_point.h"
 #include "worker/trainer/run/row_form.h"
@@ -94,12 +94,34 @@ absl::StatusOr<std::unique_ptr<StepStrategy>> CompileStep(const RunSetup& setup,
                                 : WholeStep::Compile(setup, threads, choices);
 }
 
-// Loads the data while the model is compiled, and gives the images to the device if that pays off.
+// Ranks with the same stage and type of GPU compile the same. Those without a GPU's name take the
+// first one of their host. The name comes first, since it is at the end that long texts are cut.
+MeasuredWork WorkOf(const RunSetup& setup) {
+  return {.kind = absl::StrCat(setup.place.stage, " ", setup.mine().device_type),
+          .device = absl::StrCat(setup.mine().device, " ", setup.assignment.worker)};
+}
+
+// In a gang of GPUs one rank of each kind measures, so that equal GPUs run equal kernels and nobody
+// waits in a step for a rank that still measures. `host` is null if each rank is for itself.
+absl::StatusOr<std::unique_ptr<StepStrategy>> CompileWithOthers(const RunSetup& setup, int threads,
+                                                                parallel::Communicator* host) {
+  if (host == nullptr) return CompileStep(setup, threads, "");
+  std::unique_ptr<StepStrategy> strategy;
+  TY_RETURN_IF_ERROR(CompileInTurn(
+      *host, WorkOf(setup), [&](const std::string& choices) -> absl::StatusOr<std::string> {
+        TY_ASSIGN_OR_RETURN(strategy, CompileStep(setup, threads, choices));
+        return strategy->executable().MeasuredChoices();
+      }));
+  return strategy;
+}
+
+// Loads the data while the model is compiled, or while another rank measures for this one, and
+// gives the images to the device if that pays off.
 absl::StatusOr<Loaded> LoadAndCompile(const RunSetup& setup, int threads,
-                                      const std::string& choices = "") {
+                                      parallel::Communicator* host) {
   auto loading = std::async(std::launch::async, LoadTrainData, setup.spec, setup.dataset_options,
                             setup.mine().threads);
-  absl::StatusOr<std::unique_ptr<StepStrategy>> strategy = CompileStep(setup, threads, choices);
+  absl::StatusOr<std::unique_ptr<StepStrategy>> strategy = CompileWithOthers(setup, threads, host);
   absl::StatusOr<LoadedData> data = loading.get();
   TY_RETURN_IF_ERROR(strategy.status());
   TY_RETURN_IF_ERROR(data.status());
@@ -113,43 +135,6 @@ absl::StatusOr<Loaded> LoadAndCompile(const RunSetup& setup, int threads,
   return Loaded{.data = *std::move(data),
                 .strategy = *std::move(strategy),
                 .planned_bytes = step_bytes + image_bytes};
-}
-
-// Ranks with this name in common compile the same layers for the same type of GPU.
-std::string KindOfWork(const RunSetup& setup) {
-  return absl::StrCat(setup.place.stage, " ", setup.mine().device_type);
-}
-
-// The first rank of each type of GPU measures the kernels of each stage, and the others of that
-// type wait and take its choices over, so that equal GPUs run equal kernels and nobody waits in a
-// step for a rank that still measures.
-absl::StatusOr<Loaded> LoadAndCompileInTurn(const RunSetup& setup, int threads,
-                                            parallel::Communicator& host) {
-  TY_ASSIGN_OR_RETURN(const std::vector<std::string> kinds, GatherNames(host, KindOfWork(setup)));
-  const auto leader_of = [&](const std::string& kind) {
-    return static_cast<int>(std::find(kinds.begin(), kinds.end(), kind) - kinds.begin());
-  };
-  const int leader = leader_of(kinds[static_cast<size_t>(setup.rank)]);
-  std::optional<Loaded> loaded;
-  std::string measured;
-  if (leader == setup.rank) {
-    TY_ASSIGN_OR_RETURN(loaded, LoadAndCompile(setup, threads));
-    measured = loaded->strategy->executable().MeasuredChoices();
-  }
-  // It holds until all have compiled: CompileRowsTogether sets another one.
-  host.set_timeout(StepPace::kMeasureLimit);
-  std::string choices;
-  for (int rank = 0; rank < setup.world_size(); ++rank) {
-    if (leader_of(kinds[static_cast<size_t>(rank)]) != rank) continue;
-    TY_ASSIGN_OR_RETURN(std::string text, BroadcastText(host, measured, rank));
-    if (rank == leader) choices = std::move(text);
-  }
-  if (!loaded.has_value()) {
-    LogInfo("takes over the kernels that another rank has measured",
-            {{"rank", absl::StrCat(leader)}});
-    TY_ASSIGN_OR_RETURN(loaded, LoadAndCompile(setup, threads, choices));
-  }
-  return *std::move(loaded);
 }
 
 StepSequence SequenceOf(const RunSetup& setup, const data::Dataset& dataset) {
@@ -244,9 +229,8 @@ absl::StatusOr<PreparedRun> PrepareRun(const run_dir::RunDir& dir,
   TY_ASSIGN_OR_RETURN(const ResumePoint resume, FindResumePoint(setup));
   TY_ASSIGN_OR_RETURN(EarlyContact early, ConnectEarly(setup, resume, connect));
   TY_ASSIGN_OR_RETURN(Loaded loaded,
-                      OneMeasuresForAll(setup)
-                          ? LoadAndCompileInTurn(setup, early.threads, *early.lines.host)
-                          : LoadAndCompile(setup, early.threads));
+                      LoadAndCompile(setup, early.threads,
+                                     OneMeasuresForAll(setup) ? early.lines.host.get() : nullptr));
   StepStrategy& strategy = *loaded.strategy;
   TY_ASSIGN_OR_RETURN(const RestoredState start, FillState(resume, setup, strategy));
   RunIdentity identity = IdentityOf(setup, early.threads, loaded, start);
