@@ -214,6 +214,9 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const descriptor
                 absl::StrCat(rule->label, " was read before the descriptor was finalized"));
   }
   const auto found = body->values.find(name);
+  if (found == body->values.end() && name == CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION) {
+    return Fail(CUDNN_STATUS_NOT_SUPPORTED, "plans of this engine have no text");
+  }
   static const auto& kNothing = *new cudnn::Value();
   const cudnn::Value& value = found == body->values.end() ? kNothing : found->second;
   if (type != (value.count == 0 ? rule->type : value.type)) {

@@ -58,8 +58,20 @@ void FailRuns(std::function<bool(int64_t engine)> fails);
 // all are right again.
 void SpoilRuns(std::function<bool(int64_t engine)> spoils);
 
+// Calls `watch`, from here on, on each thread that makes a plan which is not made from a text. With
+// an empty function nothing is called again.
+void WatchPlans(std::function<void()> watch);
+
+// Makes plans have no text, from here on, as those of some of cuDNN's engines.
+void RefusePlanTexts(bool refuses);
+
+// Makes each handle take so much memory of its device, from here on. At first it takes none.
+void SetHandleBytes(int64_t bytes);
+
 // The backend descriptors and handles that were created and not destroyed.
 int64_t LiveCudnnObjects();
+// Counts only the handles.
+int64_t LiveCudnnHandles();
 
 // The plans that were executed so far. A plan in a CUDA graph counts with every launch.
 int64_t PlansRun();

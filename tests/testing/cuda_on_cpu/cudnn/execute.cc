@@ -158,6 +158,13 @@ cudnnStatus_t CheckFinalized(const Descriptor* descriptor, cudnnBackendDescripto
   return CUDNN_STATUS_SUCCESS;
 }
 
+// A plan belongs to the handle for which it was made.
+cudnnStatus_t CheckOwner(const Descriptor& plan, cudnnHandle_t handle) {
+  const auto owner = plan.Pointers(CUDNN_ATTR_EXECUTION_PLAN_HANDLE);
+  if (owner.empty() || owner.front() == handle) return CUDNN_STATUS_SUCCESS;
+  return Fail(CUDNN_STATUS_BAD_PARAM, "the plan was made for another handle");
+}
+
 }  // namespace
 }  // namespace cudnn
 
@@ -186,6 +193,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
       cudnn::CheckFinalized(plan_body, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, "the plan"));
   TY_CUDNN_TRY(
       cudnn::CheckFinalized(pack_body, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, "the variant pack"));
+  TY_CUDNN_TRY(cudnn::CheckOwner(*plan_body, handle));
   auto execution = std::make_shared<cudnn::Execution>();
   TY_CUDNN_TRY(cudnn::Prepare(*plan_body, *pack_body, execution.get()));
   execution->is_spoiled = cudnn::Spoils().Hits(*plan_body->engine);

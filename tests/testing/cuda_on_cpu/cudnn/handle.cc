@@ -15,6 +15,7 @@
 // The object behind a caller's handle.
 struct cudnnContext {
   cudaStream_t stream = nullptr;
+  void* memory = nullptr;  // see SetHandleBytes
 };
 
 namespace trainyard::cuda_on_cpu {
@@ -22,6 +23,7 @@ namespace cudnn {
 namespace {
 
 std::atomic<int64_t> live_objects{0};
+std::atomic<int64_t> handle_bytes{0};
 
 std::string& LastMessage() {
   thread_local std::string message;
@@ -47,6 +49,10 @@ class Handles {
   bool Has(cudnnHandle_t handle) {
     std::lock_guard lock(mutex_);
     return living_.count(handle) != 0;
+  }
+  int64_t Count() {
+    std::lock_guard lock(mutex_);
+    return static_cast<int64_t>(living_.size());
   }
 
  private:
@@ -85,11 +91,20 @@ int64_t LiveCudnnObjects() {
   return cudnn::live_objects;
 }
 
+int64_t LiveCudnnHandles() {
+  return cudnn::Handles::Get().Count();
+}
+
+void SetHandleBytes(int64_t bytes) {
+  cudnn::handle_bytes = bytes;
+}
+
 }  // namespace trainyard::cuda_on_cpu
 
 using trainyard::cuda_on_cpu::cudnn::CheckHandle;
 using trainyard::cuda_on_cpu::cudnn::CountObjects;
 using trainyard::cuda_on_cpu::cudnn::Fail;
+using trainyard::cuda_on_cpu::cudnn::handle_bytes;
 using trainyard::cuda_on_cpu::cudnn::Handles;
 using trainyard::cuda_on_cpu::cudnn::LastMessage;
 
@@ -155,7 +170,12 @@ cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
   if (error != cudaSuccess || devices == 0) {
     return Fail(CUDNN_STATUS_NOT_INITIALIZED, "there is no CUDA device");
   }
-  *handle = new cudnnContext();
+  void* memory = nullptr;
+  if (cudaMalloc(&memory, static_cast<size_t>(handle_bytes.load())) != cudaSuccess) {
+    return Fail(CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED,
+                "the device has no memory for the handle");
+  }
+  *handle = new cudnnContext{.stream = nullptr, .memory = memory};
   Handles::Get().Add(*handle);
   CountObjects(1);
   return CUDNN_STATUS_SUCCESS;
@@ -165,6 +185,7 @@ cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) {
   TY_CUDNN_TRY(CheckHandle(handle));
   Handles::Get().Remove(handle);
   CountObjects(-1);
+  (void)cudaFree(handle->memory);
   delete handle;
   return CUDNN_STATUS_SUCCESS;
 }

@@ -1,5 +1,8 @@
 // Execution plans, the bindings with which they are executed, and descriptions of devices.
+#include <atomic>
 #include <cstdlib>
+#include <functional>
+#include <mutex>
 #include <set>
 #include <string>
 #include <utility>
@@ -8,10 +11,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/base/env.h"
+#include "tests/testing/cuda_on_cpu/cudnn/cudnn_on_cpu.h"
 #include "tests/testing/cuda_on_cpu/cudnn/plan_text.h"
 #include "tests/testing/cuda_on_cpu/cudnn/program.h"
 
-namespace trainyard::cuda_on_cpu::cudnn {
+namespace trainyard::cuda_on_cpu {
+namespace cudnn {
 namespace {
 
 // The description that a real device, an H200, gives of itself.
@@ -34,6 +39,23 @@ void SpendPlanTime() {
     return absl::Seconds(seconds);
   }();
   if (time > absl::ZeroDuration()) Clock::Real()->SleepFor(time);
+}
+
+std::atomic<bool> refuses_texts{false};
+std::mutex watch_mutex;
+
+std::function<void()>& Watch() {
+  static auto& watch = *new std::function<void()>();
+  return watch;
+}
+
+void TellWatch() {
+  std::function<void()> watch;
+  {
+    const std::lock_guard lock(watch_mutex);
+    watch = Watch();
+  }
+  if (watch) watch();
 }
 
 // The configuration that the caller set, or that the text describes.
@@ -70,7 +92,10 @@ cudnnStatus_t FinalizePlan(Descriptor* plan) {
       plan->Has(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION)) {
     return Fail(CUDNN_STATUS_BAD_PARAM, "a plan needs an engine's configuration, or a text");
   }
-  if (plan->Has(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)) SpendPlanTime();
+  if (plan->Has(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)) {
+    TellWatch();
+    SpendPlanTime();
+  }
   std::shared_ptr<const Descriptor> config;
   TY_CUDNN_TRY(FindConfig(*plan, &config));
   const Engine& engine = *config->engine;
@@ -85,7 +110,9 @@ cudnnStatus_t FinalizePlan(Descriptor* plan) {
   plan->program = config->program;
   const Descriptor& graph =
       *config->Child(CUDNN_ATTR_ENGINECFG_ENGINE)->Child(CUDNN_ATTR_ENGINE_OPERATION_GRAPH);
-  plan->SetText(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, PlanText(graph, engine.index));
+  if (!refuses_texts) {
+    plan->SetText(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, PlanText(graph, engine.index));
+  }
   plan->SetInts(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64,
                 {WorkspaceBytes(*plan->program, engine)});
   plan->SetChildren(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, {std::move(config)});
@@ -116,4 +143,15 @@ cudnnStatus_t FinalizeDevice(Descriptor* device) {
   return CUDNN_STATUS_SUCCESS;
 }
 
-}  // namespace trainyard::cuda_on_cpu::cudnn
+}  // namespace cudnn
+
+void WatchPlans(std::function<void()> watch) {
+  const std::lock_guard lock(cudnn::watch_mutex);
+  cudnn::Watch() = std::move(watch);
+}
+
+void RefusePlanTexts(bool refuses) {
+  cudnn::refuses_texts = refuses;
+}
+
+}  // namespace trainyard::cuda_on_cpu

@@ -12,8 +12,8 @@
 namespace trainyard::engine::cuda {
 namespace {
 
-// The memory of a device that a process takes beside our buffers, for the context and the
-// libraries' kernels. It is a guess on the safe side until it is measured.
+// The memory of a device that a process takes beside our buffers, for the context, a handle of each
+// library, and the libraries' kernels. It is a guess on the safe side until it is measured.
 constexpr int64_t kContextBytes = int64_t{600} << 20;
 
 Type StorageOf(Precision precision) {
@@ -153,7 +153,10 @@ absl::StatusOr<Program*> CudaExecutable::Prepare(const StepGraph& step, Programs
                                 .effort = effort,
                                 .planner = planners_->convolutions.get(),
                                 .products = planners_->products.get()};
-  TY_RETURN_IF_ERROR(Compile(step, layout_, Memory(), weights_, target, larger, *program));
+  const absl::Status compiled =
+      Compile(step, layout_, Memory(), weights_, target, larger, *program);
+  planners_->convolutions->EndChoosing();  // before the program takes its memory
+  TY_RETURN_IF_ERROR(compiled);
   NoteFallbacks(*program);
   Program* const made = program.get();
   programs[rows] = std::move(program);

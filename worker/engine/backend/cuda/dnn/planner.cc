@@ -64,6 +64,7 @@ class CudnnPlanner : public Planner {
   int64_t workspace_bytes_max() const override { return options_.workspace_bytes_max; }
 
   void ReleaseStream() override { builder_.ReleaseStreams(); }
+  void EndChoosing() override { builder_.CloseHelpers(); }
 
   absl::StatusOr<std::string> DeviceDescription() override {
     const Target& target = builder_.target();
@@ -249,9 +250,10 @@ class CudnnPlanner : public Planner {
   }
 
   std::unique_ptr<CudnnPlan> PlanOf(Graph graph, std::vector<Candidate>& candidates) {
+    BuiltPlan& best = candidates.front().plan;
+    best = builder_.Adopt(std::move(best));
     PlanFacts facts = FactsOf(graph, candidates);
-    return std::make_unique<CudnnPlan>(std::move(graph), std::move(candidates.front().plan),
-                                       std::move(facts));
+    return std::make_unique<CudnnPlan>(std::move(graph), std::move(best), std::move(facts));
   }
 
   // A plan that cannot be serialized or written is still used.

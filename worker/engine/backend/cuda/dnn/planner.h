@@ -49,6 +49,9 @@ class Planner {
   virtual void TakeChoice(const std::string& text) = 0;
   // Returns the largest workspace that a plan may have.
   virtual int64_t workspace_bytes_max() const = 0;
+  // Gives back the memory of the device that choosing takes beside the plans. The next choice may
+  // take it again.
+  virtual void EndChoosing() = 0;
   // Must be called before a stream ends on which plans ran, since cuDNN's handle would keep it.
   virtual void ReleaseStream() = 0;
   // Describes the current device in cuDNN's JSON; with ForDescription, returns that text.

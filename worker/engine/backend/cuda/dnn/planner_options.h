@@ -16,7 +16,7 @@ struct PlannerOptions {
   bool autotunes = true;
   int candidates_max = 8;  // the most that are measured
   // The threads that build candidates; at least 1. Each has a handle of its own, which takes memory
-  // of the device.
+  // of the device until Planner::EndChoosing.
   int build_threads = 1;
   // If true, engines are left out whose sums are taken in another order each time.
   bool deterministic = false;

@@ -1,5 +1,7 @@
 // Tests the state and memory of an executable, over the emulated device, which lets copies arrive
 // late and can run out of memory.
+#include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -8,8 +10,10 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/cuda_on_cpu/cuda_on_cpu.h"
+#include "tests/testing/cuda_on_cpu/cudnn/cudnn_on_cpu.h"
 #include "tests/unit/worker/engine/engine_testing.h"
 #include "worker/engine/backend/cuda/cuda_backend.h"
+#include "worker/engine/backend/cuda/dnn/plan_builder.h"
 #include "worker/engine/models/models.h"
 
 namespace trainyard::engine {
@@ -24,7 +28,11 @@ class CudaExecutableMemory : public ::testing::Test {
     ASSERT_TRUE(made.ok()) << made.status();
     backend_ = *std::move(made);
   }
-  void TearDown() override { cuda_on_cpu::SetDeviceBytes(kDeviceBytes); }
+  void TearDown() override {
+    cuda_on_cpu::SetDeviceBytes(kDeviceBytes);
+    cuda_on_cpu::SetHandleBytes(0);
+    cuda_on_cpu::WatchPlans({});
+  }
 
   std::unique_ptr<Backend> backend_;
   const Graph model_ = *BuildMlp({.input = {3}, .hidden = {}, .classes = 2});
@@ -63,6 +71,34 @@ TEST_F(CudaExecutableMemory, AModelThatDidNotFitLeavesNothingBehind) {
   ASSERT_TRUE(executable.ok()) << executable.status();
   const absl::Status accumulated = (*executable)->Accumulate(batch.batch(), 1, nullptr);
   EXPECT_TRUE(accumulated.ok()) << accumulated;
+}
+
+// Plans are built by several threads, whose handles take memory that no plan of a step counts.
+TEST_F(CudaExecutableMemory, AStepGetsTheMemoryOfTheHandlesThatBuiltItsPlans) {
+  const Graph model = *BuildConvnet({.input = {3, 8, 8}, .channels = {8, 8}, .classes = 4});
+  const CompileOptions options = {.max_rows = 16, .precision = Precision::kBf16};
+  const int64_t before = cuda_on_cpu::LiveBytes();
+  int64_t step_bytes = 0;
+  int64_t handle_bytes = 0;
+  {
+    const auto measuring = MakeCudaBackend({.autotunes = true});
+    const auto executable = (*measuring)->Compile(model, {}, options);
+    ASSERT_TRUE(executable.ok()) << executable.status();
+    step_bytes = cuda_on_cpu::LiveBytes() - before;
+    handle_bytes = (*executable)->memory_plan().activations;
+  }
+  cuda_on_cpu::SetHandleBytes(handle_bytes);
+  // There is room for one handle beside the step, but not for two.
+  cuda_on_cpu::SetDeviceBytes(before + step_bytes + handle_bytes + handle_bytes / 2);
+  const int64_t handles_before = cuda_on_cpu::LiveCudnnHandles();
+  std::atomic<int64_t> handles = 0;
+  cuda_on_cpu::WatchPlans([&] {
+    handles = std::max(handles.load(), cuda_on_cpu::LiveCudnnHandles() - handles_before);
+  });
+  const auto measuring = MakeCudaBackend({.autotunes = true});
+  const auto executable = (*measuring)->Compile(model, {}, options);
+  EXPECT_TRUE(executable.ok()) << executable.status();
+  EXPECT_EQ(handles, std::min(2, cuda::dnn::PlanBuilder::UsualThreads()));
 }
 
 }  // namespace

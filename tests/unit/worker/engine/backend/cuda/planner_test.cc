@@ -189,6 +189,27 @@ TEST(Planner, ChoosesAmongTheSameWhateverTheThreads) {
   }
 }
 
+// A handle takes memory of the device, which a training needs for itself.
+TEST(Planner, OnceItHasChosenOnlyOneHandleIsLeft) {
+  const int64_t before = cuda_on_cpu::LiveCudnnHandles();
+  PlannerOptions options;
+  options.build_threads = 4;
+  const std::unique_ptr<Planner> planner = PlannerWith(options);
+  for (const int64_t rows : {1, 2, 3, 4}) {
+    ASSERT_TRUE(planner->Find(SmallConvOf(rows), Effort::kMeasure).ok());
+  }
+  EXPECT_EQ(cuda_on_cpu::LiveCudnnHandles(), before + 4) << "the threads open them only once";
+  planner->EndChoosing();
+  EXPECT_EQ(cuda_on_cpu::LiveCudnnHandles(), before + 1);
+  for (const int64_t rows : {1, 2, 3, 4, 5}) {
+    const ConvProblem problem = SmallConvOf(rows);
+    const absl::StatusOr<const Plan*> plan = planner->Find(problem, Effort::kMeasure);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    EXPECT_EQ((*plan)->facts().candidates, 3);
+    ExpectRuns(**plan, problem);
+  }
+}
+
 TEST(Planner, TakesOverWhatAnotherRankMeasured) {
   const std::unique_ptr<Planner> leader = PlannerWith({});
   const PlanFacts measured = (*leader->Find(SmallConvOf(8), Effort::kMeasure))->facts();
