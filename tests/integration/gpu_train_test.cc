@@ -2,12 +2,19 @@
 // plays it and NVIDIA's libraries.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/types/span.h"
 #include "common/base/files.h"
 #include "tests/integration/yard.h"
 #include "tests/testing/temp_dir.h"
@@ -46,6 +53,23 @@ class GpuTrain : public ::testing::Test {
     return options;
   }
 
+  // Makes a trainer whose rank 1 has a device three times as slow as that of rank 0. Times are by
+  // the emulated devices' clocks, so that they do not depend on what else this machine does.
+  std::string UnequalTrainer() {
+    const std::string trainer = scratch_.File("unequal-trainer");
+    const std::string program = trainer + "-cuda";
+    EXPECT_TRUE(
+        ReplaceFile(program, absl::StrCat("#!/bin/sh\n"
+                                          "[ \"$TRAINYARD_RANK\" = 0 ] && us=3000 || us=9000\n"
+                                          "export TRAINYARD_CUDA_OPERATION_US=$us\n"
+                                          "exec ",
+                                          Yard::Binary("trainyard-emulated-trainer-cuda"),
+                                          " \"$@\" --transport staged\n"))
+            .ok());
+    EXPECT_EQ(chmod(program.c_str(), 0755), 0);
+    return trainer;
+  }
+
   const TempDir scratch_;
 };
 
@@ -63,6 +87,70 @@ TEST_F(GpuTrain, TailsAreNotPlannedInsideTheirSteps) {
   EXPECT_EQ(yard.Metrics(name, "test.loss").size(), 2u);
   // The choices are kept for the next run.
   EXPECT_TRUE(FileExists(scratch_.File("cache/trainyard/cudnn_plans")));
+}
+
+// Two ranks of unequal speed host two replicas each at first. The steps are so many that speeds are
+// known in the second epoch, when the slow rank gives one of its replicas away. From then on the
+// parts of a step have 8 and 4 rows on the fast rank and 4 on the slow one, and 3 and 1 in the tail
+// of the epoch, instead of 8, and 2.
+constexpr char kUnequalSpec[] = R"(name: moved
+model: {convnet: {channels: [8, 8]}}
+data: {dataset: glyphs, train_size: 132, test_size: 24}
+train: {epochs: 2, global_batch: 16, replicas: 4, seed: 3, precision: bf16}
+optimizer: {sgd: {lr: 0.05}}
+evaluate: {every: 1 epoch}
+devices: {type: h200, count: 2}
+)";
+
+// The lines of a rank's log. The plans that its libraries make are in it as well.
+std::vector<std::string> LogOf(Yard& yard, const std::string& job, int rank) {
+  const ProcessResult log = yard.Cli({"logs", job, "--rank", absl::StrCat(rank)});
+  EXPECT_EQ(log.exit_code, 0) << log.err;
+  return absl::StrSplit(log.out, '\n');
+}
+
+int64_t Count(absl::Span<const std::string> lines, absl::string_view text) {
+  return std::count_if(lines.begin(), lines.end(),
+                       [text](const std::string& line) { return absl::StrContains(line, text); });
+}
+
+TEST_F(GpuTrain, ReplicasThatHaveMovedAreNotPlannedInsideTheirSteps) {
+  Yard::Options options = WithGpu(
+      "NVIDIA_H200", {{"CUDNN_ON_CPU_PLAN_SECONDS", "0.3"}, {"TRAINYARD_CUDA_TELLS_PLANS", "1"}});
+  ASSERT_TRUE(WriteFileAtomically(scratch_.File("gpus"),
+                                  "driver 570.86.10\n"
+                                  "gpu GPU-aa00 name=NVIDIA_H200 memory=150754820096\n"
+                                  "gpu GPU-aa01 name=NVIDIA_H200 memory=150754820096\n")
+                  .ok());
+  options.worker_flags = {"--nvml", FAKE_NVML, "--trainer", UnequalTrainer()};
+  Yard yard(std::move(options));
+  yard.Start();
+  const std::string name = yard.Submit(kUnequalSpec);
+  const Job job = yard.WaitForEnd(name);
+  EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED) << job.DebugString();
+  EXPECT_EQ(job.retries(), 0) << job.DebugString();
+  EXPECT_EQ(yard.Metrics(name, "train.loss").size(), 18u);
+  EXPECT_EQ(yard.Metrics(name, "test.loss").size(), 2u);
+  for (const int rank : {0, 1}) {
+    const std::vector<std::string> log = LogOf(yard, name, rank);
+    const auto moved = std::find_if(log.begin(), log.end(), [](const std::string& line) {
+      return absl::StrContains(line, "moved replicas");
+    });
+    ASSERT_NE(moved, log.end()) << absl::StrJoin(log, "\n");
+    const auto after = absl::MakeConstSpan(log).subspan(static_cast<size_t>(moved - log.begin()));
+    EXPECT_EQ(Count(after, "moved replicas"), 1) << "rank " << rank;
+    EXPECT_EQ(Count(after, "makes a plan"), 0) << "rank " << rank << "\n"
+                                               << absl::StrJoin(log, "\n");
+    if (rank > 0) continue;
+    // What the new numbers of rows need was planned between the evaluation and this line.
+    const auto evaluated = std::find_if(log.begin(), moved, [](const std::string& line) {
+      return absl::StrContains(line, "evaluated");
+    });
+    ASSERT_NE(evaluated, moved) << absl::StrJoin(log, "\n");
+    const std::vector<std::string> between(evaluated, moved);
+    EXPECT_GT(Count(between, "cuDNN on CPU makes a plan"), 0);
+    EXPECT_GT(Count(between, "cuBLASLt on CPU makes a plan"), 0);
+  }
 }
 
 // A job that leaves its precision to the devices.

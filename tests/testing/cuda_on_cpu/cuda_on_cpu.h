@@ -22,6 +22,11 @@ namespace trainyard::cuda_on_cpu {
 // stay for cudaGetLastError passes it to RecordError.
 cudaError_t Enqueue(cudaStream_t stream, std::function<void()> work);
 
+// Is called by the emulations of libraries when a plan is made, or an algorithm is searched. Writes
+// "LIBRARY on CPU makes a plan" to standard error if TRAINYARD_CUDA_TELLS_PLANS is set in the
+// environment.
+void TellPlan(const char* library);
+
 // Appends work that waits for other devices, and lets other streams of its own device go on
 // meanwhile. `attempt` is called again and again, with pauses, until it returns true, which ends
 // the work; the call after that, from another launch of a graph, begins anew. Within a graph the
@@ -55,5 +60,8 @@ void BreakDevices(cudaError_t error);
 
 // Sets the memory of each device from here on. At first it is 8 GiB.
 void SetDeviceBytes(int64_t bytes);
+
+// By the clock of a device, which events read, each operation takes TRAINYARD_CUDA_OPERATION_US of
+// the environment, or 1 us. A test can so make one process' device slower than another's.
 
 }  // namespace trainyard::cuda_on_cpu

@@ -32,6 +32,7 @@ Machine& Machine::Get() {
 
 Machine::Machine() {
   device_count = static_cast<int>(FromEnvironment("TRAINYARD_CUDA_DEVICES", 1));
+  operation_us = FromEnvironment("TRAINYARD_CUDA_OPERATION_US", 1);
   for (int i = 0; i < kMaxDevices; ++i) {
     Device& device = devices[static_cast<size_t>(i)];
     device.index = i;
@@ -144,7 +145,7 @@ bool Machine::RunOne(Device& device, Lock& lock, bool may_block) {
     in_operation = false;
     lock.lock();
     device.running = false;
-    ++device.clock_us;
+    device.clock_us += operation_us;
     if (!has_ended) {
       device.last_run = nullptr;
       changed.notify_all();

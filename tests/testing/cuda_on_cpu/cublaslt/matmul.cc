@@ -215,6 +215,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
                                               cublasLtMatmulHeuristicResult_t results[],
                                               int* returned) {
   if (!IsContext(handle)) return CUBLAS_STATUS_NOT_INITIALIZED;
+  trainyard::cuda_on_cpu::TellPlan("cuBLASLt");
   const Preference* preference = Find(wish);
   if (requested <= 0 || results == nullptr || returned == nullptr || preference == nullptr) {
     return CUBLAS_STATUS_INVALID_VALUE;

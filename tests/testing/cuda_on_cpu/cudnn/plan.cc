@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/base/env.h"
+#include "tests/testing/cuda_on_cpu/cuda_on_cpu.h"
 #include "tests/testing/cuda_on_cpu/cudnn/cudnn_on_cpu.h"
 #include "tests/testing/cuda_on_cpu/cudnn/plan_text.h"
 #include "tests/testing/cuda_on_cpu/cudnn/program.h"
@@ -93,6 +94,7 @@ cudnnStatus_t FinalizePlan(Descriptor* plan) {
     return Fail(CUDNN_STATUS_BAD_PARAM, "a plan needs an engine's configuration, or a text");
   }
   if (plan->Has(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)) {
+    TellPlan("cuDNN");
     TellWatch();
     SpendPlanTime();
   }
