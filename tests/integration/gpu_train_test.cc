@@ -142,7 +142,7 @@ TEST_F(GpuTrain, ReplicasThatHaveMovedAreNotPlannedInsideTheirSteps) {
     EXPECT_EQ(Count(after, "makes a plan"), 0) << "rank " << rank << "\n"
                                                << absl::StrJoin(log, "\n");
     if (rank > 0) continue;
-    // What the new numbers of rows need was planned between the evaluation and this line.
+    // The new numbers of rows were planned between the evaluation and this line.
     const auto evaluated = std::find_if(log.begin(), moved, [](const std::string& line) {
       return absl::StrContains(line, "evaluated");
     });

@@ -78,7 +78,7 @@ class Machine {
   std::mutex mutex;
   std::condition_variable changed;
   int device_count = 1;
-  int64_t operation_us = 1;  // by the clock of a device
+  int64_t operation_us = 1;          // by the clock of a device
   cudaError_t broken = cudaSuccess;  // what every call returns since BreakDevices
   int64_t device_bytes = int64_t{8} << 30;
   std::array<Device, kMaxDevices> devices;

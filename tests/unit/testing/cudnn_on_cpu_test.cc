@@ -7,6 +7,7 @@
 #include <cmath>
 #include <vector>
 
+#include "tests/testing/cuda_on_cpu/cuda_on_cpu.h"
 #include "tests/unit/testing/cudnn_graphs.h"
 
 namespace trainyard::cuda_on_cpu {
@@ -303,6 +304,51 @@ TEST_F(CudnnOnCpu, TestsCanMakeGraphsUnsupported) {
   EXPECT_EQ(cudnn_.TryPlan(SumGraph(), 0), CUDNN_STATUS_SUCCESS);
   RefuseConvolutions(nullptr);
   EXPECT_EQ(cudnn_.TryPlan(graph, 0), CUDNN_STATUS_SUCCESS);
+}
+
+TEST_F(CudnnOnCpu, APlanRunsOnlyByItsHandle) {
+  Cudnn other;
+  const auto plan = cudnn_.Plan(SumGraph(), 0);
+  const auto pack = cudnn_.Make(
+      CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR,
+      {Ints(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, {1, 2, 3}),
+       Pointers(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, {x_.data(), b_.data(), y_.data()})});
+  EXPECT_EQ(cudnnBackendExecute(other.handle(), plan, pack), CUDNN_STATUS_BAD_PARAM);
+  EXPECT_THAT(LastError(), HasSubstr("made for another handle"));
+  EXPECT_EQ(cudnnBackendExecute(cudnn_.handle(), plan, pack), CUDNN_STATUS_SUCCESS) << LastError();
+  ASSERT_EQ(cudaStreamSynchronize(cudnn_.stream()), cudaSuccess);
+}
+
+TEST_F(CudnnOnCpu, TestsCanRefuseTheTextsOfPlans) {
+  int64_t size = 0;
+  const auto read = [&](Cudnn::Descriptor plan) {
+    return cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
+                                    CUDNN_TYPE_CHAR, 0, &size, nullptr);
+  };
+  RefusePlanTexts(true);
+  const auto plan = cudnn_.Plan(SumGraph(), 0);
+  RefusePlanTexts(false);
+  EXPECT_EQ(read(plan), CUDNN_STATUS_NOT_SUPPORTED);
+  EXPECT_EQ(read(cudnn_.Plan(SumGraph(), 0)), CUDNN_STATUS_SUCCESS);
+  EXPECT_GT(size, 0);
+}
+
+TEST(CudnnObjects, HandlesTakeMemoryIfATestWantsIt) {
+  const int64_t handles = LiveCudnnHandles();
+  const int64_t bytes = LiveBytes();
+  SetHandleBytes(1000);
+  {
+    const Cudnn cudnn;
+    EXPECT_EQ(LiveCudnnHandles(), handles + 1);
+    EXPECT_EQ(LiveBytes(), bytes + 1000);
+    SetHandleBytes(int64_t{1} << 50);
+    cudnnHandle_t handle = nullptr;
+    EXPECT_EQ(cudnnCreate(&handle), CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED);
+    (void)cudaGetLastError();
+  }
+  SetHandleBytes(0);
+  EXPECT_EQ(LiveCudnnHandles(), handles);
+  EXPECT_EQ(LiveBytes(), bytes);
 }
 
 TEST(CudnnObjects, AreCountedUntilDestroyed) {

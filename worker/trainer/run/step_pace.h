@@ -27,8 +27,8 @@ class StepPace {
   // The limit when ranks compile for new numbers of rows: before the first step, and when replicas
   // have moved.
   static constexpr absl::Duration kCompileLimit = absl::Minutes(3);
-  // The limit when a rank measures the kernels that the others then take over. The supervisor lets
-  // a rank that starts be silent for half an hour.
+  // The limit of a round in which ranks measure the kernels that the others then take over. The
+  // supervisor lets a rank that starts be silent for half an hour.
   static constexpr absl::Duration kMeasureLimit = absl::Minutes(25);
   // A step after a checkpoint may take at least this long: rank 0 copies the state, and waits for
   // the checkpoint before if that is still being written.

@@ -190,8 +190,16 @@ TEST_F(MeasuringGang, StagesOnOneGpuMeasureOneAfterTheOther) {
   job.more = R"(, "devices": {"count": 4}, "stages": {"cuts": ["conv2"]})";
   GangTrainer gang(job, 4, "cuda");
   Place(gang, {0, 0, 0, 0});
-  // Whoever compiles takes long enough for the others to get in its way.
-  Train(gang, 2, [] { Clock::Real()->SleepFor(absl::Milliseconds(100)); });
+  // Each compilation lasts long enough for another to get in its way.
+  std::atomic<int> compiling = 0;
+  Train(gang, 2, [&] {
+    ++compiling;
+    if (this_rank.rank < 2) {
+      EXPECT_FALSE(testing::WaitUntil([&] { return compiling > 1; }, absl::Milliseconds(200)))
+          << "rank " << this_rank.rank << " is disturbed";
+    }
+    --compiling;
+  });
   const Watch& watch = Watch::Get();
   EXPECT_GT(watch.Of(1).begin, watch.Of(0).end);
   for (const int rank : {2, 3}) {

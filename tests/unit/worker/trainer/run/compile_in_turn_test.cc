@@ -25,7 +25,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-// What the ranks of a gang did: "2 measures", "2 has measured", "3 takes 'of 2'".
+// Notes what the ranks of a gang do: "2 measures", "2 has measured", "3 takes 'of 2'".
 class Record {
  public:
   void Add(std::string line) {
