@@ -128,8 +128,11 @@ absl::Status MeasureProducts(const RateSizes& sizes, Rates& rates) {
         const DeviceBuffer workspace,
         DeviceBuffer::Create(std::max<int64_t>(1, matmul->workspace_bytes()), Backing::kMemory));
     TY_ASSIGN_OR_RETURN(const double seconds, Measure(sizes.seconds, [&](cudaStream_t on) {
-                          return matmul->Run(converted.data(), converted.data(), nullptr,
-                                             product.data(), workspace.data(), on);
+                          return matmul->Run({.a = converted.data(),
+                                              .b = converted.data(),
+                                              .d = product.data(),
+                                              .workspace = workspace.data()},
+                                             on);
                         }));
     const auto side = static_cast<double>(n);
     rates.flops_per_second[static_cast<size_t>(precision)] = 2 * side * side * side / seconds;

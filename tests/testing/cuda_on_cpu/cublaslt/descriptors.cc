@@ -68,6 +68,14 @@ Field FieldOf(Description* description, cublasLtMatmulDescAttributes_t attribute
       return FieldOf(description->bias_stride);
     case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
       return FieldOf(description->bias_type);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
+      return FieldOf(description->aux);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
+      return FieldOf(description->aux_leading);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE:
+      return FieldOf(description->aux_stride);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE:
+      return FieldOf(description->aux_type);
     case CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET:
       return FieldOf(description->multiprocessors);
     default:
@@ -173,6 +181,7 @@ Description MakeDescription(cublasComputeType_t compute, cudaDataType_t scale) {
   description.fill = CUBLAS_FILL_MODE_FULL;
   description.epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   description.bias_type = -1;
+  description.aux_type = -1;
   return description;
 }
 

@@ -30,8 +30,12 @@ struct Description {
   int32_t fill;
   uint32_t epilogue;
   int32_t bias_type;
-  const void* bias;
+  const void* bias;  // or where sums go
   int64_t bias_stride;
+  const void* aux;
+  int64_t aux_leading;
+  int64_t aux_stride;  // from batch to batch
+  int32_t aux_type;
   int32_t multiprocessors;
 };
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <vector>
 
@@ -111,6 +112,44 @@ void SumColumn(const Gemm& gemm, const float* a, const float* b, std::vector<flo
   }
 }
 
+constexpr float kGeluScale = 0.79788456F;  // sqrt(2 / pi)
+constexpr float kGeluCube = 0.044715F;
+
+float TanhOfGelu(float x) {
+  return std::tanh(kGeluScale * (x + kGeluCube * x * x * x));
+}
+float Gelu(float x) {
+  return 0.5F * x * (1 + TanhOfGelu(x));
+}
+float GeluSlope(float x) {
+  const float t = TanhOfGelu(x);
+  return 0.5F * (1 + t) + 0.5F * x * (1 - t * t) * kGeluScale * (1 + 3 * kGeluCube * x * x);
+}
+
+// Returns what the epilogue makes of one element of the product.
+float Finish(const Gemm& gemm, int64_t row, int64_t column, float value) {
+  if (gemm.bias != nullptr) value += Load(gemm.bias, gemm.bias_type, row);
+  const int64_t in_aux = column * gemm.aux_leading + row;
+  if (gemm.gelu) {
+    if (gemm.aux != nullptr) Store(gemm.aux, gemm.d_type, in_aux, value);
+    return Gelu(value);
+  }
+  if (gemm.gelu_gradient) return value * GeluSlope(Load(gemm.aux, gemm.d_type, in_aux));
+  // Like cuBLASLt, this turns a NaN into 0.
+  return !gemm.relu || value > 0 ? value : 0;
+}
+
+// Writes sums over the depth of `count` lines, whose elements are `step` apart.
+void SumLines(const std::vector<float>& matrix, int64_t count, int64_t depth, int64_t line_step,
+              int64_t step, void* sums, uint32_t type) {
+  for (int64_t line = 0; line < count; ++line) {
+    float sum = 0;
+    for (int64_t k = 0; k < depth; ++k)
+      sum += matrix[static_cast<size_t>(line * line_step + k * step)];
+    Store(sums, type, line, sum);
+  }
+}
+
 }  // namespace
 
 void Run(const Gemm& gemm) {
@@ -119,6 +158,12 @@ void Run(const Gemm& gemm) {
       Unpack(gemm.a, gemm.rows, gemm.depth, 1, gemm.rows, gemm.rounds_to_tf32);
   const std::vector<float> b =
       Unpack(gemm.b, gemm.depth, gemm.columns, 1, gemm.depth, gemm.rounds_to_tf32);
+  if (gemm.a_sums != nullptr) {
+    SumLines(a, gemm.rows, gemm.depth, 1, gemm.rows, gemm.a_sums, gemm.d_type);
+  }
+  if (gemm.b_sums != nullptr) {
+    SumLines(b, gemm.columns, gemm.depth, gemm.depth, 1, gemm.b_sums, gemm.d_type);
+  }
   std::vector<float> part(static_cast<size_t>(gemm.rows));
   std::vector<float> sums(static_cast<size_t>(gemm.rows));
   for (int64_t column = 0; column < gemm.columns; ++column) {
@@ -128,9 +173,7 @@ void Run(const Gemm& gemm) {
       if (gemm.beta != 0) {
         value += gemm.beta * Load(gemm.c.data, gemm.c.type, column * gemm.c.leading + row);
       }
-      if (gemm.bias != nullptr) value += Load(gemm.bias, gemm.bias_type, row);
-      // Like cuBLASLt, this turns a NaN into 0.
-      if (gemm.relu) value = value > 0 ? value : 0;
+      value = Finish(gemm, row, column, value);
       Store(gemm.d, gemm.d_type, column * gemm.d_leading + row, value);
     }
   }

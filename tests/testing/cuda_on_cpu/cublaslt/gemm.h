@@ -26,10 +26,16 @@ struct Gemm {
   const void* bias = nullptr;
   uint32_t bias_type = 0;
   bool relu = false;
+  bool gelu = false;           // by tanh; its input goes to the aux, if there is one
+  bool gelu_gradient = false;  // its input is the aux
+  void* aux = nullptr;         // of d's type
+  int64_t aux_leading = 0;
+  void* a_sums = nullptr;  // [rows], of d's type: the sums of a over the depth
+  void* b_sums = nullptr;  // [columns], likewise
 };
 
 // Computes d [rows, columns] = epilogue(alpha a b + beta c), with sums in f32. c is not read if
-// beta is 0.
+// beta is 0. The aux and the sums are written or read besides.
 void Run(const Gemm& gemm);
 
 }  // namespace trainyard::cuda_on_cpu::cublaslt

@@ -40,6 +40,13 @@ bool IsAligned(const void* pointer, uint32_t alignment) {
   return reinterpret_cast<uintptr_t>(pointer) % alignment == 0;
 }
 
+// Returns the alignment that an algorithm may rely on, by the address that it was asked for.
+uint8_t AlignmentOf(const void* pointer) {
+  const auto address = reinterpret_cast<uintptr_t>(pointer);
+  return static_cast<uint8_t>(
+      address == 0 ? kFastAlignment : std::min<uintptr_t>(kFastAlignment, address & -address));
+}
+
 Algorithm MakeAlgorithm(const Product& product, const Preference& preference) {
   Algorithm algorithm = {};
   algorithm.magic = Algorithm::kMagic;
@@ -47,8 +54,11 @@ Algorithm MakeAlgorithm(const Product& product, const Preference& preference) {
   algorithm.columns = product.d->columns;
   algorithm.depth = static_cast<uint64_t>(product.depth());
   for (int i = 0; i < 4; ++i) {
-    algorithm.alignments[i] = std::min(kFastAlignment, preference.alignments[i]);
+    algorithm.alignments[i] =
+        static_cast<uint8_t>(std::min(kFastAlignment, preference.alignments[i]));
   }
+  algorithm.vector_alignment = AlignmentOf(product.description->bias);
+  algorithm.aux_alignment = AlignmentOf(product.description->aux);
   algorithm.parts = 1;
   return algorithm;
 }
@@ -92,14 +102,73 @@ bool ReadAlgorithm(const cublasLtMatmulAlgo_t& opaque, const Product& product,
 // The pointers to A, B, C and D.
 using Pointers = std::array<const void*, 4>;
 
+// Memory from `data` on.
+struct Range {
+  const void* data = nullptr;
+  int64_t bytes = 0;
+
+  bool Overlaps(const Range& other) const {
+    const auto begin = reinterpret_cast<uintptr_t>(data);
+    const auto other_begin = reinterpret_cast<uintptr_t>(other.data);
+    return data != nullptr && other.data != nullptr &&
+           begin < other_begin + static_cast<uintptr_t>(other.bytes) &&
+           other_begin < begin + static_cast<uintptr_t>(bytes);
+  }
+};
+
+Range RangeOf(const void* data, int64_t rows, int64_t columns, int64_t leading, uint32_t type) {
+  return {data, ((columns - 1) * leading + rows) * BytesOf(type)};
+}
+Range RangeOf(const void* data, const Layout& layout) {
+  return RangeOf(data, static_cast<int64_t>(layout.rows), static_cast<int64_t>(layout.columns),
+                 layout.leading, layout.type);
+}
+
+// What a product writes must lie apart from its other operands: blocks read them while others
+// write. Only C may be D.
+bool IsWrittenApart(const Product& product, const Pointers& pointers, bool reads_c) {
+  const Description& description = *product.description;
+  std::vector<Range> read = {RangeOf(pointers[0], *product.a), RangeOf(pointers[1], *product.b)};
+  std::vector<Range> written = {RangeOf(pointers[3], *product.d)};
+  if (reads_c && pointers[2] != pointers[3]) read.push_back(RangeOf(pointers[2], *product.c));
+  if (product.has_aux()) {
+    const Range aux = RangeOf(description.aux, product.rows(), product.columns(),
+                              description.aux_leading, product.d->type);
+    (product.has_gelu() ? written : read).push_back(aux);
+  }
+  if (product.has_vector()) {
+    const Range vector = {description.bias, product.vector_length() * BytesOf(product.d->type)};
+    (product.has_bias() ? read : written).push_back(vector);
+  }
+  for (size_t i = 0; i < written.size(); ++i) {
+    for (const Range& range : read) {
+      if (written[i].Overlaps(range)) return false;
+    }
+    for (size_t j = 0; j < i; ++j) {
+      if (written[i].Overlaps(written[j])) return false;
+    }
+  }
+  return true;
+}
+
 bool MemoryIsSane(const Product& product, const Algorithm& algorithm, const Pointers& pointers,
                   bool reads_c) {
   for (size_t i = 0; i < pointers.size(); ++i) {
     if (!IsAligned(pointers[i], algorithm.alignments[i])) return false;
   }
+  const Description& description = *product.description;
+  if (product.has_vector() &&
+      (description.bias == nullptr || !IsAligned(description.bias, algorithm.vector_alignment))) {
+    return false;
+  }
+  if (product.has_aux() &&
+      (description.aux == nullptr || !IsAligned(description.aux, algorithm.aux_alignment))) {
+    return false;
+  }
   if (reads_c && pointers[2] == nullptr) return false;
   // Two matrices may share memory only if they are the same.
-  return pointers[2] != pointers[3] || product.c->leading == product.d->leading;
+  if (pointers[2] == pointers[3] && product.c->leading != product.d->leading) return false;
+  return IsWrittenApart(product, pointers, reads_c);
 }
 
 bool WorkspaceIsSane(const Algorithm& algorithm, const void* workspace, size_t bytes) {
@@ -127,6 +196,12 @@ Gemm MakeGemm(const Product& product, const Algorithm& algorithm, const Pointers
   gemm.bias_type =
       description.bias_type == -1 ? product.d->type : static_cast<uint32_t>(description.bias_type);
   gemm.relu = product.has_relu();
+  gemm.gelu = product.has_gelu();
+  gemm.gelu_gradient = product.has_gelu_gradient();
+  gemm.aux = product.has_aux() ? const_cast<void*>(description.aux) : nullptr;
+  gemm.aux_leading = description.aux_leading;
+  gemm.a_sums = product.sums_a() ? const_cast<void*>(description.bias) : nullptr;
+  gemm.b_sums = product.sums_b() ? const_cast<void*>(description.bias) : nullptr;
   if (static_cast<int>(algorithm.parts) == spoiled_parts) --gemm.depth;
   return gemm;
 }
@@ -259,9 +334,6 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
   if (algo == nullptr || !ReadAlgorithm(*algo, product, algorithm) ||
       !MemoryIsSane(product, algorithm, {a, b, c, d}, scale_c != 0) ||
       !WorkspaceIsSane(algorithm, workspace, workspace_bytes)) {
-    return CUBLAS_STATUS_INVALID_VALUE;
-  }
-  if (product.has_bias() && product.description->bias == nullptr) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
   Gemm gemm = MakeGemm(product, algorithm, {a, b, c, d});

@@ -49,22 +49,44 @@ bool TypesAreSupported(const Product& product) {
 }
 
 std::atomic<bool> refuses_epilogues = false;
+std::atomic<bool> refuses_gelu = false;
+
+bool IsRefused(const Product& product) {
+  return (refuses_epilogues && product.description->epilogue != CUBLASLT_EPILOGUE_DEFAULT) ||
+         (refuses_gelu && (product.has_gelu() || product.has_gelu_gradient()));
+}
+
+// The bias and the aux have the output's type, outside of 8-bit types.
+bool IsTypeOfOutput(const Product& product, int32_t type) {
+  return type == -1 || type == static_cast<int32_t>(product.d->type);
+}
 
 bool EpilogueIsSupported(const Product& product) {
-  if (refuses_epilogues && product.description->epilogue != CUBLASLT_EPILOGUE_DEFAULT) return false;
+  if (IsRefused(product)) return false;
   switch (product.description->epilogue) {
     case CUBLASLT_EPILOGUE_DEFAULT:
     case CUBLASLT_EPILOGUE_RELU:
-      return true;
     case CUBLASLT_EPILOGUE_BIAS:
-    case CUBLASLT_EPILOGUE_RELU_BIAS: {
-      // The bias has the output's type, outside of 8-bit types.
-      const int32_t type = product.description->bias_type;
-      return type == -1 || type == static_cast<int32_t>(product.d->type);
-    }
+    case CUBLASLT_EPILOGUE_RELU_BIAS:
+    case CUBLASLT_EPILOGUE_GELU:
+    case CUBLASLT_EPILOGUE_GELU_BIAS:
+    case CUBLASLT_EPILOGUE_GELU_AUX:
+    case CUBLASLT_EPILOGUE_GELU_AUX_BIAS:
+    case CUBLASLT_EPILOGUE_DGELU:
+    case CUBLASLT_EPILOGUE_BGRADA:
+    case CUBLASLT_EPILOGUE_BGRADB:
+      return !product.has_vector() || IsTypeOfOutput(product, product.description->bias_type);
     default:
       return false;
   }
+}
+
+// The aux of GELU has columns of a multiple of 8 elements.
+bool AuxIsValid(const Product& product) {
+  if (!product.has_aux()) return true;
+  const Description& description = *product.description;
+  return IsTypeOfOutput(product, description.aux_type) && description.aux_leading % 8 == 0 &&
+         description.aux_leading >= product.rows();
 }
 
 }  // namespace
@@ -80,7 +102,7 @@ cublasStatus_t Check(const Product& product) {
   }
   if (description == nullptr || !IsOperation(description->transposes_a) ||
       !IsOperation(description->transposes_b) || description->transposes_c != CUBLAS_OP_N ||
-      !SizesAgree(product)) {
+      !SizesAgree(product) || !AuxIsValid(product)) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
   for (const Layout* layout : {product.a, product.b, product.c, product.d}) {
@@ -102,6 +124,9 @@ namespace trainyard::cuda_on_cpu {
 
 void RefuseEpilogues(bool refuses) {
   cublaslt::refuses_epilogues = refuses;
+}
+void RefuseGelu(bool refuses) {
+  cublaslt::refuses_gelu = refuses;
 }
 
 }  // namespace trainyard::cuda_on_cpu

@@ -115,7 +115,8 @@ absl::Status Compile(const StepGraph& step, const ReductionLayout& reduction,
   const std::vector<int64_t> ready = ReadyAfterNodes(step, reduction);
   const size_t forward_nodes = ForwardNodes(step);
   for (size_t i = 0; i < ready.size(); ++i) {
-    TY_RETURN_IF_ERROR(LowerNode(lowering, step.graph.nodes[i]));
+    const Node& node = step.graph.nodes[i];
+    if (!lowering.taken.contains(&node)) TY_RETURN_IF_ERROR(LowerNode(lowering, node));
     program.SetReady(ready[i]);
     if (i + 1 != forward_nodes) continue;
     program.forward_calls = program.calls().size();

@@ -1,7 +1,8 @@
 // Compiles a step graph into a Program: decides where values lie, and which plans and kernels
 // compute them.
 //
-// Each node becomes one call, by the function in lower_ops.h for its op.
+// The function in lower_ops.h for its op makes a node a call, or several. Some nodes become part of
+// the call before them (taken_node.h).
 #pragma once
 
 #include "absl/status/status.h"

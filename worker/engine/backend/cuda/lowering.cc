@@ -73,7 +73,7 @@ Place& Lowering::MakePlace(ValueId id, Type type) {
 Place& Lowering::MakeOutput(const Node& node, int index) {
   const ValueId output = node.outputs[static_cast<size_t>(index)];
   const int overwritten = node.OverwrittenBy(index);
-  if (overwritten >= 0) {
+  if (overwritten >= 0 && HasPlace(node.inputs[static_cast<size_t>(overwritten)])) {
     const ValueId input = node.inputs[static_cast<size_t>(overwritten)];
     const Place& place = PlaceOf(input);
     if (place.type == target_.type && Channels(input) == Channels(output)) {
@@ -143,7 +143,9 @@ void Lowering::Emit(const Node& node, std::function<absl::Status(const Enqueue&)
                     const Buffers& buffers, const Traffic& traffic) {
   Call call;
   call.op = std::string(OpName(node.op));
-  call.name = absl::StrCat(node.name, " ", call.op, node.relu ? "+relu" : "");
+  call.name = absl::StrCat(node.name, " ", call.op, node.relu ? "+relu" : "",
+                           traffic.taken != nullptr ? "+" : "",
+                           traffic.taken != nullptr ? OpName(traffic.taken->op) : "");
   if (node.adds) {
     call.enqueue = [enqueue = std::move(enqueue)](const Enqueue& how) {
       Enqueue adding = how;
@@ -161,7 +163,17 @@ void Lowering::Emit(const Node& node, std::function<absl::Status(const Enqueue&)
     for (const ValueId id : node.inputs) call.bytes += Bytes(id);
     for (const ValueId id : node.outputs) call.bytes += Bytes(id);
   }
+  if (traffic.taken != nullptr) CountTaken(node, *traffic.taken, call);
   program_.Emit(std::move(call), buffers);
+}
+
+void Lowering::CountTaken(const Node& node, const Node& next, Call& call) const {
+  call.flops += NodeCost(step_.graph, next, rows()).flops;
+  for (const ValueId id : next.inputs) {
+    // What the first node makes was counted with it, if it reaches memory at all.
+    if (id != node.outputs[0]) call.bytes += Bytes(id);
+  }
+  for (const ValueId id : next.outputs) call.bytes += Bytes(id);
 }
 
 void Lowering::FallBack(const Node& node, const absl::Status& refusal) {

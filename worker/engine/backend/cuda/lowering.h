@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -46,9 +47,10 @@ struct MapViews {
 // tensor of its node once.
 struct Traffic {
   int64_t kernels = 1;
-  double bytes = 0;         // that it reads or writes besides
-  double more_bytes = 0;    // that kernels after the first one read or write
-  bool has_tensors = true;  // false if these bytes are all
+  double bytes = 0;             // that it reads or writes besides
+  double more_bytes = 0;        // that kernels after the first one read or write
+  bool has_tensors = true;      // false if these bytes are all
+  const Node* taken = nullptr;  // the next node, if the call does its work, too
 };
 
 // A gradient that lies packed in a buffer until a launch unpacks it.
@@ -83,6 +85,8 @@ class Lowering {
   std::map<ValueId, BufferId> convolution_sums;
   // The outputs of cuDNN's attention, which its gradient reads, by logsum.
   std::map<ValueId, ValueId> attention_outputs;
+  // Later nodes whose work is done already.
+  std::set<const Node*> taken;
 
   const Value& value(ValueId id) const { return step_.graph.value(id); }
   // These give the size of a value as a matrix of [pixels, channels] for all rows.
@@ -102,8 +106,9 @@ class Lowering {
 
   // Returns the place of a value that was computed before.
   const Place& PlaceOf(ValueId id) const;
-  // Gives the node's output a place: over an input if the graph allows it and both have the same
-  // layout, within its whole if it is a part of one, and else memory of its own.
+  // Gives the node's output a place: over an input if the graph allows it, the input has a place,
+  // and both have the same layout; within its whole if it is a part of one; and else memory of its
+  // own.
   Place& MakeOutput(const Node& node, int index = 0);
   // Gives the value memory of its own. Sequences and features get no padding.
   Place& MakePlace(ValueId id, Type type);
@@ -166,6 +171,8 @@ class Lowering {
                         const UnpackedLater& other = {});
 
  private:
+  // Adds the arithmetic and the bytes of `next`, which the call of `node` does as well.
+  void CountTaken(const Node& node, const Node& next, Call& call) const;
   // Returns the type in which kernels read a parameter.
   Type TypeRead(ValueId parameter) const;
 

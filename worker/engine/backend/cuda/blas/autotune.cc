@@ -8,27 +8,73 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "worker/engine/backend/cuda/kernels/norm.h"
 #include "worker/engine/backend/cuda/tuning/agreement.h"
 #include "worker/engine/backend/cuda/tuning/bench.h"
 
 namespace trainyard::engine::cuda::blas {
 namespace {
 
+int64_t SumsOf(const MatmulProblem& problem) {
+  if (problem.summed == Summed::kNone) return 0;
+  return problem.summed == Summed::kA ? problem.m : problem.n;
+}
+
+absl::Status AllocateSums(const MatmulProblem& problem, Bench& bench, MatmulMemory& memory) {
+  const int64_t sums = SumsOf(problem);
+  if (sums == 0) return absl::OkStatus();
+  TY_ASSIGN_OR_RETURN(void* const at, bench.Allocate(sums * SizeOf(Type::kF32)));
+  TY_ASSIGN_OR_RETURN(void* const tickets, bench.Allocate(kNormTickets));
+  memory.sums = static_cast<float*>(at);
+  memory.tickets = static_cast<uint32_t*>(tickets);
+  if (cudaMemsetAsync(tickets, 0, kNormTickets, bench.stream()) == cudaSuccess) {
+    return absl::OkStatus();
+  }
+  return absl::InternalError("the tickets of a measurement cannot be cleared");
+}
+
 // Allocates the operands of the problem.
-absl::StatusOr<TuningMemory> AllocateFor(const MatmulProblem& problem, int64_t workspace_bytes,
+absl::StatusOr<MatmulMemory> AllocateFor(const MatmulProblem& problem, int64_t workspace_bytes,
                                          Bench& bench) {
   const Extents extents = ExtentsOf(problem);
-  TuningMemory memory;
+  const int64_t of_output = SizeOf(problem.output);
+  MatmulMemory memory;
   TY_ASSIGN_OR_RETURN(memory.a,
                       bench.Allocate(extents.a_rows * problem.a_stride * SizeOf(problem.input)));
   TY_ASSIGN_OR_RETURN(memory.b,
                       bench.Allocate(extents.b_rows * problem.b_stride * SizeOf(problem.input)));
-  TY_ASSIGN_OR_RETURN(memory.bias,
-                      bench.Allocate(problem.bias ? problem.n * SizeOf(problem.output) : 0));
-  TY_ASSIGN_OR_RETURN(memory.d,
-                      bench.Allocate(problem.m * problem.d_stride * SizeOf(problem.output)));
+  TY_ASSIGN_OR_RETURN(memory.addend, bench.Allocate(problem.m * problem.addend_stride * of_output));
+  TY_ASSIGN_OR_RETURN(memory.bias, bench.Allocate(problem.bias ? problem.n * of_output : 0));
+  TY_ASSIGN_OR_RETURN(memory.aux, bench.Allocate(problem.m * problem.aux_stride * of_output));
+  TY_ASSIGN_OR_RETURN(memory.d, bench.Allocate(problem.m * problem.d_stride * of_output));
+  TY_RETURN_IF_ERROR(AllocateSums(problem, bench, memory));
   TY_ASSIGN_OR_RETURN(memory.workspace, bench.Allocate(workspace_bytes));
   return memory;
+}
+
+// Returns what the candidates write.
+std::vector<Output> OutputsOf(const MatmulProblem& problem, const MatmulMemory& memory) {
+  const int64_t row = problem.m * SizeOf(problem.output);
+  const bool is_gelu =
+      problem.activation == Activation::kGelu || problem.activation == Activation::kGeluGradient;
+  // A sum may also have an addend and the bias.
+  Exactness exactness = {.type = problem.output,
+                         .factor_roundoff = problem.tf32 ? kTf32Roundoff : 0,
+                         .length = problem.k + 2};
+  // A candidate may round what GELU or its gradient changes.
+  if (is_gelu) exactness.factor_roundoff += UnitRoundoff(problem.output);
+  std::vector<Output> outputs = {
+      {.data = memory.d, .bytes = row * problem.d_stride, .exactness = exactness}};
+  if (memory.aux != nullptr && problem.activation == Activation::kGelu) {
+    outputs.push_back(
+        {.data = memory.aux, .bytes = row * problem.aux_stride, .exactness = exactness});
+  }
+  if (memory.sums != nullptr) {
+    outputs.push_back({.data = memory.sums,
+                       .bytes = SumsOf(problem) * SizeOf(Type::kF32),
+                       .exactness = {.length = problem.k}});
+  }
+  return outputs;
 }
 
 std::string NameOf(size_t candidate) {
@@ -37,17 +83,12 @@ std::string NameOf(size_t candidate) {
 
 // Returns for each candidate whether it differs from those that agree.
 absl::StatusOr<std::vector<bool>> FindDifferent(const MatmulProblem& problem,
-                                                const TuningMemory& memory, Bench& bench,
+                                                const MatmulMemory& memory, Bench& bench,
                                                 const std::function<absl::Status(size_t)>& run,
                                                 PlanRecord& record) {
-  const Output d = {.data = memory.d,
-                    .bytes = problem.m * problem.d_stride * SizeOf(problem.output),
-                    .exactness = {.type = problem.output,
-                                  .factor_roundoff = problem.tf32 ? kTf32Roundoff : 0,
-                                  // A sum may also have d and the bias.
-                                  .length = problem.k + 2}};
   TY_ASSIGN_OR_RETURN(const Agreement agreement,
-                      CompareCandidates(bench, {d}, static_cast<size_t>(record.candidates), run));
+                      CompareCandidates(bench, OutputsOf(problem, memory),
+                                        static_cast<size_t>(record.candidates), run));
   record.difference = agreement.largest();
   std::vector<bool> differ(agreement.differences.size(), false);
   for (size_t i = 0; i < differ.size(); ++i) {

@@ -8,23 +8,15 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "worker/engine/backend/cuda/blas/matmul.h"
 #include "worker/engine/backend/cuda/blas/matmul_problem.h"
 #include "worker/engine/backend/cuda/tuning/plan_record.h"
 
 namespace trainyard::engine::cuda::blas {
 
-// The memory on which a product can run.
-struct TuningMemory {
-  void* a = nullptr;
-  void* b = nullptr;
-  void* bias = nullptr;
-  void* d = nullptr;
-  void* workspace = nullptr;
-};
-
 // Enqueues candidate `index` on the memory.
 using RunCandidate =
-    std::function<absl::Status(int index, const TuningMemory& memory, cudaStream_t stream)>;
+    std::function<absl::Status(int index, const MatmulMemory& memory, cudaStream_t stream)>;
 
 // Returns the fastest of record.candidates candidates, ignoring those that fail to start, or -1 if
 // nothing could be measured, because there is no memory or all failed. Waits for the device. They

@@ -1,7 +1,7 @@
 // Computes products with cuBLASLt. A row-major matrix is the column-major transpose of itself, so
 // cuBLASLt computes d^T = op(b)^T op(a)^T, where its A is our b, its B our a, and its rows our
 // columns. The bias, one for each of our columns, is then one for each of its rows, as its epilogue
-// needs it.
+// needs it (epilogue.h).
 #include "worker/engine/backend/cuda/blas/matmul.h"
 
 #include <cublasLt.h>
@@ -16,18 +16,13 @@
 #include "absl/strings/string_view.h"
 #include "common/base/status_macros.h"
 #include "worker/engine/backend/cuda/blas/autotune.h"
-#include "worker/engine/backend/cuda/kernels/elementwise.h"
+#include "worker/engine/backend/cuda/blas/epilogue.h"
 
 namespace trainyard::engine::cuda::blas {
 namespace {
 
 constexpr int64_t kPointerAlignment = 16;
 constexpr int64_t kWorkspaceAlignment = 256;
-
-absl::Status FromCuda(cudaError_t error, absl::string_view what) {
-  if (error == cudaSuccess) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat(what, ": ", cudaGetErrorString(error)));
-}
 
 absl::Status FromBlas(cublasStatus_t status, absl::string_view what) {
   if (status == CUBLAS_STATUS_SUCCESS) return absl::OkStatus();
@@ -106,13 +101,35 @@ bool IsAligned(const void* pointer, int64_t alignment) {
   return reinterpret_cast<uintptr_t>(pointer) % static_cast<uintptr_t>(alignment) == 0;
 }
 
-// Says if cuBLASLt does all of the epilogue, or none of it.
-enum class Fused { kAll, kNone };
-
-cublasLtEpilogue_t EpilogueOf(const MatmulProblem& problem, Fused fused) {
-  if (fused == Fused::kNone) return CUBLASLT_EPILOGUE_DEFAULT;
-  if (problem.bias) return problem.relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS;
-  return problem.relu ? CUBLASLT_EPILOGUE_RELU : CUBLASLT_EPILOGUE_DEFAULT;
+// Returns INVALID_ARGUMENT if a pointer is missing, not wanted or not aligned.
+absl::Status CheckMemory(const MatmulProblem& problem, const MatmulMemory& memory) {
+  struct Part {
+    absl::string_view name;
+    const void* data;
+    bool is_wanted;
+  };
+  const bool has_sums = problem.summed != Summed::kNone;
+  for (const Part& part :
+       {Part{"a", memory.a, true}, Part{"b", memory.b, true},
+        Part{"addend", memory.addend, problem.addend_stride != 0},
+        Part{"bias", memory.bias, problem.bias}, Part{"aux", memory.aux, problem.aux_stride != 0},
+        Part{"d", memory.d, true}, Part{"sums", memory.sums, has_sums},
+        Part{"tickets", memory.tickets, has_sums}}) {
+    if (part.is_wanted != (part.data != nullptr)) {
+      return absl::InvalidArgumentError(absl::StrCat("product ", problem.Key(), ": ", part.name,
+                                                     " is ",
+                                                     part.is_wanted ? "missing" : "not wanted"));
+    }
+    if (!IsAligned(part.data, kPointerAlignment)) {
+      return absl::InvalidArgumentError(absl::StrCat("product ", problem.Key(), ": ", part.name,
+                                                     " is not aligned to ", kPointerAlignment,
+                                                     " bytes"));
+    }
+  }
+  if (IsAligned(memory.workspace, kWorkspaceAlignment)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("product ", problem.Key(),
+                                                 ": the workspace is not aligned to ",
+                                                 kWorkspaceAlignment, " bytes"));
 }
 
 class LtMatmul : public Matmul {
@@ -127,39 +144,32 @@ class LtMatmul : public Matmul {
         matmul->a_, MakeLayout(problem.input, extents.a_rows, extents.a_columns, problem.a_stride));
     TY_ASSIGN_OR_RETURN(
         matmul->b_, MakeLayout(problem.input, extents.b_rows, extents.b_columns, problem.b_stride));
-    TY_ASSIGN_OR_RETURN(matmul->d_,
-                        MakeLayout(problem.output, problem.m, problem.n, problem.d_stride));
+    const int64_t d_stride = matmul->product_stride();
+    TY_ASSIGN_OR_RETURN(matmul->d_, MakeLayout(problem.output, problem.m, problem.n, d_stride));
+    const int64_t c_stride = problem.addend_stride != 0 ? problem.addend_stride : d_stride;
+    TY_ASSIGN_OR_RETURN(matmul->c_, MakeLayout(problem.output, problem.m, problem.n, c_stride));
     TY_RETURN_IF_ERROR(matmul->MakeDescription());
     return matmul;
   }
 
-  int64_t workspace_bytes() const override { return static_cast<int64_t>(workspace_bytes_); }
-  bool has_own_epilogue() const override {
-    return fused_ == Fused::kNone && (problem_.bias || problem_.relu);
+  int64_t workspace_bytes() const override {
+    return std::max(static_cast<int64_t>(workspace_bytes_), OwnWorkspace(problem_, fused_));
   }
+  OwnEpilogue own_epilogue() const override { return OwnEpilogueOf(problem_, fused_); }
 
-  absl::Status Run(const void* a, const void* b, const void* bias, void* d, void* workspace,
-                   cudaStream_t stream) const override {
-    if (!IsAligned(a, kPointerAlignment) || !IsAligned(b, kPointerAlignment) ||
-        !IsAligned(d, kPointerAlignment) || !IsAligned(bias, kPointerAlignment) ||
-        !IsAligned(workspace, kWorkspaceAlignment)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("product ", problem_.Key(), ": a pointer is not aligned"));
-    }
-    if (problem_.bias != (bias != nullptr)) {
-      return absl::InvalidArgumentError(absl::StrCat("product ", problem_.Key(), ": bias is ",
-                                                     problem_.bias ? "missing" : "not wanted"));
-    }
-    if (fused_ == Fused::kAll && problem_.bias) {
-      TY_RETURN_IF_ERROR(Set(description_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias));
-    }
+  absl::Status Run(const MatmulMemory& memory, cudaStream_t stream) const override {
+    TY_RETURN_IF_ERROR(CheckMemory(problem_, memory));
+    TY_RETURN_IF_ERROR(SetPointers(memory));
+    void* const d = GoesIntoAux(problem_, fused_) ? memory.aux : memory.d;
+    const void* const c = memory.addend != nullptr ? memory.addend : d;
     const float alpha = 1;
-    const float beta = problem_.adds ? 1 : 0;
-    TY_RETURN_IF_ERROR(FromBlas(
-        cublasLtMatmul(library_, description_.get(), &alpha, b, b_.get(), a, a_.get(), &beta, d,
-                       d_.get(), d, d_.get(), &algorithm_, workspace, workspace_bytes_, stream),
-        absl::StrCat("product ", problem_.Key())));
-    return RunOwnEpilogue(bias, d, stream);
+    const float beta = problem_.adds || memory.addend != nullptr ? 1 : 0;
+    TY_RETURN_IF_ERROR(
+        FromBlas(cublasLtMatmul(library_, description_.get(), &alpha, memory.b, b_.get(), memory.a,
+                                a_.get(), &beta, c, c_.get(), d, d_.get(), &algorithm_,
+                                memory.workspace, workspace_bytes_, stream),
+                 absl::StrCat("product ", problem_.Key())));
+    return RunOwnEpilogue(problem_, fused_, memory, stream);
   }
 
   void Choose(const cublasLtMatmulHeuristicResult_t& candidate) {
@@ -168,7 +178,7 @@ class LtMatmul : public Matmul {
   }
 
   // Returns the algorithms that cuBLASLt proposes, best first, or none if it has none.
-  absl::StatusOr<std::vector<cublasLtMatmulHeuristicResult_t>> Candidates(
+  absl::StatusOr<std::vector<cublasLtMatmulHeuristicResult_t>> Algorithms(
       const MatmulOptions& options) const {
     Preference preference;
     TY_RETURN_IF_ERROR(FromBlas(cublasLtMatmulPreferenceCreate(preference.out()), "preference"));
@@ -178,19 +188,22 @@ class LtMatmul : public Matmul {
     // their own. Other schemes add in the output's type, or in its memory.
     TY_RETURN_IF_ERROR(Set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                            uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE}));
-    const uint32_t d_alignment = RowAlignment(problem_.d_stride, problem_.output);
+    const int64_t d_stride = product_stride();
+    const int64_t c_stride = problem_.addend_stride != 0 ? problem_.addend_stride : d_stride;
     TY_RETURN_IF_ERROR(Set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
                            RowAlignment(problem_.b_stride, problem_.input)));
     TY_RETURN_IF_ERROR(Set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
                            RowAlignment(problem_.a_stride, problem_.input)));
-    TY_RETURN_IF_ERROR(Set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, d_alignment));
-    TY_RETURN_IF_ERROR(Set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, d_alignment));
+    TY_RETURN_IF_ERROR(Set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+                           RowAlignment(c_stride, problem_.output)));
+    TY_RETURN_IF_ERROR(Set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
+                           RowAlignment(d_stride, problem_.output)));
 
     const int wanted = options.autotunes ? std::max(1, options.candidates_max) : 1;
     std::vector<cublasLtMatmulHeuristicResult_t> candidates(static_cast<size_t>(wanted));
     int found = 0;
     const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
-        library_, description_.get(), b_.get(), a_.get(), d_.get(), d_.get(), preference.get(),
+        library_, description_.get(), b_.get(), a_.get(), c_.get(), d_.get(), preference.get(),
         wanted, candidates.data(), &found);
     if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE)
       found = 0;
@@ -222,30 +235,46 @@ class LtMatmul : public Matmul {
     TY_RETURN_IF_ERROR(Set(description_, CUBLASLT_MATMUL_DESC_TRANSB, b));
     const auto epilogue = static_cast<uint32_t>(EpilogueOf(problem_, fused_));
     TY_RETURN_IF_ERROR(Set(description_, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue));
-    if (fused_ == Fused::kNone || !problem_.bias) return absl::OkStatus();
-    const int32_t bias_type = DataType(problem_.output);
-    TY_RETURN_IF_ERROR(Set(description_, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, bias_type));
-    // Nothing is read there. The heuristic derives the alignment of biases from the address.
-    const void* aligned = std::bit_cast<const void*>(uintptr_t{kPointerAlignment});
-    return Set(description_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned);
+    // Nothing is read there. The heuristic derives the alignment of these vectors and matrices from
+    // their addresses.
+    void* const aligned = std::bit_cast<void*>(uintptr_t{kPointerAlignment});
+    const int32_t type = DataType(problem_.output);
+    if (has_vector()) {
+      TY_RETURN_IF_ERROR(Set(description_, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type));
+      TY_RETURN_IF_ERROR(Set(description_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned));
+    }
+    if (!has_aux()) return absl::OkStatus();
+    TY_RETURN_IF_ERROR(Set(description_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, type));
+    TY_RETURN_IF_ERROR(
+        Set(description_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, problem_.aux_stride));
+    return Set(description_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aligned);
   }
 
-  absl::Status RunOwnEpilogue(const void* bias, void* d, cudaStream_t stream) const {
-    if (!has_own_epilogue()) return absl::OkStatus();
-    const View view = {d, problem_.d_stride, problem_.output};
-    if (problem_.bias) {
-      AddBias(view, bias, problem_.relu, problem_.m, problem_.n, stream);
-    } else {
-      UnaryForward(Unary::kRelu, view, view, problem_.m, problem_.n, false, stream);
+  // These say what cuBLASLt's epilogue reads or writes: a bias, or sums in its place, and the aux.
+  bool has_vector() const {
+    return fused_ == Fused::kAll ? problem_.bias || problem_.summed != Summed::kNone
+                                 : fused_ == Fused::kBias;
+  }
+  bool has_aux() const { return fused_ == Fused::kAll && problem_.aux_stride != 0; }
+  // Returns the stride of what cuBLASLt calls d.
+  int64_t product_stride() const {
+    return GoesIntoAux(problem_, fused_) ? problem_.aux_stride : problem_.d_stride;
+  }
+
+  absl::Status SetPointers(const MatmulMemory& memory) const {
+    if (has_vector()) {
+      const void* const vector = problem_.bias ? memory.bias : memory.sums;
+      TY_RETURN_IF_ERROR(Set(description_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, vector));
     }
-    return FromCuda(cudaPeekAtLastError(), "epilogue of a product");
+    if (!has_aux()) return absl::OkStatus();
+    return Set(description_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, memory.aux);
   }
 
   const cublasLtHandle_t library_;
   const MatmulProblem problem_;
   const Fused fused_;
   Description description_;
-  Layout a_, b_, d_;
+  Layout a_, b_, c_, d_;
   cublasLtMatmulAlgo_t algorithm_ = {};
   size_t workspace_bytes_ = 0;
 };
@@ -278,21 +307,50 @@ class LtMatmulPlanner : public MatmulPlanner {
  private:
   using Products = std::map<std::string, std::unique_ptr<LtMatmul>>;
 
-  absl::StatusOr<std::unique_ptr<LtMatmul>> Plan(const MatmulProblem& problem, Effort effort) {
-    const bool measures = options_.autotunes && effort == Effort::kMeasure;
-    for (const Fused fused : {Fused::kAll, Fused::kNone}) {
-      TY_ASSIGN_OR_RETURN(auto product, LtMatmul::Describe(library_.get(), problem, fused));
-      TY_ASSIGN_OR_RETURN(const auto candidates, product->Candidates(options_));
-      if (candidates.empty()) continue;
-      size_t choice = 0;
-      if (measures) {
-        TY_ASSIGN_OR_RETURN(choice, Fastest(problem, candidates, *product));
-      }
-      product->Choose(candidates[choice]);
+  // The product in one or two of its forms, with their algorithms.
+  struct Candidates {
+    struct Candidate {
+      size_t form;
+      cublasLtMatmulHeuristicResult_t algorithm;
+    };
+    std::vector<std::unique_ptr<LtMatmul>> forms;
+    std::vector<Candidate> all;
+
+    LtMatmul& Choose(size_t index) {
+      LtMatmul& product = *forms[all[index].form];
+      product.Choose(all[index].algorithm);
       return product;
     }
+  };
+
+  // Returns the candidates of `forms_max` forms that cuBLASLt supports, or of fewer.
+  absl::StatusOr<Candidates> FindCandidates(const MatmulProblem& problem, size_t forms_max) {
+    Candidates candidates;
+    for (const Fused fused : FormsOf(problem)) {
+      TY_ASSIGN_OR_RETURN(auto product, LtMatmul::Describe(library_.get(), problem, fused));
+      TY_ASSIGN_OR_RETURN(const auto algorithms, product->Algorithms(options_));
+      if (algorithms.empty()) continue;
+      for (const auto& algorithm : algorithms) {
+        candidates.all.push_back({candidates.forms.size(), algorithm});
+      }
+      candidates.forms.push_back(std::move(product));
+      if (candidates.forms.size() == forms_max) break;
+    }
+    if (!candidates.all.empty()) return candidates;
     return absl::UnimplementedError(
         absl::StrCat("product ", problem.Key(), ": cuBLASLt has no algorithm"));
+  }
+
+  absl::StatusOr<std::unique_ptr<LtMatmul>> Plan(const MatmulProblem& problem, Effort effort) {
+    const bool measures = options_.autotunes && effort == Effort::kMeasure;
+    const size_t forms_max = measures && ComparesForms(problem) ? 2 : 1;
+    TY_ASSIGN_OR_RETURN(Candidates candidates, FindCandidates(problem, forms_max));
+    size_t choice = 0;
+    if (measures) {
+      TY_ASSIGN_OR_RETURN(choice, Fastest(problem, candidates));
+    }
+    (void)candidates.Choose(choice);
+    return std::move(candidates.forms[candidates.all[choice].form]);
   }
 
   // Choices hold for one version of the library.
@@ -301,31 +359,28 @@ class LtMatmulPlanner : public MatmulPlanner {
   }
 
   // Returns 0, and keeps no choice, if nothing could be measured.
-  absl::StatusOr<size_t> Fastest(const MatmulProblem& problem,
-                                 const std::vector<cublasLtMatmulHeuristicResult_t>& candidates,
-                                 LtMatmul& product) {
-    if (candidates.size() < 2) return 0;
+  absl::StatusOr<size_t> Fastest(const MatmulProblem& problem, Candidates& candidates) {
+    const size_t count = candidates.all.size();
+    if (count < 2) return 0;
     const std::string key = ChoiceKey(problem);
     const auto known = choices_.find(key);
     if (!options_.scrutiny.verifies && known != choices_.end() && known->second >= 0 &&
-        static_cast<size_t>(known->second) < candidates.size()) {
+        static_cast<size_t>(known->second) < count) {
       return static_cast<size_t>(known->second);
     }
-    size_t workspace_bytes = 0;
-    for (const auto& candidate : candidates) {
-      workspace_bytes = std::max(workspace_bytes, candidate.workspaceSize);
+    int64_t workspace_bytes = 0;
+    for (size_t i = 0; i < count; ++i) {
+      workspace_bytes = std::max(workspace_bytes, candidates.Choose(i).workspace_bytes());
     }
     PlanRecord record = {.problem = problem.Key(),
-                         .candidates = static_cast<int>(candidates.size()),
-                         .workspace_bytes = static_cast<int64_t>(workspace_bytes),
+                         .candidates = static_cast<int>(count),
+                         .workspace_bytes = workspace_bytes,
                          .is_verified = options_.scrutiny.verifies};
     TY_ASSIGN_OR_RETURN(
         const int fastest,
         FastestCandidate(problem, record,
-                         [&](int index, const TuningMemory& memory, cudaStream_t stream) {
-                           product.Choose(candidates[static_cast<size_t>(index)]);
-                           return product.Run(memory.a, memory.b, memory.bias, memory.d,
-                                              memory.workspace, stream);
+                         [&](int index, const MatmulMemory& memory, cudaStream_t stream) {
+                           return candidates.Choose(static_cast<size_t>(index)).Run(memory, stream);
                          }));
     if (fastest < 0) return 0;
     choices_[key] = fastest;

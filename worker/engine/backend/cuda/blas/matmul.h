@@ -21,17 +21,35 @@
 
 namespace trainyard::engine::cuda::blas {
 
+// The device memory on which a product runs. What the problem does not have is null.
+struct MatmulMemory {
+  const void* a = nullptr;
+  const void* b = nullptr;
+  const void* addend = nullptr;  // may be d, if both have the same stride
+  const void* bias = nullptr;
+  void* aux = nullptr;
+  void* d = nullptr;
+  float* sums = nullptr;
+  uint32_t* tickets = nullptr;  // for sums; kNormTickets bytes, zero between launches
+  void* workspace = nullptr;
+};
+
+// What kernels of ours do after a product.
+struct OwnEpilogue {
+  int64_t kernels = 0;
+  int64_t bytes = 0;  // that they read and write
+};
+
 class Matmul {
  public:
   virtual ~Matmul() = default;
   virtual int64_t workspace_bytes() const = 0;
-  // Returns true if a kernel of ours does the epilogue, which reads and writes d once more.
-  virtual bool has_own_epilogue() const = 0;
+  virtual OwnEpilogue own_epilogue() const = 0;
   // Enqueues the product; may be captured. Only one thread at a time may call it. Pointers must be
-  // aligned to 16 bytes, and the workspace to 256; otherwise INVALID_ARGUMENT is returned. If
-  // cuBLASLt refuses, INTERNAL is returned with its message. The bias has the type of d.
-  virtual absl::Status Run(const void* a, const void* b, const void* bias, void* d, void* workspace,
-                           cudaStream_t stream) const = 0;
+  // aligned to 16 bytes, and the workspace to 256; otherwise, or if one is missing or not wanted,
+  // INVALID_ARGUMENT is returned. If cuBLASLt refuses, INTERNAL is returned with its message. d and
+  // the aux must not overlap a or b.
+  virtual absl::Status Run(const MatmulMemory& memory, cudaStream_t stream) const = 0;
 };
 
 struct MatmulOptions {
@@ -51,12 +69,12 @@ class MatmulPlanner {
   // Makes a planner for the current device. Returns UNAVAILABLE if there is no GPU.
   static absl::StatusOr<std::unique_ptr<MatmulPlanner>> Create(const MatmulOptions& options);
   // Returns the product for a problem. The same problem gets the same product each time, except
-  // that the first kMeasure may find a faster one than kInherit did. An epilogue that cuBLASLt does
-  // not support for these types is done by a kernel of our own after the product. Returns
-  // INVALID_ARGUMENT, naming the problem, for impossible sizes, strides and types, and
+  // that the first kMeasure may find a faster one than kInherit did. What cuBLASLt does not support
+  // besides the product, or was measured to do slower, is done by kernels of our own after it.
+  // Returns INVALID_ARGUMENT, naming the problem, for impossible sizes, strides and types, and
   // UNIMPLEMENTED if cuBLASLt has no algorithm.
   virtual absl::StatusOr<const Matmul*> Find(const MatmulProblem& problem, Effort effort) = 0;
-  // Returns the places of the measured choices among the heuristic's candidates, by problem.
+  // Returns the places of the measured choices among the candidates, by problem.
   virtual std::map<std::string, int> MeasuredChoices() const = 0;
   // Takes over what another planner has measured, with the same library on a device of the same
   // type, instead of measuring.

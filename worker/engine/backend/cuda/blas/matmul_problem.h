@@ -10,9 +10,19 @@
 
 namespace trainyard::engine::cuda::blas {
 
-// d [m, n] = op(a) [m, k] op(b) [k, n], summed in f32; then d is added if `adds`, then the bias,
-// and the result is rectified if `relu`. f32 inputs have f32 outputs; 16-bit inputs have outputs of
-// f32 or of their own type.
+// What is done to each element of a product. GELU is its approximation by tanh (graph/ops/
+// elementwise.cc), since that is the form that cuBLASLt computes.
+enum class Activation { kNone, kRelu, kGelu, kGeluGradient };
+
+// The input whose sums over k are taken besides: those of op(a) are [m], and those of op(b) [n]. In
+// memory, it has k rows.
+enum class Summed { kNone, kA, kB };
+
+// d [m, n] = op(a) [m, k] op(b) [k, n], summed in f32; then d itself is added if `adds`, or an
+// addend [m, n]; then the bias. The activation follows: relu, or GELU, which also writes its input
+// into `aux` [m, n] if that has a stride, or the product with the slope of GELU at `aux`. f32
+// inputs have f32 outputs; 16-bit inputs have outputs of f32 or of their own type. Everything but
+// the inputs has the output's type.
 //
 // cuBLASLt rectifies a NaN to 0.
 struct MatmulProblem {
@@ -24,8 +34,12 @@ struct MatmulProblem {
   int64_t a_stride = 1, b_stride = 1, d_stride = 1;  // elements from row to row in memory
   bool tf32 = false;                                 // f32 products may be taken in tf32
   bool adds = false;
-  bool bias = false;  // [n], of the output's type
-  bool relu = false;
+  int64_t addend_stride = 0;  // 0: there is no addend
+  bool bias = false;          // [n]
+  Activation activation = Activation::kNone;
+  int64_t aux_stride = 0;  // 0: there is no aux
+  // The sums need an output in f32, and are added to earlier ones if `adds`.
+  Summed summed = Summed::kNone;
 
   std::string Key() const;
 };
