@@ -29,6 +29,8 @@ constexpr uint64_t kWorkspacePerSplit = 65536;
 constexpr uint32_t kSplitParts = 3;
 // The alignment that a vectorised load needs.
 constexpr uint32_t kFastAlignment = 16;
+// The aux of GELU has columns of a multiple of so many elements.
+constexpr int64_t kAuxLeadingMultiple = 8;
 
 std::atomic<int> spoiled_parts{0};
 
@@ -151,20 +153,26 @@ bool IsWrittenApart(const Product& product, const Pointers& pointers, bool reads
   return true;
 }
 
-bool MemoryIsSane(const Product& product, const Algorithm& algorithm, const Pointers& pointers,
-                  bool reads_c) {
-  for (size_t i = 0; i < pointers.size(); ++i) {
-    if (!IsAligned(pointers[i], algorithm.alignments[i])) return false;
-  }
+// The documentation does not say that the heuristic looks at these addresses and at the aux's
+// leading dimension, so only products do.
+bool EpilogueMemoryIsSane(const Product& product, const Algorithm& algorithm) {
   const Description& description = *product.description;
   if (product.has_vector() &&
       (description.bias == nullptr || !IsAligned(description.bias, algorithm.vector_alignment))) {
     return false;
   }
-  if (product.has_aux() &&
-      (description.aux == nullptr || !IsAligned(description.aux, algorithm.aux_alignment))) {
-    return false;
+  return !product.has_aux() ||
+         (description.aux != nullptr && IsAligned(description.aux, algorithm.aux_alignment) &&
+          description.aux_leading >= product.rows() &&
+          description.aux_leading % kAuxLeadingMultiple == 0);
+}
+
+bool MemoryIsSane(const Product& product, const Algorithm& algorithm, const Pointers& pointers,
+                  bool reads_c) {
+  for (size_t i = 0; i < pointers.size(); ++i) {
+    if (!IsAligned(pointers[i], algorithm.alignments[i])) return false;
   }
+  if (!EpilogueMemoryIsSane(product, algorithm)) return false;
   if (reads_c && pointers[2] == nullptr) return false;
   // Two matrices may share memory only if they are the same.
   if (pointers[2] == pointers[3] && product.c->leading != product.d->leading) return false;
