@@ -47,8 +47,8 @@ TakenNode TakeGeluGradient(const Lowering& lowering, const Node& product, const 
 
 TakenNode TakeSum(const Lowering& lowering, const Node& product, const Node& next) {
   const ValueId addend = next.inputs[next.inputs[0] == product.outputs[0] ? 1 : 0];
-  if (addend == product.outputs[0] || !IsOperand(lowering, addend) ||
-      HasOtherReaders(lowering.step(), next, product.outputs[0])) {
+  // If the sum is that of the product with itself, the addend has no place yet.
+  if (!IsOperand(lowering, addend) || HasOtherReaders(lowering.step(), next, product.outputs[0])) {
     return {};
   }
   return {.node = &next, .addend = addend};
