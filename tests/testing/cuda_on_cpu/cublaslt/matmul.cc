@@ -126,7 +126,7 @@ Range RangeOf(const void* data, const Layout& layout) {
                  layout.leading, layout.type);
 }
 
-// What a product writes must lie apart from its other operands: blocks read them while others
+// A product must write apart from its other operands, since blocks read them while others
 // write. Only C may be D.
 bool IsWrittenApart(const Product& product, const Pointers& pointers, bool reads_c) {
   const Description& description = *product.description;

@@ -46,7 +46,7 @@ Place MakeTakenOutput(Lowering& lowering, const Node& taken, const Place& input)
   return lowering.MakeOutput(taken);
 }
 
-// Where a product reads and writes. The aux and the addend may have no buffer.
+// These are the places that a product reads and writes. The aux and the addend may have no buffer.
 struct ProductPlaces {
   Place input = {}, aux = {}, addend = {}, output = {};
 };

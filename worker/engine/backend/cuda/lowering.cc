@@ -170,7 +170,7 @@ void Lowering::Emit(const Node& node, std::function<absl::Status(const Enqueue&)
 void Lowering::CountTaken(const Node& node, const Node& next, Call& call) const {
   call.flops += NodeCost(step_.graph, next, rows()).flops;
   for (const ValueId id : next.inputs) {
-    // What the first node makes was counted with it, if it reaches memory at all.
+    // The value between the two was counted with the first, if it reaches memory at all.
     if (id != node.outputs[0]) call.bytes += Bytes(id);
   }
   for (const ValueId id : next.outputs) call.bytes += Bytes(id);

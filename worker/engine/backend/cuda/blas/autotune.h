@@ -8,7 +8,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "worker/engine/backend/cuda/blas/matmul.h"
 #include "worker/engine/backend/cuda/blas/matmul_problem.h"
 #include "worker/engine/backend/cuda/tuning/plan_record.h"
 

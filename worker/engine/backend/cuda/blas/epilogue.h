@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "worker/engine/backend/cuda/blas/matmul.h"
 #include "worker/engine/backend/cuda/blas/matmul_problem.h"
 
 namespace trainyard::engine::cuda::blas {

@@ -21,25 +21,6 @@
 
 namespace trainyard::engine::cuda::blas {
 
-// The device memory on which a product runs. What the problem does not have is null.
-struct MatmulMemory {
-  const void* a = nullptr;
-  const void* b = nullptr;
-  const void* addend = nullptr;  // may be d, if both have the same stride
-  const void* bias = nullptr;
-  void* aux = nullptr;
-  void* d = nullptr;
-  float* sums = nullptr;
-  uint32_t* tickets = nullptr;  // for sums; kNormTickets bytes, zero between launches
-  void* workspace = nullptr;
-};
-
-// What kernels of ours do after a product.
-struct OwnEpilogue {
-  int64_t kernels = 0;
-  int64_t bytes = 0;  // that they read and write
-};
-
 class Matmul {
  public:
   virtual ~Matmul() = default;

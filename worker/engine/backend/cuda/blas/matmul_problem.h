@@ -1,5 +1,5 @@
-// Defines the problem that a matrix product solves: sizes, types, and what is done besides
-// multiplying.
+// Defines the problem that a matrix product solves: sizes, types, what is done besides multiplying,
+// and the memory for it.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace trainyard::engine::cuda::blas {
 
-// What is done to each element of a product. GELU is its approximation by tanh (graph/ops/
+// A function of each element of a product. GELU is its approximation by tanh (graph/ops/
 // elementwise.cc), since that is the form that cuBLASLt computes.
 enum class Activation { kNone, kRelu, kGelu, kGeluGradient };
 
@@ -49,6 +49,25 @@ struct Extents {
   int64_t a_rows, a_columns, b_rows, b_columns;
 };
 Extents ExtentsOf(const MatmulProblem& problem);
+
+// The device memory on which a product runs. What the problem does not have is null.
+struct MatmulMemory {
+  const void* a = nullptr;
+  const void* b = nullptr;
+  const void* addend = nullptr;  // may be d, if both have the same stride
+  const void* bias = nullptr;
+  void* aux = nullptr;
+  void* d = nullptr;
+  float* sums = nullptr;
+  uint32_t* tickets = nullptr;  // for sums; kNormTickets bytes, zero between launches
+  void* workspace = nullptr;
+};
+
+// The work of kernels of our own after a product.
+struct OwnEpilogue {
+  int64_t kernels = 0;
+  int64_t bytes = 0;  // that they read and write
+};
 
 // Returns INVALID_ARGUMENT, naming the problem, for impossible sizes, strides and types.
 absl::Status Validate(const MatmulProblem& problem);
