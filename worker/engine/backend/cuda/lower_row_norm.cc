@@ -2,6 +2,7 @@
 #include "worker/engine/backend/cuda/kernels/norm.h"
 #include "worker/engine/backend/cuda/kernels/sequence.h"
 #include "worker/engine/backend/cuda/lower_ops.h"
+#include "worker/engine/backend/cuda/taken_node.h"
 
 namespace trainyard::engine::cuda {
 namespace {
@@ -31,7 +32,7 @@ RowNormPlaces PlaceRowNorm(Lowering& lowering, const Node& node, int64_t statist
 
 // The places of the operands of the gradient of such a norm.
 struct RowNormGradientPlaces {
-  Place dy, x, dx;
+  Place dy, x, addend, dx;
   BufferId mean = kNoBuffer;
   BufferId inverse = kNoBuffer;
   BufferId workspace = kNoBuffer;
@@ -39,18 +40,27 @@ struct RowNormGradientPlaces {
   float* dweight = nullptr;
   float* dbias = nullptr;
 
-  Buffers buffers() const { return {dy.buffer, x.buffer, dx.buffer, mean, inverse, workspace}; }
+  Buffers buffers() const {
+    return {dy.buffer, x.buffer, addend.buffer, dx.buffer, mean, inverse, workspace};
+  }
 };
 
+// `taken` is the sum that follows the gradient, if the gradient makes it as well.
 RowNormGradientPlaces PlaceRowNormGradient(Lowering& lowering, const Node& node,
-                                           int64_t workspace_bytes) {
+                                           int64_t workspace_bytes, const TakenNode& taken = {}) {
   RowNormGradientPlaces at;
   at.dy = lowering.PlaceOf(node.inputs[0]);
   at.x = lowering.PlaceOf(node.inputs[1]);
   at.weight = lowering.Parameter(node.inputs[2]);
   at.mean = lowering.PlainBufferOf(node.inputs[3]);
   at.inverse = lowering.PlainBufferOf(node.inputs[4]);
-  if (node.outputs[0] != kNoValue) at.dx = lowering.MakeOutput(node);
+  if (taken.node != nullptr) {
+    at.addend = lowering.PlaceOf(taken.addend);
+    at.dx = lowering.MakeOutput(*taken.node);
+    lowering.taken.insert(taken.node);
+  } else if (node.outputs[0] != kNoValue) {
+    at.dx = lowering.MakeOutput(node);
+  }
   at.dweight = lowering.Sums(node.outputs[1]);
   at.dbias = lowering.Sums(node.outputs[2]);
   at.workspace = lowering.AddScratch(workspace_bytes);
@@ -78,18 +88,21 @@ absl::Status LowerLayerNorm(Lowering& lowering, const Node& node) {
 absl::Status LowerLayerNormGradient(Lowering& lowering, const Node& node) {
   const int64_t count = lowering.Pixels(node.inputs[1]);
   const int64_t channels = lowering.Channels(node.inputs[1]);
+  const TakenNode taken = FindTakenSum(lowering, node);
   const RowNormGradientPlaces at =
-      PlaceRowNormGradient(lowering, node, LayerNormWorkspace(count, channels));
-  lowering.EmitKernel(
-      node,
-      [=, program = &lowering.program()](const Enqueue& how) {
-        LayerNormGradient(program->At(at.dy), program->At(at.x), at.weight,
-                          program->ptr<float>(at.mean), program->ptr<float>(at.inverse),
-                          program->At(at.dx), at.dweight, at.dbias, how.adds, count, channels,
-                          program->ptr<void>(at.workspace), how.stream);
-      },
-      at.buffers(),
-      {.kernels = 2, .bytes = 2 * static_cast<double>(LayerNormWorkspace(count, channels))});
+      PlaceRowNormGradient(lowering, node, LayerNormWorkspace(count, channels), taken);
+  lowering.EmitKernel(node,
+                      [=, program = &lowering.program()](const Enqueue& how) {
+                        LayerNormGradient(program->At(at.dy), program->At(at.x), at.weight,
+                                          program->ptr<float>(at.mean),
+                                          program->ptr<float>(at.inverse), program->At(at.addend),
+                                          program->At(at.dx), at.dweight, at.dbias, how.adds, count,
+                                          channels, program->ptr<void>(at.workspace), how.stream);
+                      },
+                      at.buffers(),
+                      {.kernels = 2,
+                       .bytes = 2 * static_cast<double>(LayerNormWorkspace(count, channels)),
+                       .taken = taken.node});
   return absl::OkStatus();
 }
 

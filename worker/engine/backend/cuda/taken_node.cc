@@ -1,5 +1,5 @@
-// Looks at the one node behind a product. The passes and the order of the gradients place a node
-// there that reads nothing but the product and older values.
+// Looks at the one node behind another. Layers and the order of the gradients place a node there
+// that reads nothing but the output of the first and older values.
 #include "worker/engine/backend/cuda/taken_node.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ bool IsGeluByTanh(const Node& node) {
          node.layer<layers::Gelu>().tanh;
 }
 
-// Returns true if cuBLASLt can read the value, which must be of the type of its output.
+// Returns true if the value is there, in the type of activations, where cuBLASLt can read it.
 bool IsOperand(const Lowering& lowering, ValueId value) {
   if (!lowering.HasPlace(value)) return false;
   const Place& place = lowering.PlaceOf(value);
@@ -45,29 +45,38 @@ TakenNode TakeGeluGradient(const Lowering& lowering, const Node& product, const 
   return {.node = &next, .activation = blas::Activation::kGeluGradient};
 }
 
-TakenNode TakeSum(const Lowering& lowering, const Node& product, const Node& next) {
-  const ValueId addend = next.inputs[next.inputs[0] == product.outputs[0] ? 1 : 0];
-  // If the sum is that of the product with itself, the addend has no place yet.
-  if (!IsOperand(lowering, addend) || HasOtherReaders(lowering.step(), next, product.outputs[0])) {
-    return {};
-  }
-  return {.node = &next, .addend = addend};
+// Returns the node after this one if it reads the first output of this one, and null otherwise.
+const Node* NextReader(const Graph& graph, const Node& node) {
+  const Node* const next = &node + 1;
+  if (next == graph.nodes.data() + graph.nodes.size()) return nullptr;
+  const bool reads =
+      node.outputs[0] != kNoValue &&
+      std::find(next->inputs.begin(), next->inputs.end(), node.outputs[0]) != next->inputs.end();
+  return reads ? next : nullptr;
 }
 
 }  // namespace
 
-TakenNode FindTakenNode(const Lowering& lowering, const Node& product) {
-  const Graph& graph = lowering.step().graph;
-  const Node* const next = &product + 1;
-  if (lowering.target().type == Type::kF32 || product.relu ||
-      next == graph.nodes.data() + graph.nodes.size() || product.outputs[0] == graph.logits) {
+TakenNode FindTakenSum(const Lowering& lowering, const Node& node) {
+  const Node* const next = NextReader(lowering.step().graph, node);
+  if (next == nullptr || next->op != OpKind::kAdd) return {};
+  const ValueId addend = next->inputs[next->inputs[0] == node.outputs[0] ? 1 : 0];
+  // If the sum is that of the output with itself, the addend has no place yet.
+  if (!IsOperand(lowering, addend) || HasOtherReaders(lowering.step(), *next, node.outputs[0])) {
     return {};
   }
-  const std::vector<ValueId>& inputs = next->inputs;
-  const auto reads = std::find(inputs.begin(), inputs.end(), product.outputs[0]);
-  if (reads == inputs.end()) return {};
-  if (next->op == OpKind::kAdd) return TakeSum(lowering, product, *next);
-  if (!IsGeluByTanh(*next) || reads != inputs.begin()) return {};
+  return {.node = next, .addend = addend};
+}
+
+TakenNode FindTakenNode(const Lowering& lowering, const Node& product) {
+  const Graph& graph = lowering.step().graph;
+  const Node* const next = NextReader(graph, product);
+  if (lowering.target().type == Type::kF32 || product.relu || next == nullptr ||
+      product.outputs[0] == graph.logits) {
+    return {};
+  }
+  if (!IsGeluByTanh(*next)) return FindTakenSum(lowering, product);
+  if (next->inputs[0] != product.outputs[0]) return {};
   return next->op == OpKind::kGelu ? TakeGelu(lowering, product, *next)
                                    : TakeGeluGradient(lowering, product, *next);
 }

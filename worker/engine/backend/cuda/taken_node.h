@@ -1,4 +1,4 @@
-// Finds the node whose work the product of the node before it can do as well: GELU by tanh, its
+// Finds the node whose work the call of the node before it can do as well: GELU by tanh, its
 // gradient, or a sum.
 #pragma once
 
@@ -15,6 +15,10 @@ struct TakenNode {
   // The value that is added to the product.
   ValueId addend = kNoValue;
 };
+
+// Returns the sum of the node's first output and an older value if the sum follows at once, and
+// nothing else reads that output.
+TakenNode FindTakenSum(const Lowering& lowering, const Node& node);
 
 // Returns the node that follows `product`, which is a linear or linear_input_gradient, if the
 // product in 16 bits can take it over. Then everything else that the node reads has its place.

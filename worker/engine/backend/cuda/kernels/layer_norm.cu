@@ -70,7 +70,7 @@ __global__ void ForwardKernel(Forward f) {
 }
 
 struct Gradient {
-  Operand dy, x, dx, weight;
+  Operand dy, x, addend, dx, weight;
   const float* mean;
   const float* inverse;
   int64_t count, channels;
@@ -115,9 +115,9 @@ __device__ inline void WriteSumsOfWarps(const Float8& of_lane, int64_t channels,
 }
 
 // Computes dx and the sums of the parameters' gradients in one pass over dy and x. With h = (x -
-// mean) inverse and g = dy weight: dx = inverse (g - mean of g - h times the mean of g h), dweight
-// = sum of dy h and dbias = sum of dy. A team goes over vectors that lie as far apart as there are
-// teams, and its threads keep the sums of their channels in registers.
+// mean) inverse and g = dy weight: dx = inverse (g - mean of g - h times the mean of g h) + addend,
+// dweight = sum of dy h and dbias = sum of dy. A team goes over vectors that lie as far apart as
+// there are teams, and its threads keep the sums of their channels in registers.
 template <class T, int block, int threads, int held>
 __global__ void __launch_bounds__(block, held > 1 ? 1 : kGradientThreads / block)
     GradientKernel(Gradient g, float* partial) {
@@ -182,6 +182,13 @@ __global__ void __launch_bounds__(block, held > 1 ? 1 : kGradientThreads / block
         const float normed = (dy_x[1].at[i] - mean) * inverse;
         dx.at[i] =
             inverse * (dy_x[0].at[i] * weight.at[i] - mean_of_sum - normed * mean_of_product);
+      }
+      if (g.addend) {
+        const Float8 addend = Unpack(LoadLanes<T>(g.addend, n, channel, count));
+#pragma unroll
+        for (int i = 0; i < kLanes; ++i) {
+          dx.at[i] += addend.at[i];
+        }
       }
       StoreLanes<T>(g.dx, n, channel, count, dx);
     });
@@ -275,14 +282,21 @@ int64_t LayerNormWorkspace(int64_t count, int64_t channels) {
 }
 
 void LayerNormGradient(View dy, View x, const float* weight, const float* mean,
-                       const float* inverse, View dx, float* dweight, float* dbias, bool adds,
-                       int64_t count, int64_t channels, void* workspace, cudaStream_t stream) {
+                       const float* inverse, View addend, View dx, float* dweight, float* dbias,
+                       bool adds, int64_t count, int64_t channels, void* workspace,
+                       cudaStream_t stream) {
   if (count == 0) {
     return;
   }
-  const Gradient gradient = {
-      Input(dy), Input(x), Output(dx, channels, true), Parameter(weight, channels), mean, inverse,
-      count,     channels};
+  const Gradient gradient = {Input(dy),
+                             Input(x),
+                             Input(addend),
+                             Output(dx, channels, true),
+                             Parameter(weight, channels),
+                             mean,
+                             inverse,
+                             count,
+                             channels};
   const int64_t blocks = GradientBlocks(count, channels);
   auto* partial = static_cast<float*>(workspace);
   WithTypeOf(
@@ -300,7 +314,7 @@ void LayerNormGradient(View dy, View x, const float* weight, const float* mean,
           launch(GradientKernel<T, kThreads, kThreads, kHeldGroups>, kThreads);
         }
       },
-      dy, x, dx);
+      dy, x, addend, dx);
   Launch(SumBlocksKernel, dim3(Blocks(2 * channels, kWarp)), dim3(kSumWarps * kWarp), 0, stream,
          static_cast<const float*>(partial), blocks, channels, adds, dweight, dbias);
 }

@@ -19,11 +19,12 @@ void LayerNormForward(View x, const float* weight, const float* bias, float eps,
                       float* mean, float* inverse, int64_t count, int64_t channels,
                       cudaStream_t stream);
 int64_t LayerNormWorkspace(int64_t count, int64_t channels);
-// dx may be null, or the memory of dy if both views are alike. dweight and dbias are overwritten,
-// or added to.
+// dx may be null, or the memory of dy or of the addend if both views are alike. The addend, which
+// may be null, is added to dx. dweight and dbias are overwritten, or added to.
 void LayerNormGradient(View dy, View x, const float* weight, const float* mean,
-                       const float* inverse, View dx, float* dweight, float* dbias, bool adds,
-                       int64_t count, int64_t channels, void* workspace, cudaStream_t stream);
+                       const float* inverse, View addend, View dx, float* dweight, float* dbias,
+                       bool adds, int64_t count, int64_t channels, void* workspace,
+                       cudaStream_t stream);
 
 // Reads tokens as int32 [count] from the batch's inputs, which are floats [count] at
 // control->inputs.

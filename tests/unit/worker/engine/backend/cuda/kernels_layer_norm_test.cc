@@ -130,13 +130,19 @@ struct Gradients {
   friend bool operator==(const Gradients&, const Gradients&) = default;
 };
 
-// With `in_place`, dx overwrites dy. dweight and dbias hold 1 at first.
+// What dx overwrites.
+enum class Over { kNothing, kDy, kAddend };
+
+// dweight and dbias hold 1 at first. The addend may be empty.
 Gradients RunGradient(const Shape& shape, Type type, const Floats& x, const Floats& dy,
-                      const Floats& weight, const Expected& expected, bool adds, bool in_place) {
+                      const Floats& weight, const Expected& expected, bool adds, Over over,
+                      const Floats& addend = {}) {
   const DeviceMatrix of_x(type, shape.count, shape.channels, shape.stride, x);
   const DeviceMatrix of_dy(type, shape.count, shape.channels, shape.stride, dy);
   const DeviceMatrix other(type, shape.count, shape.channels, shape.stride);
-  const DeviceMatrix& dx = in_place ? of_dy : other;
+  const DeviceMatrix of_addend(type, shape.count, shape.channels, shape.stride,
+                               addend.empty() ? dy : addend);
+  const DeviceMatrix& dx = over == Over::kDy ? of_dy : over == Over::kAddend ? of_addend : other;
   const DeviceArray<float> w(weight);
   const DeviceArray<float> mean(Floats(expected.mean.begin(), expected.mean.end()));
   const DeviceArray<float> inverse(Floats(expected.inverse.begin(), expected.inverse.end()));
@@ -144,9 +150,9 @@ Gradients RunGradient(const Shape& shape, Type type, const Floats& x, const Floa
   const DeviceArray<float> dbias(Floats(static_cast<size_t>(shape.channels), 1));
   const DeviceArray<uint8_t> workspace(
       static_cast<size_t>(LayerNormWorkspace(shape.count, shape.channels)));
-  LayerNormGradient(of_dy.view(), of_x.view(), w.data(), mean.data(), inverse.data(), dx.view(),
-                    dweight.data(), dbias.data(), adds, shape.count, shape.channels,
-                    workspace.data(), nullptr);
+  LayerNormGradient(of_dy.view(), of_x.view(), w.data(), mean.data(), inverse.data(),
+                    addend.empty() ? View() : of_addend.view(), dx.view(), dweight.data(),
+                    dbias.data(), adds, shape.count, shape.channels, workspace.data(), nullptr);
   ExpectPaddingCleared(dx, shape, type);
   return {dx.Read(), dweight.Read(), dbias.Read()};
 }
@@ -159,11 +165,12 @@ TEST(LayerNormGradient, IsThatOfDoubleLoops) {
       const Floats dy = Rounded(RandomFloats(5, shape.count * shape.channels), type);
       const Floats weight = RandomFloats(6, shape.channels);
       Expected expected = Compute(shape, x, weight, weight, dy);
-      const Gradients written = RunGradient(shape, type, x, dy, weight, expected, false, false);
+      const Gradients written =
+          RunGradient(shape, type, x, dy, weight, expected, false, Over::kNothing);
       ExpectNear(written.dx, expected.dx, ToleranceOf(type) + 2e-6, "dx");
       ExpectNear(written.dweight, expected.dweight, 5e-6, "dweight");
       ExpectNear(written.dbias, expected.dbias, 5e-6, "dbias");
-      const Gradients added = RunGradient(shape, type, x, dy, weight, expected, true, true);
+      const Gradients added = RunGradient(shape, type, x, dy, weight, expected, true, Over::kDy);
       EXPECT_EQ(added.dx, written.dx);
       for (size_t c = 0; c < expected.dweight.size(); ++c) {
         expected.dweight[c] += 1;
@@ -171,6 +178,28 @@ TEST(LayerNormGradient, IsThatOfDoubleLoops) {
       }
       ExpectNear(added.dweight, expected.dweight, 5e-6, "dweight");
       ExpectNear(added.dbias, expected.dbias, 5e-6, "dbias");
+    }
+  }
+}
+
+TEST(LayerNormGradient, AddsAnotherGradientInPlaceOrNot) {
+  for (const Type type : kTypes) {
+    for (const Shape& shape : kShapes) {
+      SCOPED_TRACE(std::string(NameOf(type)) + ", channels " + std::to_string(shape.channels));
+      const Floats x = Rounded(RandomVectors(4, shape), type);
+      const Floats dy = Rounded(RandomFloats(5, shape.count * shape.channels), type);
+      const Floats addend = Rounded(RandomFloats(7, shape.count * shape.channels), type);
+      const Floats weight = RandomFloats(6, shape.channels);
+      Expected expected = Compute(shape, x, weight, weight, dy);
+      for (size_t i = 0; i < addend.size(); ++i) {
+        expected.dx[i] += static_cast<double>(addend[i]);
+      }
+      for (const Over over : {Over::kNothing, Over::kDy, Over::kAddend}) {
+        const Gradients sums =
+            RunGradient(shape, type, x, dy, weight, expected, false, over, addend);
+        ExpectNear(sums.dx, expected.dx, ToleranceOf(type) + 2e-6, "dx");
+        ExpectNear(sums.dweight, expected.dweight, 5e-6, "dweight");
+      }
     }
   }
 }
@@ -190,7 +219,7 @@ TEST(LayerNormGradient, OfParametersAloneNeedsNoDx) {
   const DeviceArray<float> dbias(24);
   const DeviceArray<uint8_t> workspace(static_cast<size_t>(LayerNormWorkspace(50, 24)));
   LayerNormGradient(of_dy.view(), of_x.view(), w.data(), mean.data(), inverse.data(), View{},
-                    dweight.data(), dbias.data(), false, 50, 24, workspace.data(), nullptr);
+                    View{}, dweight.data(), dbias.data(), false, 50, 24, workspace.data(), nullptr);
   ExpectNear(dweight.Read(), expected.dweight, 5e-6, "dweight");
   ExpectNear(dbias.Read(), expected.dbias, 5e-6, "dbias");
   EXPECT_EQ(of_dy.Read(), dy);
@@ -203,10 +232,11 @@ TEST(LayerNormGradient, HasTheSameBitsInAnyOrderOfThreads) {
   const Floats weight = RandomFloats(6, shape.channels);
   const Expected expected = Compute(shape, x, weight, weight, dy);
   ShuffleDevice(300);
-  const Gradients first = RunGradient(shape, Type::kF32, x, dy, weight, expected, false, false);
+  const Gradients first =
+      RunGradient(shape, Type::kF32, x, dy, weight, expected, false, Over::kNothing);
   ExpectNear(first.dweight, expected.dweight, 5e-6, "dweight");
   ShuffleDevice(301);
-  EXPECT_EQ(first, RunGradient(shape, Type::kF32, x, dy, weight, expected, false, false));
+  EXPECT_EQ(first, RunGradient(shape, Type::kF32, x, dy, weight, expected, false, Over::kNothing));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Tests which nodes the products of linear layers take over, over the emulated cuBLASLt. That the
-// numbers are right is tested against the reference.
+// Tests which nodes the calls before them take over, over the emulated cuBLASLt. That the numbers
+// are right is tested against the reference.
 #include "worker/engine/backend/cuda/taken_node.h"
 
 #include <algorithm>
@@ -95,7 +95,23 @@ TEST_F(TakenNodes, AreSumsWithOlderValues) {
                           "fc linear_input_gradient+add: 1"));
 }
 
-TEST_F(TakenNodes, AreNoneInF32) {
+// In every type, the gradient of a layer norm is added to that of the sum around its block.
+TEST_F(TakenNodes, AreSumsBehindTheGradientOfALayerNorm) {
+  const Graph block = Model([](GraphBuilder& b, ValueId x) {
+    return b.Add(x, b.Linear("fc", b.LayerNorm("fc_norm", x), kWidth));
+  });
+  for (const Precision precision : {Precision::kF32, Precision::kBf16, Precision::kF16}) {
+    const std::vector<CallWork> work = Work(block, precision);
+    EXPECT_EQ(std::count_if(work.begin(), work.end(),
+                            [](const CallWork& call) {
+                              return call.name == "fc_norm layer_norm_gradient+add" &&
+                                     call.kernels == 2;
+                            }),
+              1);
+  }
+}
+
+TEST_F(TakenNodes, AreNoneOfAProductInF32) {
   for (const Precision precision : {Precision::kF32, Precision::kTf32}) {
     EXPECT_THAT(Calls(Work(gelu_, precision)),
                 ElementsAre("fc linear: 1", "gelu1 gelu: 1", "gelu1 gelu_gradient: 1",
