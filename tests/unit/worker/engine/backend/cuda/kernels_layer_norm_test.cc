@@ -130,7 +130,7 @@ struct Gradients {
   friend bool operator==(const Gradients&, const Gradients&) = default;
 };
 
-// What dx overwrites.
+// Names the input that dx overwrites.
 enum class Over { kNothing, kDy, kAddend };
 
 // dweight and dbias hold 1 at first. The addend may be empty.
