@@ -278,8 +278,10 @@ int Main(int argc, char** argv) {
   app.add_flag("--no-graph", arguments.no_graph, "enqueue a step call by call");
   app.add_flag("--deterministic", timer.deterministic, "the same bits each time");
   app.add_flag("--no-autotuning", arguments.no_autotuning, "take each library's first guess");
-  app.add_flag("--verify-plans", timer.verifies_plans,
-               "compare what the candidates for each plan compute, and refuse those that differ");
+  app.add_flag(
+      "--verify-plans", timer.verifies_plans,
+      "compare what the candidates for each plan compute with our own kernels and with each "
+      "other, and refuse those that differ");
   app.add_option("--plans", timer.plan_cache_folder, "folder that keeps the chosen plans");
   app.add_flag("--allow-fallbacks", arguments.allow_fallbacks,
                "succeed though cuDNN refused operations");

@@ -114,7 +114,9 @@ TEST_F(GpuBench, ComparesTheCandidatesOfEachPlan) {
   for (int run = 0; run < 2; ++run) {
     const ProcessResult result = Run(args);
     ASSERT_EQ(result.exit_code, 0) << result.err;
-    EXPECT_THAT(result.out, HasSubstr("42 candidates of 13 were compared, 0 refused"));
+    EXPECT_THAT(result.out,
+                HasSubstr("42 candidates of 13 were compared, of 9 with our own kernels, "
+                          "0 refused"));
     const nlohmann::json plans = Json("step.json")["step"]["plans"];
     ASSERT_EQ(plans.size(), 13);
     for (const nlohmann::json& plan : plans) {
@@ -123,6 +125,10 @@ TEST_F(GpuBench, ComparesTheCandidatesOfEachPlan) {
       const auto problem = plan["problem"].get<std::string>();
       EXPECT_EQ(plan["candidates"], problem.ends_with("d32 sumA") ? 6 : 3) << plan;
       EXPECT_LE(plan["difference"], 1) << plan;
+      EXPECT_EQ(plan["disputed"], false) << plan;
+      // The products are cuBLASLt's.
+      const bool is_product = plan["engine"].get<std::string>().starts_with("proposal ");
+      EXPECT_EQ(plan["compared_with"], is_product ? "each other" : "our own kernel") << plan;
       EXPECT_NE(plan["engine"], "") << plan;
     }
   }

@@ -8,12 +8,32 @@
 namespace trainyard::engine::bench {
 namespace {
 
+using cuda::ComparedWith;
+
+bool IsCompared(const cuda::PlanRecord& plan) {
+  return plan.is_verified && plan.compared_with != ComparedWith::kNothing;
+}
+
+std::string NameOf(ComparedWith compared_with) {
+  switch (compared_with) {
+    case ComparedWith::kNothing:
+      break;
+    case ComparedWith::kCandidates:
+      return "each other";
+    case ComparedWith::kOwnKernel:
+      return "our own kernel";
+  }
+  return "nothing";
+}
+
 std::string VerdictOf(const cuda::PlanRecord& plan) {
   if (!plan.is_verified) return "not compared";
-  const size_t refused = plan.refused.size();
-  if (plan.candidates < 2) return "nothing to compare with";
-  return refused == 0 ? absl::StrFormat("agree to %.2f of the bound", plan.difference)
-                      : absl::StrCat(refused, " refused");
+  if (!IsCompared(plan)) return "nothing to compare with";
+  const std::string with = NameOf(plan.compared_with);
+  if (plan.is_disputed) return absl::StrCat("all differ from ", with);
+  return plan.refused.empty()
+             ? absl::StrFormat("agree with %s to %.2f of the bound", with, plan.difference)
+             : absl::StrCat(plan.refused.size(), " refused, compared with ", with);
 }
 
 }  // namespace
@@ -28,8 +48,10 @@ nlohmann::json ToJson(const std::vector<cuda::PlanRecord>& plans) {
                     {"workspace_bytes", plan.workspace_bytes},
                     {"from_cache", plan.from_cache},
                     {"verified", plan.is_verified},
+                    {"compared_with", NameOf(plan.compared_with)},
                     {"difference", plan.difference},
-                    {"refused", plan.refused}});
+                    {"refused", plan.refused},
+                    {"disputed", plan.is_disputed}});
   }
   return list;
 }
@@ -48,16 +70,17 @@ std::string RenderPlans(const std::vector<cuda::PlanRecord>& plans) {
 }
 
 std::string PlansLine(const std::vector<cuda::PlanRecord>& plans) {
-  int64_t compared = 0, candidates = 0, alone = 0, refused = 0;
+  int64_t candidates = 0, judged = 0, compared = 0, alone = 0, refused = 0;
   for (const cuda::PlanRecord& plan : plans) {
     if (!plan.is_verified) continue;
-    ++(plan.candidates < 2 ? alone : compared);
-    candidates += plan.candidates < 2 ? 0 : plan.candidates;
+    judged += plan.compared_with == ComparedWith::kOwnKernel ? 1 : 0;
+    ++(IsCompared(plan) ? compared : alone);
+    candidates += IsCompared(plan) ? plan.candidates : 0;
     refused += static_cast<int64_t>(plan.refused.size());
   }
   return absl::StrCat("plans: ", plans.size(), "; ", candidates, " candidates of ", compared,
-                      " were compared, ", refused, " refused; ", alone,
-                      " had nothing to be compared with");
+                      " were compared, of ", judged, " with our own kernels, ", refused,
+                      " refused; ", alone, " had nothing to be compared with");
 }
 
 absl::Status CheckVerified(const std::vector<cuda::PlanRecord>& plans) {
@@ -69,8 +92,7 @@ absl::Status CheckVerified(const std::vector<cuda::PlanRecord>& plans) {
   }
   if (refused.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
-      refused.size(),
-      " candidates compute something else than others: ", absl::StrJoin(refused, "; ")));
+      refused.size(), " candidates compute something else: ", absl::StrJoin(refused, "; ")));
 }
 
 }  // namespace trainyard::engine::bench

@@ -21,7 +21,7 @@ struct TimerOptions {
   bool deterministic = false;
   bool autotunes = true;
   std::string plan_cache_folder = {};  // empty: there is none
-  bool verifies_plans = false;         // candidates are compared with each other
+  bool verifies_plans = false;         // candidates for plans are compared
 };
 
 // Returns the options of the step that is timed. They are a trainer's, but for what `options` say.

@@ -18,7 +18,7 @@ SMOKE_NETS = ["smoke:4", "gpt2-smoke:2"]
 # Small ones for tools that make each kernel a hundred times slower.
 SANITIZED_NETS = [("mlp:8", "bf16"), ("convnet:8", "bf16"), ("gpt2-smoke:2", "bf16"), ("googlenet:4", "f16")]
 SMOKE_SANITIZED_NETS = [("smoke:2", "f16")]
-# Those whose candidates are compared with each other.
+# Those whose candidates are compared.
 VERIFIED_NETS = [("resnet50:256", "bf16"), ("gpt2:16", "bf16"), ("googlenet:128", "bf16"), ("resnet18:128", "f32")]
 SMOKE_VERIFIED_NETS = [("smoke:4", "bf16"), ("gpt2-smoke:2", "f32")]
 TELLING_TESTS = ["cuda_steps", "cuda_executable", "cuda_batch_norm"]
@@ -289,5 +289,5 @@ PARTS = {
     "resnet50": Part("ResNet-50 tuned, beside PyTorch, and its kernels under ncu", resnet50),
     "gpt2": Part("GPT-2 tuned, beside compiled PyTorch; the networks of the other goals", gpt2),
     "job": Part("jobs through server and supervisor, with a tail batch, two ranks on a GPU, and a kill", job),
-    "tests": Part("all tests, the probe, and candidates compared with each other", tests),
+    "tests": Part("all tests, the probe, and candidates compared with our kernels and with each other", tests),
 }

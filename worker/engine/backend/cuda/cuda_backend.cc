@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/base/status_macros.h"
+#include "worker/engine/backend/cuda/arbiter/own_kernels.h"
 #include "worker/engine/backend/cuda/cuda_executable.h"
 #include "worker/engine/backend/cuda/dnn/plan_builder.h"
 #include "worker/engine/backend/cuda/tuning/choices.h"
@@ -70,7 +71,8 @@ class CudaBackend final : public Backend {
         .build_threads = cuda::dnn::PlanBuilder::UsualThreads(),
         .deterministic = deterministic,
         .cache_folder = options_.plan_cache_folder,
-        .scrutiny = options_.scrutiny};
+        .scrutiny = options_.scrutiny,
+        .arbiter = &cuda::OwnKernels()};
     auto made = std::make_shared<cuda::Planners>();
     made->fusions = options_.fusions;
     made->shared_memory = options_.shared_memory;

@@ -89,14 +89,15 @@ absl::StatusOr<std::vector<bool>> FindDifferent(const MatmulProblem& problem,
   TY_ASSIGN_OR_RETURN(const Agreement agreement,
                       CompareCandidates(bench, OutputsOf(problem, memory),
                                         static_cast<size_t>(record.candidates), run));
+  record.compared_with = agreement.compared_with();
   record.difference = agreement.largest();
   std::vector<bool> differ(agreement.differences.size(), false);
   for (size_t i = 0; i < differ.size(); ++i) {
     differ[i] = agreement.Differs(i);
     if (!differ[i]) continue;
-    record.refused.push_back(absl::StrCat(NameOf(i), " differs from ", NameOf(agreement.reference),
-                                          " by ", agreement.differences[i],
-                                          " times what rounding explains"));
+    record.refused.push_back(
+        absl::StrCat(NameOf(i), " differs from ", NameOf(agreement.reference.value_or(0)), " by ",
+                     agreement.differences[i], " times what rounding explains"));
     LogWarning("a proposal of cuBLASLt's computes something else than others, and is refused",
                {{"problem", record.problem}, {"reason", record.refused.back()}});
   }

@@ -89,11 +89,17 @@ class AttentionGraph {
     return masked;
   }
   float Scale() const { return 1.0F / std::sqrt(static_cast<float>(p_.width)); }
-  int64_t PartBytes() const { return p_.heads * p_.width * SizeOf(p_.type); }
+  // Queries, keys and values are parts of one tensor, and so are their gradients.
   absl::StatusOr<Graph> Finish(cudnnHandle_t handle) {
     absl::StatusOr<Graph> graph = std::move(builder_).Finish(handle);
-    if (graph.ok()) {
-      graph->part_bytes = PartBytes();
+    if (!graph.ok()) return graph;
+    const int64_t part_bytes = p_.heads * p_.width * SizeOf(p_.type);
+    for (Slot& slot : graph->slots) {
+      for (const int64_t first : {kQuery, kQueryGradient}) {
+        if (slot.id <= first || slot.id > first + 2) continue;
+        slot.whole = first;
+        slot.offset = (slot.id - first) * part_bytes;
+      }
     }
     return graph;
   }

@@ -9,8 +9,8 @@
 
 namespace trainyard::engine::cuda::dnn {
 
-// The ids of what an execution binds. Queries, keys and values lie in one tensor
-// (AttentionProblem), Graph::part_bytes apart, and so do their gradients.
+// The ids of the tensors. Queries, keys and values lie in one tensor (AttentionProblem), to which
+// an execution binds memory as kQuery, and so do their gradients, as kQueryGradient.
 enum AttentionSlot : int64_t {
   kQuery = 1,
   kKey,

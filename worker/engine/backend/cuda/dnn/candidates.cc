@@ -1,8 +1,6 @@
 // Filters, builds and measures cuDNN's proposals.
 #include "worker/engine/backend/cuda/dnn/candidates.h"
 
-#include <cuda_runtime_api.h>
-
 #include <algorithm>
 #include <iterator>
 #include <limits>
@@ -14,6 +12,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "worker/engine/backend/cuda/dnn/cudnn_plan.h"
+#include "worker/engine/backend/cuda/dnn/room.h"
 #include "worker/engine/backend/cuda/tuning/agreement.h"
 #include "worker/engine/backend/cuda/tuning/bench.h"
 
@@ -121,64 +120,56 @@ int Distance(absl::string_view name, absl::string_view preferred) {
   return WithoutSettings(name) == WithoutSettings(preferred) ? 1 : 2;
 }
 
-// Memory of the bench on which every candidate for a graph can run.
-struct Room {
-  Bindings bindings;
-  void* workspace = nullptr;
-};
-
-absl::StatusOr<Room> MakeRoom(const Graph& graph, const std::vector<Candidate>& candidates,
-                              Bench& bench) {
-  Room room;
-  for (const Slot& slot : graph.slots) {
-    TY_ASSIGN_OR_RETURN(void* block, bench.Allocate(slot.bytes));
-    room.bindings.emplace_back(slot.id, block);
-  }
-  int64_t workspace_bytes = 1;
-  for (const Candidate& candidate : candidates) {
-    workspace_bytes =
-        std::max(workspace_bytes, graph.WorkspaceBytes(candidate.plan.workspace_bytes));
-  }
-  TY_ASSIGN_OR_RETURN(room.workspace, bench.Allocate(workspace_bytes));
-  return room;
-}
-
-std::vector<Output> OutputsIn(const Room& room, const Graph& graph,
-                              const std::vector<WrittenSlot>& written) {
-  std::vector<Output> outputs;
-  for (size_t i = 0; i < graph.slots.size(); ++i) {
-    for (const WrittenSlot& slot : written) {
-      if (slot.id != graph.slots[i].id) continue;
-      outputs.push_back({room.bindings[i].second, graph.slots[i].bytes, slot.exactness});
-    }
-  }
-  return outputs;
-}
-
 constexpr double kNotRun = std::numeric_limits<double>::infinity();
 
-// Refuses the candidates that differ from those that agree.
-absl::Status RefuseDifferent(const Graph& graph, const Room& room,
-                             const std::vector<WrittenSlot>& compared, Bench& bench,
-                             std::vector<Candidate>& candidates, PlanRecord& record) {
+absl::Status RunArbiter(const Comparison& comparison, const Room& room, const std::string& problem,
+                        Bench& bench) {
+  const absl::StatusOr<void*> workspace = bench.Allocate(comparison.arbiter_workspace_bytes);
+  absl::Status ran = workspace.status();
+  if (ran.ok()) ran = comparison.arbiter(room.bindings, *workspace, bench.stream());
+  if (!ran.ok()) {
+    LogWarning("our own kernel does not run, so plans are compared with each other only",
+               {{"problem", problem}, {"reason", std::string(ran.message())}});
+  }
+  return ran;
+}
+
+// Tells of each candidate that differs, and refuses it if another one agrees.
+void RefuseDifferent(const Agreement& agreement, std::vector<Candidate>& candidates,
+                     PlanRecord& record) {
+  const std::string reference = agreement.reference.has_value()
+                                    ? candidates[*agreement.reference].name
+                                    : std::string("our own kernel");
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    if (!agreement.Differs(i)) continue;
+    if (!record.is_disputed) candidates[i].microseconds = kNotRun;
+    record.refused.push_back(absl::StrCat(candidates[i].name, " differs from ", reference, " by ",
+                                          agreement.differences[i],
+                                          " times what rounding explains"));
+    LogWarning(record.is_disputed ? "no plan of cuDNN's computes what our own kernel does"
+                                  : "a plan of cuDNN's computes something else, and is refused",
+               {{"problem", record.problem}, {"reason", record.refused.back()}});
+  }
+}
+
+absl::Status Compare(const Graph& graph, const Room& room, const Comparison& comparison,
+                     Bench& bench, std::vector<Candidate>& candidates, PlanRecord& record) {
   const auto run = [&](size_t i) -> absl::Status {
     if (candidates[i].microseconds == kNotRun) return absl::NotFoundError("it does not run");
     return Execute(candidates[i].plan, graph, room.bindings, room.workspace, bench.stream());
   };
-  TY_ASSIGN_OR_RETURN(
-      const Agreement agreement,
-      CompareCandidates(bench, OutputsIn(room, graph, compared), candidates.size(), run));
-  record.is_verified = true;
-  record.difference = agreement.largest();
-  for (size_t i = 0; i < candidates.size(); ++i) {
-    if (!agreement.Differs(i)) continue;
-    candidates[i].microseconds = kNotRun;
-    record.refused.push_back(
-        absl::StrCat(candidates[i].name, " differs from ", candidates[agreement.reference].name,
-                     " by ", agreement.differences[i], " times what rounding explains"));
-    LogWarning("a plan of cuDNN's computes something else than others, and is refused",
-               {{"problem", record.problem}, {"reason", record.refused.back()}});
+  std::function<absl::Status()> arbiter;
+  if (comparison.arbiter != nullptr) {
+    arbiter = [&] { return RunArbiter(comparison, room, record.problem, bench); };
   }
+  TY_ASSIGN_OR_RETURN(const Agreement agreement,
+                      CompareCandidates(bench, OutputsIn(room, comparison.written),
+                                        candidates.size(), run, arbiter));
+  record.is_verified = true;
+  record.compared_with = agreement.compared_with();
+  record.difference = agreement.largest();
+  record.is_disputed = agreement.is_disputed();
+  RefuseDifferent(agreement, candidates, record);
   return absl::OkStatus();
 }
 
@@ -211,11 +202,16 @@ absl::StatusOr<std::vector<Candidate>> FindCandidates(PlanBuilder& builder, cons
 }
 
 absl::Status SortBySpeed(PlanBuilder& builder, const Graph& graph,
-                         std::vector<Candidate>& candidates,
-                         const std::vector<WrittenSlot>& compared, PlanRecord* record) {
+                         std::vector<Candidate>& candidates, const Comparison& comparison,
+                         PlanRecord* record) {
   Bench bench;
   TY_RETURN_IF_ERROR(bench.Open());
-  TY_ASSIGN_OR_RETURN(const Room room, MakeRoom(graph, candidates, bench));
+  int64_t workspace_bytes = 1;
+  for (const Candidate& candidate : candidates) {
+    workspace_bytes =
+        std::max(workspace_bytes, graph.WorkspaceBytes(candidate.plan.workspace_bytes));
+  }
+  TY_ASSIGN_OR_RETURN(const Room room, MakeRoom(graph, workspace_bytes, bench));
   std::string failure;
   for (Candidate& candidate : candidates) {
     const absl::StatusOr<double> time = bench.Microseconds([&] {
@@ -231,8 +227,8 @@ absl::Status SortBySpeed(PlanBuilder& builder, const Graph& graph,
     LogInfo("a plan of cuDNN's does not run",
             {{"engine", candidate.name}, {"reason", std::string(time.status().message())}});
   }
-  if (!compared.empty()) {
-    TY_RETURN_IF_ERROR(RefuseDifferent(graph, room, compared, bench, candidates, *record));
+  if (!comparison.written.empty()) {
+    TY_RETURN_IF_ERROR(Compare(graph, room, comparison, bench, candidates, *record));
   }
   // The stream of the measurement ends with it, so the handles must release it.
   builder.ReleaseStreams();

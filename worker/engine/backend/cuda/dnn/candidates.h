@@ -2,12 +2,16 @@
 // them.
 #pragma once
 
+#include <cuda_runtime_api.h>
+
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "worker/engine/backend/cuda/dnn/bindings.h"
 #include "worker/engine/backend/cuda/dnn/engines.h"
 #include "worker/engine/backend/cuda/dnn/exactness.h"
 #include "worker/engine/backend/cuda/dnn/plan_builder.h"
@@ -49,15 +53,23 @@ struct CandidateOptions {
 absl::StatusOr<std::vector<Candidate>> FindCandidates(PlanBuilder& builder, const Graph& graph,
                                                       const CandidateOptions& options);
 
+// Says how candidates are compared.
+struct Comparison {
+  std::vector<WrittenSlot> written = {};  // what they write; if it is empty, nothing is compared
+  // Computes the same without cuDNN, on a workspace of its own; may be empty.
+  std::function<absl::Status(const Bindings&, void* workspace, cudaStream_t stream)> arbiter =
+      nullptr;
+  int64_t arbiter_workspace_bytes = 0;
+};
+
 // Runs each candidate on memory that holds noise, once to warm up and three times by the clock, and
-// sorts the fastest to the front. A candidate that fails goes to the end. If `compared` names slots
-// that the candidates write, the candidates are then compared with each other; one that differs
-// goes to the end, too, and `record`, which must then not be null, tells what was found. Returns
+// sorts the fastest to the front. A candidate that fails goes to the end. If they are to be
+// compared, one that differs goes to the end, too, and `record`, which must then not be null, tells
+// what was found. If all differ from the arbiter, they stay in the order of their speed. Returns
 // NOT_FOUND if all fail, RESOURCE_EXHAUSTED if the device has no room for it, and the error of a
 // candidate after which the device does nothing more.
 absl::Status SortBySpeed(PlanBuilder& builder, const Graph& graph,
-                         std::vector<Candidate>& candidates,
-                         const std::vector<WrittenSlot>& compared = {},
+                         std::vector<Candidate>& candidates, const Comparison& comparison = {},
                          PlanRecord* record = nullptr);
 
 }  // namespace trainyard::engine::cuda::dnn

@@ -1,26 +1,10 @@
-// Binds the memory of a problem to the tensors of its graph, and runs the plan.
+// Passes the memory of all tensors to cuDNN, and runs the plan.
 #include "worker/engine/backend/cuda/dnn/cudnn_plan.h"
-
-#include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "worker/engine/backend/cuda/dnn/attention_graph.h"
-#include "worker/engine/backend/cuda/dnn/conv_graph.h"
 
 namespace trainyard::engine::cuda::dnn {
-namespace {
-
-// Returns where queries (0), keys (1) or values (2) begin in a tensor that contains them next to
-// each other.
-void* PartOf(void* whole, const Graph& graph, int64_t part) {
-  if (whole == nullptr) {
-    return nullptr;
-  }
-  return static_cast<char*>(whole) + part * graph.part_bytes;
-}
-
-}  // namespace
 
 absl::Status Execute(const BuiltPlan& plan, const Graph& graph, const Bindings& bindings,
                      void* workspace, cudaStream_t stream) {
@@ -32,19 +16,18 @@ absl::Status Execute(const BuiltPlan& plan, const Graph& graph, const Bindings& 
   std::vector<int64_t> ids;
   std::vector<void*> pointers;
   for (const Slot& slot : graph.slots) {
-    const auto bound = std::find_if(bindings.begin(), bindings.end(),
-                                    [&](const auto& binding) { return binding.first == slot.id; });
-    if (bound == bindings.end() || bound->second == nullptr) {
+    auto* const whole = static_cast<char*>(BoundTo(slot.whole, bindings));
+    if (whole == nullptr) {
       return absl::InvalidArgumentError(
           absl::StrCat("no memory is bound to tensor ", slot.id, " of the plan"));
     }
-    if (reinterpret_cast<uintptr_t>(bound->second) % kVectorBytes != 0) {
+    if (reinterpret_cast<uintptr_t>(whole + slot.offset) % kVectorBytes != 0) {
       return absl::InvalidArgumentError(absl::StrCat("the memory of tensor ", slot.id,
                                                      " is not aligned to ", kVectorBytes,
                                                      " bytes, for which the plan was made"));
     }
     ids.push_back(slot.id);
-    pointers.push_back(bound->second);
+    pointers.push_back(whole + slot.offset);
   }
   int64_t offset = plan.workspace_bytes;
   for (const Slot& temporary : graph.temporaries) {
@@ -68,24 +51,12 @@ absl::Status Execute(const BuiltPlan& plan, const Graph& graph, const Bindings& 
 }
 
 absl::Status CudnnPlan::Run(const ConvMemory& memory, void* workspace, cudaStream_t stream) const {
-  const Bindings bindings = {{kX, memory.x},     {kWeight, memory.weight},
-                             {kY, memory.y},     {kBias, const_cast<float*>(memory.bias)},
-                             {kSum, memory.sum}, {kSquareSum, memory.square_sum}};
-  return Execute(plan_, graph_, bindings, workspace, stream);
+  return Execute(plan_, graph_, BindingsOf(memory), workspace, stream);
 }
 
 absl::Status CudnnPlan::Run(const AttentionMemory& memory, void* workspace,
                             cudaStream_t stream) const {
-  const Bindings bindings = {{kQuery, memory.x},
-                             {kKey, PartOf(memory.x, graph_, 1)},
-                             {kValue, PartOf(memory.x, graph_, 2)},
-                             {kOutput, memory.y},
-                             {kLogsum, memory.logsum},
-                             {kOutputGradient, memory.dy},
-                             {kQueryGradient, memory.dx},
-                             {kKeyGradient, PartOf(memory.dx, graph_, 1)},
-                             {kValueGradient, PartOf(memory.dx, graph_, 2)}};
-  return Execute(plan_, graph_, bindings, workspace, stream);
+  return Execute(plan_, graph_, BindingsOf(memory), workspace, stream);
 }
 
 }  // namespace trainyard::engine::cuda::dnn

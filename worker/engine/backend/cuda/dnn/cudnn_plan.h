@@ -3,20 +3,15 @@
 
 #include <cuda_runtime_api.h>
 
-#include <cstdint>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
+#include "worker/engine/backend/cuda/dnn/bindings.h"
 #include "worker/engine/backend/cuda/dnn/engines.h"
 #include "worker/engine/backend/cuda/dnn/graph.h"
 #include "worker/engine/backend/cuda/dnn/plan.h"
 
 namespace trainyard::engine::cuda::dnn {
-
-// Memory of the device, by the id of its slot.
-using Bindings = std::vector<std::pair<int64_t, void*>>;
 
 // Enqueues a plan with everything bound that its graph names. Returns FAILED_PRECONDITION without a
 // device.

@@ -35,7 +35,7 @@ std::vector<WrittenSlot> WrittenBy(const ConvProblem& p) {
 std::vector<WrittenSlot> WrittenBy(const AttentionProblem& p) {
   const int64_t length = p.positions + p.width;
   const Exactness sums = {p.type, UnitRoundoff(p.type), length};
-  if (p.is_gradient) return {{kQueryGradient, sums}, {kKeyGradient, sums}, {kValueGradient, sums}};
+  if (p.is_gradient) return {{kQueryGradient, sums}};
   return {{kOutput, sums}, {kLogsum, {Type::kF32, 0, length}}};
 }
 

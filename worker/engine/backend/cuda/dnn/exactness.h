@@ -10,7 +10,7 @@
 namespace trainyard::engine::cuda::dnn {
 
 struct WrittenSlot {
-  int64_t id = 0;  // in the graph of the problem
+  int64_t id = 0;  // of the tensor in the graph of the problem, with all its parts
   Exactness exactness = {};
 };
 

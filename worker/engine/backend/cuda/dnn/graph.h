@@ -40,6 +40,10 @@ int64_t BytesOf(const Tensor& tensor);
 struct Slot {
   int64_t id = 0;
   int64_t bytes = 0;
+  // A tensor may be a part of another one. Memory is then bound to that one, by the id of the part
+  // that comes first, and this part begins `offset` bytes behind it.
+  int64_t whole = id;
+  int64_t offset = 0;
 };
 // A number in host memory that an execution reads.
 struct Scalar {
@@ -61,9 +65,6 @@ struct Graph {
   // These lie in the workspace after the plan's own memory, each at the next multiple of
   // kWorkspaceAlignment.
   std::vector<Slot> temporaries;
-  // For attention: the bytes from the first query to the first key, and from there to the first
-  // value.
-  int64_t part_bytes = 0;
 
   // Returns the workspace of a plan that itself takes `plan_bytes`.
   int64_t WorkspaceBytes(int64_t plan_bytes) const;

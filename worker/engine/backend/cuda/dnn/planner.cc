@@ -11,6 +11,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "worker/engine/backend/cuda/dnn/attention_graph.h"
+#include "worker/engine/backend/cuda/dnn/bindings.h"
 #include "worker/engine/backend/cuda/dnn/candidates.h"
 #include "worker/engine/backend/cuda/dnn/conv_graph.h"
 #include "worker/engine/backend/cuda/dnn/cudnn_plan.h"
@@ -32,14 +33,14 @@ class CudnnPlanner : public Planner {
   absl::StatusOr<const Plan*> Find(const ConvProblem& problem, Effort effort) override {
     const Precision precision = {problem.type == Type::kF32, problem.tf32};
     return FindOrMake(
-        {problem.Key(), problem.Family(), problem.rows, precision, WrittenBy(problem)}, effort,
+        {problem.Key(), problem.Family(), problem.rows, precision, ComparisonFor(problem)}, effort,
         [&](cudnnHandle_t handle) { return BuildConvGraph(problem, handle); });
   }
 
   absl::StatusOr<const Plan*> Find(const AttentionProblem& problem, Effort effort) override {
     return FindOrMake(
-        {problem.Key(), problem.Family(), problem.rows, Precision(), WrittenBy(problem)}, effort,
-        [&](cudnnHandle_t handle) {
+        {problem.Key(), problem.Family(), problem.rows, Precision(), ComparisonFor(problem)},
+        effort, [&](cudnnHandle_t handle) {
           return BuildAttentionGraph(problem, options_.deterministic, handle);
         });
   }
@@ -80,7 +81,7 @@ class CudnnPlanner : public Planner {
     std::string family;
     int64_t rows = 0;
     Precision precision;
-    std::vector<WrittenSlot> written;
+    Comparison comparison;
   };
 
   // The measured choice that problems with fewer rows take over.
@@ -97,6 +98,20 @@ class CudnnPlanner : public Planner {
     bool estimates = false;
     Leader leader = {};  // its engine is empty if there is none
   };
+
+  template <typename Problem>
+  Comparison ComparisonFor(const Problem& problem) const {
+    if (!options_.scrutiny.verifies) return {};
+    Comparison comparison = {.written = WrittenBy(problem)};
+    if (const Arbiter* const arbiter = options_.arbiter) {
+      comparison.arbiter_workspace_bytes = arbiter->WorkspaceBytes(problem);
+      comparison.arbiter = [arbiter, problem](const Bindings& bindings, void* workspace,
+                                              cudaStream_t stream) {
+        return arbiter->Run(problem, MemoryOf(problem, bindings), workspace, stream);
+      };
+    }
+    return comparison;
+  }
 
   std::string Measured() const { return absl::StrCat("measured ", options_.candidates_max); }
 
@@ -197,17 +212,16 @@ class CudnnPlanner : public Planner {
                                        {.planner = options_,
                                         .precision = question.precision,
                                         .max = options_.candidates_max}));
-    const absl::Status sorted = SortBySpeed(
-        builder_, graph, candidates,
-        options_.scrutiny.verifies ? question.written : std::vector<WrittenSlot>(), &record);
+    const absl::Status sorted =
+        SortBySpeed(builder_, graph, candidates, question.comparison, &record);
     // If there is no room to measure in, cuDNN's first proposal is good enough. The next run may
-    // find room, so the choice is not kept.
+    // find room, so the choice is not kept. Nor is one that may be wrong.
     if (absl::IsResourceExhausted(sorted)) {
       LogWarning("no room to measure plans in",
                  {{"key", cache_key}, {"reason", std::string(sorted.message())}});
     } else {
       TY_RETURN_IF_ERROR(sorted);
-      Keep(cache_key, graph, candidates);
+      if (!record.is_disputed) Keep(cache_key, graph, candidates);
     }
     return PlanOf(std::move(graph), candidates);
   }

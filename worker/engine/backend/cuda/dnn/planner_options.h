@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "worker/engine/backend/cuda/dnn/arbiter.h"
 #include "worker/engine/backend/cuda/tuning/plan_record.h"
 
 namespace trainyard::engine::cuda::dnn {
@@ -23,6 +24,9 @@ struct PlannerOptions {
   // The folder in which choices are kept, or empty if they are not.
   std::string cache_folder = {};
   PlanScrutiny scrutiny = {};
+  // Judges the candidates if scrutiny verifies them; null if they are only to be compared with each
+  // other. It must outlive the planner.
+  const Arbiter* arbiter = nullptr;
 };
 
 }  // namespace trainyard::engine::cuda::dnn

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -90,12 +91,12 @@ double DifferenceOf(const Written& a, const Written& b, const std::vector<Output
   return largest;
 }
 
-absl::StatusOr<Written> Run(Bench& bench, const std::vector<Output>& outputs, size_t candidate,
-                            const std::function<absl::Status(size_t)>& run) {
+absl::StatusOr<Written> Run(Bench& bench, const std::vector<Output>& outputs,
+                            const std::function<absl::Status()>& run) {
   for (const Output& output : outputs) {
     TY_RETURN_IF_ERROR(bench.Fill(output.data, output.bytes));
   }
-  TY_RETURN_IF_ERROR(run(candidate));
+  TY_RETURN_IF_ERROR(run());
   Written written;
   for (const Output& output : outputs) {
     TY_ASSIGN_OR_RETURN(std::vector<std::byte> sample, bench.Sample(output.data, output.bytes));
@@ -104,14 +105,44 @@ absl::StatusOr<Written> Run(Bench& bench, const std::vector<Output>& outputs, si
   return written;
 }
 
-Agreement AgreementWith(size_t reference, const std::vector<Written>& written,
+// Returns nothing written if it does not run, and an error after which the device does nothing
+// more.
+absl::StatusOr<Written> Try(Bench& bench, const std::vector<Output>& outputs,
+                            const std::function<absl::Status()>& run) {
+  absl::StatusOr<Written> written = Run(bench, outputs, run);
+  if (written.ok()) return written;
+  TY_RETURN_IF_ERROR(bench.CheckDevice(written.status()));
+  return Written();
+}
+
+Agreement AgreementWith(const Written& reference, const std::vector<Written>& written,
                         const std::vector<Output>& outputs) {
-  Agreement agreement = {.reference = reference, .differences = {}, .runs = {}};
+  Agreement agreement;
   for (const Written& other : written) {
-    agreement.differences.push_back(DifferenceOf(other, written[reference], outputs));
+    agreement.differences.push_back(DifferenceOf(other, reference, outputs));
     agreement.runs.push_back(!other.empty());
   }
   return agreement;
+}
+
+// Takes the candidate with which most agree for the reference.
+Agreement AgreementAmong(const std::vector<Written>& written, const std::vector<Output>& outputs) {
+  const auto with = [&](size_t reference) {
+    Agreement agreement = AgreementWith(written[reference], written, outputs);
+    agreement.reference = reference;
+    return agreement;
+  };
+  const auto agreeing = [](const Agreement& agreement) {
+    return std::count_if(agreement.differences.begin(), agreement.differences.end(),
+                         [](double difference) { return difference <= 1; });
+  };
+  Agreement best = with(0);
+  // Mostly all agree with the first, and the others need not be compared with each other.
+  for (size_t i = 1; i < written.size() && agreeing(best) < std::ssize(written); ++i) {
+    Agreement other = with(i);
+    if (agreeing(other) > agreeing(best)) best = std::move(other);
+  }
+  return best;
 }
 
 }  // namespace
@@ -150,6 +181,15 @@ double Difference(absl::Span<const std::byte> a, absl::Span<const std::byte> b,
   return largest;
 }
 
+bool Agreement::is_disputed() const {
+  bool runs_any = false;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    if (Agrees(i)) return false;
+    runs_any = runs_any || runs[i];
+  }
+  return runs_any;
+}
+
 double Agreement::largest() const {
   double largest = 0;
   for (const double difference : differences) {
@@ -158,30 +198,26 @@ double Agreement::largest() const {
   return largest;
 }
 
+ComparedWith Agreement::compared_with() const {
+  if (!reference.has_value()) return ComparedWith::kOwnKernel;
+  return std::count(runs.begin(), runs.end(), true) > 1 ? ComparedWith::kCandidates
+                                                        : ComparedWith::kNothing;
+}
+
 absl::StatusOr<Agreement> CompareCandidates(Bench& bench, const std::vector<Output>& outputs,
                                             size_t count,
-                                            const std::function<absl::Status(size_t)>& run) {
+                                            const std::function<absl::Status(size_t)>& run,
+                                            const std::function<absl::Status()>& arbiter) {
   TY_CHECK(count > 0);
+  Written right;
+  if (arbiter != nullptr) {
+    TY_ASSIGN_OR_RETURN(right, Try(bench, outputs, arbiter));
+  }
   std::vector<Written> written(count);
   for (size_t i = 0; i < count; ++i) {
-    absl::StatusOr<Written> mine = Run(bench, outputs, i, run);
-    if (mine.ok()) {
-      written[i] = *std::move(mine);
-    } else {
-      TY_RETURN_IF_ERROR(bench.CheckDevice(mine.status()));
-    }
+    TY_ASSIGN_OR_RETURN(written[i], Try(bench, outputs, [&] { return run(i); }));
   }
-  Agreement best = AgreementWith(0, written, outputs);
-  const auto agreeing = [](const Agreement& agreement) {
-    return std::count_if(agreement.differences.begin(), agreement.differences.end(),
-                         [](double difference) { return difference <= 1; });
-  };
-  // Mostly all agree with the first, and the others need not be compared with each other.
-  for (size_t i = 1; i < count && agreeing(best) < static_cast<int64_t>(count); ++i) {
-    Agreement other = AgreementWith(i, written, outputs);
-    if (agreeing(other) > agreeing(best)) best = std::move(other);
-  }
-  return best;
+  return right.empty() ? AgreementAmong(written, outputs) : AgreementWith(right, written, outputs);
 }
 
 }  // namespace trainyard::engine::cuda

@@ -1,5 +1,7 @@
-// Compares what candidates compute with each other, since an engine of a library may be wrong for
-// some shape, and a wrong one may be the fastest.
+// Compares what candidates compute, since an engine of a library may be wrong for some shape, and a
+// wrong one may be the fastest. They are compared with an arbiter, which is a kernel that does not
+// come from the library, or with each other if there is none. Candidates alone find out nothing if
+// they are all wrong in the same way, or if there is only one.
 //
 // Two right candidates differ by rounding alone. Each element of an output is a sum of products.
 // If the factors are exact, the products are added in f32, in an order that differs from candidate
@@ -13,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -20,6 +23,7 @@
 #include "absl/types/span.h"
 #include "worker/engine/backend/cuda/device/types.h"
 #include "worker/engine/backend/cuda/tuning/bench.h"
+#include "worker/engine/backend/cuda/tuning/plan_record.h"
 
 namespace trainyard::engine::cuda {
 
@@ -51,7 +55,9 @@ struct Output {
 };
 
 struct Agreement {
-  size_t reference = 0;  // the candidate with which most agree, or the first of several such
+  // The candidate with which most agree, or the first of several such. There is none if the arbiter
+  // is the reference.
+  std::optional<size_t> reference;
   // The difference of each candidate from the reference; infinite if either does not run.
   std::vector<double> differences;
   std::vector<bool> runs;  // by candidate
@@ -59,16 +65,21 @@ struct Agreement {
   bool Agrees(size_t candidate) const { return differences[candidate] <= 1; }
   // Returns true if the candidate computes something else.
   bool Differs(size_t candidate) const { return runs[candidate] && !Agrees(candidate); }
+  // Returns true if candidates differ from the arbiter, and none agrees with it.
+  bool is_disputed() const;
   // Returns the largest difference of a candidate that agrees.
   double largest() const;
+  ComparedWith compared_with() const;
 };
 
 // Runs each of `count` candidates once on the same noise, and compares samples of what they write.
 // Elements that belong to no output, such as gaps between pixels, must stay as they were. `run`
-// enqueues a candidate on the bench's stream. Returns the error of a candidate after which the
-// device does nothing more.
+// enqueues a candidate on the bench's stream. So does `arbiter`, which runs before the candidates
+// and may prepare what they read; if it is empty or fails, the candidates are compared with each
+// other. Returns an error after which the device does nothing more.
 absl::StatusOr<Agreement> CompareCandidates(Bench& bench, const std::vector<Output>& outputs,
                                             size_t count,
-                                            const std::function<absl::Status(size_t)>& run);
+                                            const std::function<absl::Status(size_t)>& run,
+                                            const std::function<absl::Status()>& arbiter = nullptr);
 
 }  // namespace trainyard::engine::cuda

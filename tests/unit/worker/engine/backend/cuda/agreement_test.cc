@@ -1,17 +1,18 @@
 // Tests which differences of candidates count as rounding.
 #include "worker/engine/backend/cuda/tuning/agreement.h"
 
-#include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime_api.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
+#include <functional>
 #include <limits>
 #include <random>
 #include <vector>
+
+#include "tests/unit/worker/engine/backend/cuda/matrices.h"
 
 namespace trainyard::engine::cuda {
 namespace {
@@ -24,15 +25,7 @@ std::vector<std::byte> Encoded(const std::vector<float>& values, Type type) {
   std::vector<std::byte> bytes(values.size() * static_cast<size_t>(SizeOf(type)));
   std::byte* to = bytes.data();
   for (const float value : values) {
-    if (type == Type::kF32) {
-      std::memcpy(to, &value, sizeof(value));
-    } else if (type == Type::kF16) {
-      const __half half = __float2half_rn(value);
-      std::memcpy(to, &half, sizeof(half));
-    } else {
-      const __nv_bfloat16 half = __float2bfloat16_rn(value);
-      std::memcpy(to, &half, sizeof(half));
-    }
+    testing::Encode(type, value, to);
     to += SizeOf(type);
   }
   return bytes;
@@ -193,21 +186,29 @@ class Candidates {
   }
 
   // A NaN stands for a candidate that does not run.
-  Agreement Compare(const std::vector<float>& last) {
+  Agreement Compare(const std::vector<float>& last) { return Compare(last, nullptr); }
+  // `right` is what the arbiter writes.
+  Agreement Compare(const std::vector<float>& last, float right) {
+    return Compare(last, [&] { return Write(right); });
+  }
+
+ private:
+  Agreement Compare(const std::vector<float>& last, const std::function<absl::Status()>& arbiter) {
     const Output output = {data_, count_ * int64_t{sizeof(float)}, {.type = Type::kF32}};
-    const auto agreement =
-        CompareCandidates(bench_, {output}, last.size(), [&](size_t i) -> absl::Status {
-          if (std::isnan(last[i])) return absl::InternalError("no");
-          const cudaError_t error =
-              cudaMemcpyAsync(static_cast<float*>(data_) + count_ - 1, &last[i], sizeof(float),
-                              cudaMemcpyHostToDevice, bench_.stream());
-          return error == cudaSuccess ? absl::OkStatus() : absl::InternalError("cannot copy");
-        });
+    const auto agreement = CompareCandidates(
+        bench_, {output}, last.size(), [&](size_t i) { return Write(last[i]); }, arbiter);
     EXPECT_TRUE(agreement.ok()) << agreement.status();
     return *agreement;
   }
 
- private:
+  absl::Status Write(const float& last) {
+    if (std::isnan(last)) return absl::InternalError("no");
+    const cudaError_t error =
+        cudaMemcpyAsync(static_cast<float*>(data_) + count_ - 1, &last, sizeof(float),
+                        cudaMemcpyHostToDevice, bench_.stream());
+    return error == cudaSuccess ? absl::OkStatus() : absl::InternalError("cannot copy");
+  }
+
   const int64_t count_;
   Bench bench_;
   void* data_ = nullptr;
@@ -217,6 +218,7 @@ TEST(CompareCandidates, MostDecide) {
   Candidates candidates(100);
   const Agreement agreement = candidates.Compare({7, 5, std::nanf(""), 5});
   EXPECT_EQ(agreement.reference, 1U);
+  EXPECT_EQ(agreement.compared_with(), ComparedWith::kCandidates);
   EXPECT_TRUE(agreement.Differs(0));
   EXPECT_FALSE(agreement.Differs(1));
   EXPECT_FALSE(agreement.Differs(2)) << "it does not run";
@@ -234,7 +236,33 @@ TEST(CompareCandidates, OfTwoThatDifferTheFirstIsTaken) {
 TEST(CompareCandidates, ThoseThatDoNotRunDecideNothing) {
   const Agreement agreement = Candidates(100).Compare({std::nanf(""), std::nanf(""), 5});
   EXPECT_EQ(agreement.reference, 2U);
+  EXPECT_EQ(agreement.compared_with(), ComparedWith::kNothing);
   EXPECT_THAT(agreement.runs, ElementsAre(false, false, true));
+}
+
+TEST(CompareCandidates, AnArbiterDecidesAgainstMost) {
+  const Agreement agreement = Candidates(100).Compare({5, 7, 5, std::nanf("")}, 7);
+  EXPECT_EQ(agreement.compared_with(), ComparedWith::kOwnKernel);
+  EXPECT_TRUE(agreement.Differs(0));
+  EXPECT_TRUE(agreement.Agrees(1));
+  EXPECT_TRUE(agreement.Differs(2));
+  EXPECT_FALSE(agreement.Differs(3)) << "it does not run";
+  EXPECT_FALSE(agreement.is_disputed());
+}
+
+TEST(CompareCandidates, AnArbiterFindsWhatTheyHaveInCommon) {
+  for (const std::vector<float>& last : {std::vector<float>{5}, {5, 5}, {std::nanf(""), 5}}) {
+    EXPECT_TRUE(Candidates(100).Compare(last, 7).is_disputed());
+    EXPECT_FALSE(Candidates(100).Compare(last, 5).is_disputed());
+    EXPECT_FALSE(Candidates(100).Compare(last).is_disputed());
+  }
+  EXPECT_FALSE(Candidates(100).Compare({std::nanf("")}, 7).is_disputed()) << "none runs";
+}
+
+TEST(CompareCandidates, WithoutTheArbiterMostDecide) {
+  const Agreement agreement = Candidates(100).Compare({7, 5, 5}, std::nanf(""));
+  EXPECT_EQ(agreement.reference, 1U);
+  EXPECT_EQ(agreement.compared_with(), ComparedWith::kCandidates);
 }
 
 TEST(CompareCandidates, TheEndOfALargeOutputIsCompared) {

@@ -82,6 +82,17 @@ inline std::unique_ptr<Planner> PlannerWith(const PlannerOptions& options) {
   return planner.ok() ? *std::move(planner) : nullptr;
 }
 
+// A planner that compares candidates, and keeps what it found.
+struct Scrutinised {
+  explicit Scrutinised(PlannerOptions options = {}) {
+    options.scrutiny = {.verifies = true, .records = &records};
+    planner = PlannerWith(options);
+  }
+
+  std::vector<PlanRecord> records;
+  std::unique_ptr<Planner> planner;
+};
+
 // The type is f32, so that sums can be compared, with stride 2, two groups, and tensors within
 // wider ones.
 inline ConvProblem SmallConv() {

@@ -18,18 +18,6 @@ __attribute__((weak)) int64_t KernelsLaunched();
 namespace trainyard::engine::cuda::testing {
 namespace {
 
-void Encode(Type type, float value, uint8_t* to) {
-  if (type == Type::kF32) {
-    std::memcpy(to, &value, sizeof(value));
-  } else if (type == Type::kF16) {
-    const __half half = __float2half_rn(value);
-    std::memcpy(to, &half, sizeof(half));
-  } else {
-    const __nv_bfloat16 half = __float2bfloat16_rn(value);
-    std::memcpy(to, &half, sizeof(half));
-  }
-}
-
 float Decode(Type type, const uint8_t* from) {
   if (type == Type::kF32) {
     float value = 0;
@@ -72,6 +60,18 @@ std::vector<int32_t> RandomNumbers(uint64_t seed, int64_t count, int32_t end) {
     number = static_cast<int32_t>(random() % static_cast<uint64_t>(end));
   }
   return numbers;
+}
+
+void Encode(Type type, float value, void* to) {
+  if (type == Type::kF32) {
+    std::memcpy(to, &value, sizeof(value));
+  } else if (type == Type::kF16) {
+    const __half half = __float2half_rn(value);
+    std::memcpy(to, &half, sizeof(half));
+  } else {
+    const __nv_bfloat16 half = __float2bfloat16_rn(value);
+    std::memcpy(to, &half, sizeof(half));
+  }
 }
 
 Floats Rounded(const Floats& values, Type type) {

@@ -28,6 +28,8 @@ double ToleranceOf(Type type);
 Floats RandomFloats(uint64_t seed, int64_t count);
 // Random numbers in [0, end).
 std::vector<int32_t> RandomNumbers(uint64_t seed, int64_t count, int32_t end);
+// Writes the value in the type, of which it has SizeOf bytes.
+void Encode(Type type, float value, void* to);
 // Each value as it is after rounding to the type.
 Floats Rounded(const Floats& values, Type type);
 

@@ -33,7 +33,7 @@ std::string OnlyFile(const std::string& folder) {
 }
 
 TEST(PlanCache, KeepsAtOnceWhatWasPut) {
-  const testing::TempDir folder;
+  const trainyard::testing::TempDir folder;
   PlanCache writer(folder.File("plans"));
   ASSERT_TRUE(writer.Put("a | b", PlanOf("{\"engine\": \"\\u00e4\"}")).ok());
   // The writer goes on, and may be killed at any time.
@@ -50,7 +50,7 @@ TEST(PlanCache, KeepsAtOnceWhatWasPut) {
 }
 
 TEST(PlanCache, ProcessesShareAFolder) {
-  const testing::TempDir folder;
+  const trainyard::testing::TempDir folder;
   PlanCache first(folder.path());
   PlanCache second(folder.path());
   ASSERT_TRUE(first.Put("first", PlanOf("1")).ok());
@@ -69,7 +69,7 @@ TEST(PlanCache, TakesAFileThatIsNoneOfItsForAbsent) {
             "candidates": 1, "microseconds": 1})",
         R"({"version": 2, "key": "a", "plan": "", "engine": "", "workspace_bytes": 0,
             "candidates": 1e99, "microseconds": 1})"}) {
-    const testing::TempDir folder;
+    const trainyard::testing::TempDir folder;
     ASSERT_TRUE(PlanCache(folder.path()).Put("a", PlanOf("1")).ok());
     ASSERT_TRUE(ReplaceFile(OnlyFile(folder.path()), text).ok());
     PlanCache cache(folder.path());
@@ -86,7 +86,7 @@ TEST(PlanCache, WithoutAFolderRemembersForItself) {
 }
 
 TEST(PlanCache, SaysWhyItCannotBeWrittenAndRemembers) {
-  const testing::TempDir folder;
+  const trainyard::testing::TempDir folder;
   PlanCache cache(folder.Write("file", "") + "/plans");
   EXPECT_FALSE(cache.Put("a", PlanOf("1")).ok());
   EXPECT_TRUE(cache.Find("a").has_value());

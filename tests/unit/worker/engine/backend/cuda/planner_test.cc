@@ -82,17 +82,6 @@ TEST(Planner, TakesAnotherEngineIfOneDoesNotRun) {
   ASSERT_TRUE(plan.ok()) << plan.status();
 }
 
-// A planner that compares candidates, and keeps what it found.
-struct Scrutinised {
-  explicit Scrutinised(PlannerOptions options = {}) {
-    options.scrutiny = {.verifies = true, .records = &records};
-    planner = PlannerWith(options);
-  }
-
-  std::vector<PlanRecord> records;
-  std::unique_ptr<Planner> planner;
-};
-
 TEST(Planner, RefusesACandidateThatComputesSomethingElse) {
   ConvProblem problem = SmallConv();
   for (const ConvProblem::Kind kind :
