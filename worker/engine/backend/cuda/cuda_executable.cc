@@ -103,7 +103,7 @@ absl::Status CudaExecutable::Allocate(const OptimizerSpec& optimizer) {
   if (!updater_.owned().is_whole() && backing_ == Backing::kMemory) {
     whole_slots_.resize(static_cast<size_t>(updater_.slot_count() * layout_.gradient_elements));
   }
-  TY_ASSIGN_OR_RETURN(ranks_, RankSums::Create(options_, training_, backing_));
+  TY_ASSIGN_OR_RETURN(ranks_, RankSums::Create(options_, training_, kUpdatesInFlight, backing_));
   TY_ASSIGN_OR_RETURN(staging_, Staging::Create(InputBytesMax(), labels * int64_t{sizeof(int32_t)},
                                                 options_.max_groups, backing_));
   if (backing_ == Backing::kAddresses) return absl::OkStatus();
@@ -245,7 +245,10 @@ absl::Status CudaExecutable::Wait() const {
   absl::Status waited = ranks_.AwaitStream(stream_.get());
   // If the other ranks are lost, the device has given up what waits for them.
   waited.Update(waiter_.ForStream(stream_.get(), "waiting for the device"));
-  waited.Update(ranks_.TakeRefusal(training_));
+  // The oldest step comes first.
+  for (size_t i = 0; waited.ok() && i <= in_flight_.size(); ++i) {
+    waited = ranks_.TakeRefusal(training_, in_flight_.size() - i);
+  }
   return waited;
 }
 

@@ -165,6 +165,7 @@ absl::Status CudaExecutable::MarkUpdate() {
   const size_t slot = next_result_;
   next_result_ = (next_result_ + 1) % kUpdatesInFlight;
   in_flight_.push_back(slot);
+  ranks_.EndStep();
   return CudaStatus(cudaEventRecord(updated_[slot].get(), stream_.get()), "marking an update");
 }
 
@@ -215,7 +216,7 @@ absl::StatusOr<StepMetrics> CudaExecutable::FinishUpdate() {
   in_flight_.pop_front();
   TY_RETURN_IF_ERROR(ranks_.Await(updated_[slot].get()));
   TY_RETURN_IF_ERROR(waiter_.ForEvent(updated_[slot].get(), "waiting for an update"));
-  TY_RETURN_IF_ERROR(ranks_.TakeRefusal(training_));
+  TY_RETURN_IF_ERROR(ranks_.TakeRefusal(training_, in_flight_.size() + 1));
   const StepResult result = results_.as<StepResult>()[slot];
   StepMetrics metrics = {result.loss, result.accuracy};
   if (result.not_finite != 0 && result.skipped == 0) {

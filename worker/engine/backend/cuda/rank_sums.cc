@@ -2,6 +2,7 @@
 #include "worker/engine/backend/cuda/rank_sums.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
@@ -21,7 +22,7 @@ int64_t WidestNorm(const StepGraph& step) {
 }  // namespace
 
 absl::StatusOr<RankSums> RankSums::Create(const CompileOptions& options, const StepGraph& step,
-                                          Backing backing) {
+                                          size_t steps_ahead, Backing backing) {
   RankSums sums;
   if (options.sum_statistics == nullptr) return sums;
   sums.sum_ = options.sum_statistics;
@@ -33,7 +34,9 @@ absl::StatusOr<RankSums> RankSums::Create(const CompileOptions& options, const S
   TY_ASSIGN_OR_RETURN(sums.rows_, DeviceBuffer::Create(sizeof(float), backing));
   if (backing == Backing::kAddresses) return sums;
   TY_ASSIGN_OR_RETURN(sums.on_host_, PinnedBuffer::Create(bytes));
-  TY_ASSIGN_OR_RETURN(sums.too_few_, PinnedBuffer::Create(sizeof(TooFewValues)));
+  sums.steps_ = steps_ahead + 1;
+  TY_ASSIGN_OR_RETURN(sums.too_few_, PinnedBuffer::Create(
+                                         static_cast<int64_t>(sums.steps_ * sizeof(TooFewValues))));
   TY_ASSIGN_OR_RETURN(sums.done_, CreateEvent());
   return sums;
 }
@@ -53,7 +56,7 @@ absl::Status RankSums::Merge(int64_t rows, int64_t channels, MergedMoments merge
   PackSlot(merged.mean, merged.variance, rows, slots, stream);
   TY_RETURN_IF_ERROR(SumSlots(slots, stream));
   merged.rows = rows_.as<float>();
-  merged.too_few = too_few_.as<TooFewValues>();
+  merged.too_few = too_few_.as<TooFewValues>() + at_;
   MergeMoments(slots, merged, stream);
   return absl::OkStatus();
 }
@@ -97,11 +100,11 @@ absl::Status RankSums::AwaitStream(cudaStream_t stream) const {
   return device_->Await(done_.get());
 }
 
-absl::Status RankSums::TakeRefusal(const StepGraph& step) const {
-  auto* const refusal = too_few_.as<TooFewValues>();
-  if (refusal == nullptr || refusal->layer == 0) return absl::OkStatus();
-  const TooFewValues few = *refusal;
-  *refusal = {};
+absl::Status RankSums::TakeRefusal(const StepGraph& step, size_t ends) const {
+  auto* const refusals = too_few_.as<TooFewValues>();
+  if (refusals == nullptr) return absl::OkStatus();
+  const TooFewValues few = std::exchange(refusals[(at_ + steps_ - ends) % steps_], {});
+  if (few.layer == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("layer '", step.graph.nodes[few.layer - 1].name, "': batch_norm over ",
                    few.values, " values per channel, of all ranks; expected at least 2"));

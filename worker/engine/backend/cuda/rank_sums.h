@@ -24,9 +24,10 @@ namespace trainyard::engine::cuda {
 class RankSums {
  public:
   RankSums() = default;
-  // Makes memory for the widest batch norm of the step, or none if nothing is to be summed.
+  // Makes memory for the widest batch norm of the step, or none if nothing is to be summed. At most
+  // `steps_ahead` steps that have ended are still on the device.
   static absl::StatusOr<RankSums> Create(const CompileOptions& options, const StepGraph& step,
-                                         Backing backing);
+                                         size_t steps_ahead, Backing backing);
 
   bool is_wanted() const { return sum_ != nullptr; }
   void SumBy(std::shared_ptr<DeviceSum> sum) { device_ = std::move(sum); }
@@ -49,9 +50,12 @@ class RankSums {
   // ranks.
   absl::Status Await(cudaEvent_t event) const;
   absl::Status AwaitStream(cudaStream_t stream) const;
-  // Returns INVALID_ARGUMENT with the layer if one was merged over less than two values per channel
-  // since the last call. The device must have done the work.
-  absl::Status TakeRefusal(const StepGraph& step) const;
+  // Ends a step: what is enqueued from here on belongs to the next one.
+  void EndStep() { at_ = (at_ + 1) % steps_; }
+  // Returns INVALID_ARGUMENT with a layer that was merged over less than two values per channel,
+  // and its number of values, in the step that was ended `ends` calls of EndStep ago, or that has
+  // not ended if `ends` is 0. The device must have done that step. The next call for it returns OK.
+  absl::Status TakeRefusal(const StepGraph& step, size_t ends) const;
 
  private:
   RankSlots SlotsOf(int64_t channels, bool is_summed_by_host) const;
@@ -64,7 +68,11 @@ class RankSums {
   std::shared_ptr<DeviceSum> device_;
   DeviceBuffer slots_, rows_;
   PinnedBuffer on_host_;  // a copy of the slots
-  PinnedBuffer too_few_;  // a TooFewValues
+  // A TooFewValues for each step that the device may be at, since the host reads those of one step
+  // while the device writes those of the next.
+  PinnedBuffer too_few_;
+  size_t steps_ = 1;  // that have one
+  size_t at_ = 0;     // the step that has not ended
   Event done_;
 };
 

@@ -354,6 +354,37 @@ TEST_F(RankSumsTest, OfASingleValueAreRefusedOnEveryRank) {
   }
 }
 
+// The host reads what a step has found after the device has gone on to the next one.
+TEST_F(RankSumsTest, EachStepIsRefusedForItsOwnNumberOfValues) {
+  const std::vector<std::vector<std::vector<int64_t>>> cases = {
+      {{1, 0}, {0, 0}}, {{0, 0}, {1, 0}}, {{2, 1}, {0, 1}}, {{1, 0}, {2, 1}}};
+  for (const std::vector<std::vector<int64_t>>& rows : cases) {
+    SCOPED_TRACE(::testing::PrintToString(rows));
+    const Steps steps = {OneValue(), rows};
+    const auto statuses =
+        parallel::RunNcclGang(2, [&](NcclCommunicator& communicator) -> absl::Status {
+          const int rank = communicator.rank();
+          const auto executable = CompileOnDevice(steps.model, OptionsOfRank(steps, rank));
+          TY_RETURN_IF_ERROR(executable->SumStatisticsBy(SumOver(communicator)));
+          for (size_t step = 0; step < rows.size(); ++step) {
+            TY_RETURN_IF_ERROR(EnqueueStep(*executable, steps, step, rank, nullptr));
+            TY_RETURN_IF_ERROR(executable->StartUpdate(0.01));
+          }
+          CheckCuda(cudaStreamSynchronize(static_cast<cudaStream_t>(executable->device_queue())));
+          for (const std::vector<int64_t>& of_step : rows) {
+            const int64_t values = of_step[0] + of_step[1];
+            const absl::Status status = executable->FinishUpdate().status();
+            EXPECT_EQ(status.ok(), values >= 2) << status;
+            if (values >= 2) continue;
+            EXPECT_THAT(std::string(status.message()),
+                        AllOf(HasSubstr("'bn'"), HasSubstr(absl::StrCat(" ", values, " values"))));
+          }
+          return executable->Synchronize();
+        });
+    EXPECT_THAT(statuses, Each(absl::OkStatus()));
+  }
+}
+
 TEST_F(RankSumsTest, AreOnlyForExecutablesThatAskForThem) {
   const auto statuses =
       parallel::RunNcclGang(1, [&](NcclCommunicator& communicator) -> absl::Status {
