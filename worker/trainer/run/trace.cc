@@ -49,13 +49,12 @@ bool Trace::IsWanted(int64_t step) const {
   return (since_start >= kFirstTraced && since_start <= kLastTraced) || step % kTraceEvery == 0;
 }
 
-bool Trace::BeginStep(int64_t step) {
+void Trace::BeginStep(int64_t step) {
   is_on_ = IsWanted(step) && !is_off_ && Open();
-  if (!is_on_) return false;
+  if (!is_on_) return;
   step_ = step;
   // This is read each time, since the wall clock may have been set in the meantime.
   to_wall_clock_ = (clock_.Now() - absl::UnixEpoch()) - clock_.Uptime();
-  return true;
 }
 
 void Trace::Add(Lane lane, absl::string_view name, absl::Duration begin, absl::Duration end) {

@@ -31,8 +31,9 @@ class Trace {
   // `device` is the device's name, `first_step` the number of updates done before the start.
   Trace(const run_dir::RunDir& dir, int rank, std::string device, int64_t first_step, Clock& clock);
 
-  // From here on spans belong to `step`, 1-based. Returns false if it is not recorded.
-  bool BeginStep(int64_t step);
+  // From here on spans belong to `step`, 1-based.
+  void BeginStep(int64_t step);
+  // Returns false if the step is not recorded.
   bool is_on() const { return is_on_; }
   // Times are Clock::Uptime. Does nothing if the step is not recorded.
   void Add(Lane lane, absl::string_view name, absl::Duration begin, absl::Duration end);
