@@ -19,6 +19,7 @@
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/engine/backend/cuda/runtime/runtime.h"
 #include "worker/trainer/cuda/cuda_support.h"
+#include "worker/trainer/pipeline/pipeline_executable.h"
 
 namespace trainyard::trainer {
 namespace {

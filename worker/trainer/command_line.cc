@@ -17,6 +17,7 @@
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
 #include "worker/parallel/host/host_groups.h"
+#include "worker/trainer/pipeline/pipeline_executable.h"
 #include "worker/trainer/report/data_report.h"
 #include "worker/trainer/report/plan_report.h"
 #include "worker/trainer/report/verify_report.h"

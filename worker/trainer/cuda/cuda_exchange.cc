@@ -13,6 +13,7 @@
 #include "worker/parallel/staged/staged_stage_link.h"
 #include "worker/parallel/wire_exchange.h"
 #include "worker/trainer/cuda/nccl_sum.h"
+#include "worker/trainer/pipeline/pipeline_executable.h"
 #include "worker/trainer/run/step_exchange.h"
 
 namespace trainyard::trainer {

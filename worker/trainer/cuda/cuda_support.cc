@@ -29,6 +29,7 @@
 #include "worker/parallel/nccl/nccl_communicator.h"
 #include "worker/parallel/nccl/nccl_memory.h"
 #include "worker/trainer/cuda/cuda_exchange.h"
+#include "worker/trainer/pipeline/pipeline_executable.h"
 
 namespace trainyard::trainer {
 namespace {

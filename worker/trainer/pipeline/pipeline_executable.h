@@ -199,4 +199,10 @@ class PipelineExecutable final : public engine::Executable, public engine::Range
   PipelineLinks links_;  // which read and write the memory of the stage
 };
 
+// The parts of which the link between two stages on devices is made.
+struct DeviceLinkRequest {
+  PipelineExecutable& stage;
+  NeighbourLines lines;
+};
+
 }  // namespace trainyard::trainer

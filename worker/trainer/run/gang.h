@@ -13,8 +13,8 @@
 #include "worker/parallel/communicator.h"
 #include "worker/parallel/gradient_exchange.h"
 #include "worker/parallel/group.h"
+#include "worker/parallel/stage_link.h"
 #include "worker/run_dir/assignment.h"
-#include "worker/trainer/pipeline/pipeline_executable.h"
 #include "worker/trainer/run/run_setup.h"
 
 namespace trainyard::trainer {
@@ -38,11 +38,8 @@ using MakeDeviceExchange =
     std::function<absl::StatusOr<std::unique_ptr<parallel::GradientExchange>>(
         DeviceExchangeRequest request)>;
 
-// The parts of which the link between two stages on devices is made.
-struct DeviceLinkRequest {
-  PipelineExecutable& stage;
-  NeighbourLines lines;
-};
+// The parts of which the link between two stages on devices is made (pipeline_executable.h).
+struct DeviceLinkRequest;
 using MakeDeviceLink =
     std::function<absl::StatusOr<std::unique_ptr<parallel::StageLink>>(DeviceLinkRequest request)>;
 

@@ -14,6 +14,7 @@
 #include "gtest/gtest.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/parallel/local/local_communicator.h"
+#include "worker/trainer/pipeline/pipeline_executable.h"
 #include "worker/trainer/plan/spec.h"
 #include "worker/trainer/trainer.h"
 
