@@ -92,6 +92,13 @@ struct Layout {
 class PipelinesOnCuda : public ::testing::TestWithParam<Layout> {
  protected:
   bool PlaceTwo(GangTrainer& gang) { return Place(gang, GetParam().devices, GetParam().transport); }
+  // Runs the job in two stages. Returns null if there are too few GPUs.
+  std::unique_ptr<GangTrainer> RunTwo(const JobText& job) {
+    auto pipeline = std::make_unique<GangTrainer>(job, 2, "cuda");
+    if (!PlaceTwo(*pipeline)) return nullptr;
+    ExpectSuccess(pipeline->Run());
+    return pipeline;
+  }
 };
 
 TEST_P(PipelinesOnCuda, LearnWhatTheCpuLearnsInEverySchedule) {
@@ -127,12 +134,11 @@ TEST_P(PipelinesOnCuda, EndWithTheBytesOfOneGpu) {
     GangTrainer alone(job, 1, "cuda");
     ExpectSuccess(alone.Run());
     job.more = kTwoStages;
-    GangTrainer pipeline(job, 2, "cuda");
-    if (!PlaceTwo(pipeline)) GTEST_SKIP() << "this machine has no two GPUs";
-    ExpectSuccess(pipeline.Run());
-    ExpectSameFiles(pipeline, alone);
-    EXPECT_EQ(pipeline.Metric("train.loss"), alone.Metric("train.loss"));
-    EXPECT_EQ(pipeline.Metric("test.loss"), alone.Metric("test.loss"));
+    const auto pipeline = RunTwo(job);
+    if (pipeline == nullptr) GTEST_SKIP() << "this machine has no two GPUs";
+    ExpectSameFiles(*pipeline, alone);
+    EXPECT_EQ(pipeline->Metric("train.loss"), alone.Metric("train.loss"));
+    EXPECT_EQ(pipeline->Metric("test.loss"), alone.Metric("test.loss"));
   }
 }
 
@@ -151,11 +157,10 @@ TEST_P(PipelinesOnCuda, DropWhatOneGpuDrops) {
     JobText cut_job = job;
     cut_job.more =
         absl::StrCat(R"(, "devices": {"count": 2}, "stages": {"cuts": [")", cut, R"("]})");
-    GangTrainer pipeline(cut_job, 2, "cuda");
-    if (!PlaceTwo(pipeline)) GTEST_SKIP() << "this machine has no two GPUs";
-    ExpectSuccess(pipeline.Run());
-    ExpectNear(pipeline.Metric("train.loss"), alone.Metric("train.loss"), 1e-5);
-    ExpectNear(pipeline.Metric("test.loss"), alone.Metric("test.loss"), 1e-5);
+    const auto pipeline = RunTwo(cut_job);
+    if (pipeline == nullptr) GTEST_SKIP() << "this machine has no two GPUs";
+    ExpectNear(pipeline->Metric("train.loss"), alone.Metric("train.loss"), 1e-5);
+    ExpectNear(pipeline->Metric("test.loss"), alone.Metric("test.loss"), 1e-5);
   }
 }
 
@@ -166,10 +171,9 @@ TEST_P(PipelinesOnCuda, LearnInSixteenBits) {
   GangTrainer alone(job, 1, "cuda");
   ExpectSuccess(alone.Run());
   job.more = kTwoStages;
-  GangTrainer pipeline(job, 2, "cuda");
-  if (!PlaceTwo(pipeline)) GTEST_SKIP() << "this machine has no two GPUs";
-  ExpectSuccess(pipeline.Run());
-  ExpectNear(pipeline.Metric("train.loss"), alone.Metric("train.loss"), 3e-2);
+  const auto pipeline = RunTwo(job);
+  if (pipeline == nullptr) GTEST_SKIP() << "this machine has no two GPUs";
+  ExpectNear(pipeline->Metric("train.loss"), alone.Metric("train.loss"), 3e-2);
 }
 
 // Passes everything on, until it has received so many values. Then the rank gives up, as if its

@@ -38,6 +38,16 @@ class NvmlTest : public ::testing::Test {
     return nvml.ok() ? *std::move(nvml) : nullptr;
   }
 
+  // Returns the UUIDs of the listed devices, in their order.
+  static std::vector<std::string> Listed(Nvml& nvml) {
+    const auto gpus = nvml.ListGpus();
+    EXPECT_TRUE(gpus.ok()) << gpus.status();
+    std::vector<std::string> uuids;
+    if (!gpus.ok()) return uuids;
+    for (const auto& gpu : *gpus) uuids.push_back(gpu.uuid);
+    return uuids;
+  }
+
   ::trainyard::testing::TempDir dir_;
 };
 
@@ -178,11 +188,8 @@ TEST_F(NvmlTest, ADividedGpuWithoutInstancesIsRefusedAndTheOthersStay) {
       "gpu GPU-bb00 name=NVIDIA_H200 memory=7000\n");
   const auto nvml = Open();
   ::testing::internal::CaptureStdout();
-  const auto gpus = nvml->ListGpus();
+  EXPECT_THAT(Listed(*nvml), ElementsAre("GPU-bb00"));
   const std::string log = ::testing::internal::GetCapturedStdout();
-  ASSERT_TRUE(gpus.ok()) << gpus.status();
-  ASSERT_EQ(gpus->size(), 1u);
-  EXPECT_EQ((*gpus)[0].uuid, "GPU-bb00");
   EXPECT_THAT(log, HasSubstr("a GPU is not offered"));
   EXPECT_THAT(log, HasSubstr("divided into instances (MIG), but has none"));
 }
@@ -192,10 +199,7 @@ TEST_F(NvmlTest, AnInstanceThatDoesNotAnswerTakesNoOtherAlong) {
       "instance MIG-a1 GPU-aa00 name=NVIDIA_H200_MIG_3g.71gb memory=3000 gi=1 ci=0 silent\n"
       "instance MIG-a2 GPU-aa00 name=NVIDIA_H200_MIG_3g.71gb memory=3000 gi=2 ci=0\n");
   const auto nvml = Open();
-  const auto gpus = nvml->ListGpus();
-  ASSERT_TRUE(gpus.ok()) << gpus.status();
-  ASSERT_EQ(gpus->size(), 1u);
-  EXPECT_EQ((*gpus)[0].uuid, "MIG-a2");
+  EXPECT_THAT(Listed(*nvml), ElementsAre("MIG-a2"));
   EXPECT_TRUE(absl::IsUnavailable(nvml->Read("MIG-a1").status()));
   // An instance may be destroyed while the worker runs, and its card may be lost.
   Set("gpu GPU-aa00 name=NVIDIA_H200 memory=7000 mig=1\n");
@@ -209,11 +213,8 @@ TEST_F(NvmlTest, ADividedGpuWhoseDriverListsNoInstancesIsRefused) {
   Set(kDivided);
   const auto nvml = Open(FAKE_NVML_WITHOUT_INSTANCES);
   ::testing::internal::CaptureStdout();
-  const auto gpus = nvml->ListGpus();
+  EXPECT_THAT(Listed(*nvml), ElementsAre("GPU-bb00"));
   const std::string log = ::testing::internal::GetCapturedStdout();
-  ASSERT_TRUE(gpus.ok()) << gpus.status();
-  ASSERT_EQ(gpus->size(), 1u);
-  EXPECT_EQ((*gpus)[0].uuid, "GPU-bb00");
   EXPECT_THAT(log, HasSubstr("its driver is too old to list them"));
   EXPECT_TRUE(absl::IsUnavailable(nvml->Read("MIG-a1").status()));
 }
@@ -221,10 +222,7 @@ TEST_F(NvmlTest, ADividedGpuWhoseDriverListsNoInstancesIsRefused) {
 TEST_F(NvmlTest, ADriverFromBeforeInstancesOffersTheCard) {
   Set(kDivided);
   const auto nvml = Open(FAKE_NVML_OLD);
-  const auto gpus = nvml->ListGpus();
-  ASSERT_TRUE(gpus.ok()) << gpus.status();
-  ASSERT_EQ(gpus->size(), 2u);
-  EXPECT_EQ((*gpus)[0].uuid, "GPU-aa00");
+  EXPECT_THAT(Listed(*nvml), ElementsAre("GPU-aa00", "GPU-bb00"));
 }
 
 TEST_F(NvmlTest, AGpuThatDoesNotAnswerTakesNoOtherAlong) {
@@ -232,10 +230,7 @@ TEST_F(NvmlTest, AGpuThatDoesNotAnswerTakesNoOtherAlong) {
       "gpu GPU-bb00 name=NVIDIA_H200 memory=1000\n"
       "gpu GPU-cc00 name=NVIDIA_H200 memory=1000 silent\n");
   const auto nvml = Open();
-  const auto gpus = nvml->ListGpus();
-  ASSERT_TRUE(gpus.ok()) << gpus.status();
-  ASSERT_EQ(gpus->size(), 1u);
-  EXPECT_EQ((*gpus)[0].uuid, "GPU-bb00");
+  EXPECT_THAT(Listed(*nvml), ElementsAre("GPU-bb00"));
   EXPECT_TRUE(absl::IsDataLoss(nvml->Read("GPU-aa00").status()));
   EXPECT_TRUE(nvml->Read("GPU-bb00").ok());
   EXPECT_TRUE(absl::IsUnavailable(nvml->Read("GPU-cc00").status()));

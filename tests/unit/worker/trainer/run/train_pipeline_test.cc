@@ -32,6 +32,23 @@ void ExpectPipelineSuccess(const std::vector<run_dir::RankResult>& results) {
 // 50 samples in steps of 16.
 constexpr int64_t kPipelineSteps = 8;
 
+// Runs the gang, and expects that it ends as one rank did, with the same metrics on all ranks.
+void ExpectEndsAs(GangTrainer& alone, GangTrainer& gang) {
+  const auto results = gang.Run();
+  ExpectPipelineSuccess(results);
+  for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
+    EXPECT_EQ(gang.CheckpointBytes(kPipelineSteps, file),
+              alone.CheckpointBytes(kPipelineSteps, file))
+        << file;
+  }
+  EXPECT_EQ(gang.Metric("train.loss"), alone.Metric("train.loss"));
+  EXPECT_EQ(gang.Metric("test.accuracy"), alone.Metric("test.accuracy"));
+  for (const run_dir::RankResult& result : results) {
+    EXPECT_EQ(result.metrics.at("train.loss"), results[0].metrics.at("train.loss"));
+    EXPECT_EQ(result.metrics.at("test.loss"), results[0].metrics.at("test.loss"));
+  }
+}
+
 TEST(TrainPipelines, EndWithTheBytesOfOneRank) {
   for (const bool batch_norm : {false, true}) {
     JobText job = Bitwise(batch_norm);
@@ -39,16 +56,7 @@ TEST(TrainPipelines, EndWithTheBytesOfOneRank) {
     ExpectPipelineSuccess(alone.Run());
     job.more = kStages;
     GangTrainer pipeline(job, 2, "cpu");
-    const auto results = pipeline.Run();
-    ExpectPipelineSuccess(results);
-    for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
-      EXPECT_EQ(pipeline.CheckpointBytes(kPipelineSteps, file),
-                alone.CheckpointBytes(kPipelineSteps, file))
-          << file;
-    }
-    EXPECT_EQ(pipeline.Metric("train.loss"), alone.Metric("train.loss"));
-    EXPECT_EQ(pipeline.Metric("test.accuracy"), alone.Metric("test.accuracy"));
-    EXPECT_EQ(results[0].metrics.at("train.loss"), results[1].metrics.at("train.loss"));
+    ExpectEndsAs(alone, pipeline);
   }
 }
 
@@ -73,25 +81,14 @@ TEST(TrainPipelines, GoOnFromACheckpointOfOneRank) {
 TEST(TrainPipelines, InAGridEndWithTheBytesOfOneRank) {
   for (const bool batch_norm : {false, true}) {
     for (const int replicas : {2, 5}) {
+      SCOPED_TRACE(replicas);
       JobText job = Bitwise(batch_norm);
       job.train.replace(job.train.find('3'), 1, absl::StrCat(replicas));
       GangTrainer alone(job, 1, "cpu");
       ExpectPipelineSuccess(alone.Run());
       job.more = kGrid;
       GangTrainer grid(job, 4, "cpu");
-      const auto results = grid.Run();
-      ExpectPipelineSuccess(results);
-      for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
-        EXPECT_EQ(grid.CheckpointBytes(kPipelineSteps, file),
-                  alone.CheckpointBytes(kPipelineSteps, file))
-            << file << " of " << replicas << " replicas";
-      }
-      EXPECT_EQ(grid.Metric("train.loss"), alone.Metric("train.loss"));
-      EXPECT_EQ(grid.Metric("test.accuracy"), alone.Metric("test.accuracy"));
-      for (const run_dir::RankResult& result : results) {
-        EXPECT_EQ(result.metrics.at("train.loss"), results[0].metrics.at("train.loss"));
-        EXPECT_EQ(result.metrics.at("test.loss"), results[0].metrics.at("test.loss"));
-      }
+      ExpectEndsAs(alone, grid);
     }
   }
 }

@@ -93,6 +93,14 @@ std::shared_ptr<DeviceSum> SumOver(NcclCommunicator& communicator) {
       std::shared_ptr<NcclCommunicator>(&communicator, [](NcclCommunicator*) {}));
 }
 
+// Compiles the rank's part of the steps, with sums over the communicator.
+absl::StatusOr<std::unique_ptr<Executable>> CompileRank(const Steps& steps,
+                                                        NcclCommunicator& communicator) {
+  auto executable = CompileOnDevice(steps.model, OptionsOfRank(steps, communicator.rank()));
+  TY_RETURN_IF_ERROR(executable->SumStatisticsBy(SumOver(communicator)));
+  return executable;
+}
+
 // Enqueues the rank's part of a step. All ranks weigh alike, so that they have equal statistics.
 absl::Status EnqueueStep(Executable& executable, const Steps& steps, size_t step, int rank,
                          const ReadyCallback& on_ready) {
@@ -141,8 +149,7 @@ std::vector<SumsByStep> ByTheDevices(const Steps& steps) {
   std::vector<SumsByStep> sums(static_cast<size_t>(ranks));
   const auto statuses = parallel::RunNcclGang(ranks, [&](NcclCommunicator& communicator) {
     const int rank = communicator.rank();
-    const auto executable = CompileOnDevice(steps.model, OptionsOfRank(steps, rank));
-    TY_RETURN_IF_ERROR(executable->SumStatisticsBy(SumOver(communicator)));
+    TY_ASSIGN_OR_RETURN(const auto executable, CompileRank(steps, communicator));
     return RunSteps(*executable, steps, rank, sums[static_cast<size_t>(rank)]);
   });
   EXPECT_THAT(statuses, Each(absl::OkStatus()));
@@ -189,8 +196,7 @@ TEST_F(RankSumsTest, AreTheSameOnAllRanks) {
   std::vector<Values> running(3);
   const auto statuses = parallel::RunNcclGang(3, [&](NcclCommunicator& communicator) {
     const int rank = communicator.rank();
-    const auto executable = CompileOnDevice(steps.model, OptionsOfRank(steps, rank));
-    TY_RETURN_IF_ERROR(executable->SumStatisticsBy(SumOver(communicator)));
+    TY_ASSIGN_OR_RETURN(const auto executable, CompileRank(steps, communicator));
     SumsByStep sums;
     absl::Status status = RunSteps(*executable, steps, rank, sums);
     for (const StateTensor& tensor : executable->state()) {
@@ -213,8 +219,7 @@ TEST_F(RankSumsTest, LetTheHostContinue) {
   const auto statuses =
       parallel::RunNcclGang(2, [&](NcclCommunicator& communicator) -> absl::Status {
         const int rank = communicator.rank();
-        const auto executable = CompileOnDevice(steps.model, OptionsOfRank(steps, rank));
-        TY_RETURN_IF_ERROR(executable->SumStatisticsBy(SumOver(communicator)));
+        TY_ASSIGN_OR_RETURN(const auto executable, CompileRank(steps, communicator));
         // The first step compiles and packs what it needs.
         absl::Status status = EnqueueStep(*executable, steps, 0, rank, nullptr);
         status.Update(executable->Synchronize());
@@ -248,8 +253,7 @@ TEST_F(RankSumsTest, KeepTheirOrderAmongTheSumsOfGradients) {
         parallel::RunNcclGang(3, [&](NcclCommunicator& communicator) -> absl::Status {
           const int rank = communicator.rank();
           const auto at = static_cast<size_t>(rank);
-          const auto executable = CompileOnDevice(steps.model, OptionsOfRank(steps, rank));
-          TY_RETURN_IF_ERROR(executable->SumStatisticsBy(SumOver(communicator)));
+          TY_ASSIGN_OR_RETURN(const auto executable, CompileRank(steps, communicator));
           parallel::OwnedStream stream;
           parallel::OwnedEvent ready;
           parallel::OwnedEvent done;
@@ -300,8 +304,7 @@ TEST_F(RankSumsTest, ARankThatDoesNotCallIsNamedInTime) {
       2,
       [&](NcclCommunicator& communicator) -> absl::Status {
         const int rank = communicator.rank();
-        const auto executable = CompileOnDevice(steps.model, OptionsOfRank(steps, rank));
-        TY_RETURN_IF_ERROR(executable->SumStatisticsBy(SumOver(communicator)));
+        TY_ASSIGN_OR_RETURN(const auto executable, CompileRank(steps, communicator));
         if (rank == 1) return absl::OkStatus();
         absl::Status status = EnqueueStep(*executable, steps, 0, rank, nullptr);
         EXPECT_EQ(executable->Synchronize(), communicator.Await(nullptr)) << "is not broken";
@@ -322,8 +325,7 @@ TEST_F(RankSumsTest, ARankThatIsLostLaterEndsTheWait) {
     const auto statuses =
         parallel::RunNcclGang(2, [&](NcclCommunicator& communicator) -> absl::Status {
           const int rank = communicator.rank();
-          const auto executable = CompileOnDevice(steps.model, OptionsOfRank(steps, rank));
-          TY_RETURN_IF_ERROR(executable->SumStatisticsBy(SumOver(communicator)));
+          TY_ASSIGN_OR_RETURN(const auto executable, CompileRank(steps, communicator));
           TY_RETURN_IF_ERROR(EnqueueStep(*executable, steps, 0, rank, nullptr));
           if (waits_for_update) TY_RETURN_IF_ERROR(executable->StartUpdate(0.01));
           barrier.arrive_and_wait();
@@ -343,8 +345,7 @@ TEST_F(RankSumsTest, OfASingleValueAreRefusedOnEveryRank) {
   const auto statuses =
       parallel::RunNcclGang(2, [&](NcclCommunicator& communicator) -> absl::Status {
         const int rank = communicator.rank();
-        const auto executable = CompileOnDevice(steps.model, OptionsOfRank(steps, rank));
-        TY_RETURN_IF_ERROR(executable->SumStatisticsBy(SumOver(communicator)));
+        TY_ASSIGN_OR_RETURN(const auto executable, CompileRank(steps, communicator));
         TY_RETURN_IF_ERROR(EnqueueStep(*executable, steps, 0, rank, nullptr));
         return executable->Synchronize();
       });
@@ -364,8 +365,7 @@ TEST_F(RankSumsTest, EachStepIsRefusedForItsOwnNumberOfValues) {
     const auto statuses =
         parallel::RunNcclGang(2, [&](NcclCommunicator& communicator) -> absl::Status {
           const int rank = communicator.rank();
-          const auto executable = CompileOnDevice(steps.model, OptionsOfRank(steps, rank));
-          TY_RETURN_IF_ERROR(executable->SumStatisticsBy(SumOver(communicator)));
+          TY_ASSIGN_OR_RETURN(const auto executable, CompileRank(steps, communicator));
           for (size_t step = 0; step < rows.size(); ++step) {
             TY_RETURN_IF_ERROR(EnqueueStep(*executable, steps, step, rank, nullptr));
             TY_RETURN_IF_ERROR(executable->StartUpdate(0.01));
