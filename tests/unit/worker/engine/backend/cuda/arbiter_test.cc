@@ -94,7 +94,7 @@ PlannerOptions JudgedByOwnKernels() {
   return options;
 }
 
-// What a planner says of a problem whose engines are wrong if `spoils` is true for them.
+// A planner's answer for a problem whose engines are wrong if `spoils` is true for them.
 struct Verdict {
   PlanRecord record = {};
   std::vector<std::string> choices = {};
