@@ -93,7 +93,7 @@ function(ty_kernels NAME)
   # nvcc compiles each kernel's file by itself, so the same names may occur in several files.
   set_target_properties(${NAME}_on_cpu PROPERTIES UNITY_BUILD OFF)
   target_include_directories(${NAME}_on_cpu PUBLIC ${PROJECT_SOURCE_DIR})
-  target_link_libraries(${NAME}_on_cpu PUBLIC ty_cuda_headers ty_cuda_on_cpu ${ARG_DEPS})
+  target_link_libraries(${NAME}_on_cpu PUBLIC ty_cuda_headers ty_cub_on_cpu ty_cuda_on_cpu ${ARG_DEPS})
   target_compile_options(${NAME}_on_cpu PRIVATE
     -include ${PROJECT_SOURCE_DIR}/tests/testing/cuda_on_cpu/device.h -Wno-unknown-pragmas)
 endfunction()

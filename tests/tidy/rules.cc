@@ -120,6 +120,7 @@ const std::vector<Library>& Libraries() {
         "worker/engine/backend/cuda/tuning", "worker/trainer", "worker/agent", "client", "tests"}},
       {"cuda",
        {"worker/engine/backend/cuda", "worker/parallel/nccl", "worker/parallel/staged", "tests"}},
+      {"cub/", {"worker/engine/backend/cuda/kernels", "tests"}},
       {"cudnn", {"worker/engine/backend/cuda/dnn", "worker/engine/backend/cuda/probe", "tests"}},
       {"cublasLt.h", {"worker/engine/backend/cuda/blas", "tests/testing/cuda_on_cpu"}},
       {"nccl.h", {"worker/parallel/nccl", "tests/testing/cuda_on_cpu"}},

@@ -5,6 +5,7 @@
 #include "worker/engine/backend/cuda/dnn/node_problem.h"
 #include "worker/engine/backend/cuda/kernels/sequence.h"
 #include "worker/engine/backend/cuda/lower_ops.h"
+#include "worker/engine/backend/cuda/runtime/runtime.h"
 
 namespace trainyard::engine::cuda {
 namespace {
@@ -68,14 +69,16 @@ absl::Status LowerEmbeddingGradient(Lowering& lowering, const Node& node) {
   const int64_t count = lowering.Pixels(node.inputs[0]);
   const int64_t vocabulary = table[0];
   const int64_t channels = table[1];
-  const BufferId workspace = lowering.AddScratch(EmbeddingGradientWorkspace(count, vocabulary));
-  lowering.EmitKernel(node,
-                      [=, program = &lowering.program()](const Enqueue& how) {
-                        EmbeddingGradient(program->ptr<int32_t>(tokens), program->At(dy), sums,
-                                          how.adds, count, vocabulary, channels,
-                                          program->ptr<void>(workspace), how.stream);
-                      },
-                      {dy.buffer, tokens, workspace}, {.kernels = kEmbeddingGradientKernels});
+  const BufferId workspace = lowering.AddScratch(EmbeddingGradientWorkspace(count, channels));
+  lowering.Emit(
+      node,
+      [=, program = &lowering.program()](const Enqueue& how) {
+        return CudaStatus(
+            EmbeddingGradient(program->ptr<int32_t>(tokens), program->At(dy), sums, how.adds, count,
+                              vocabulary, channels, program->ptr<void>(workspace), how.stream),
+            "sorting the tokens");
+      },
+      {dy.buffer, tokens, workspace}, {.kernels = EmbeddingGradientKernels(count, vocabulary)});
   return absl::OkStatus();
 }
 

@@ -1,21 +1,20 @@
-// Computes embeddings and their gradients. The gradient first gathers the positions of each token,
-// in ascending order. So each row of the table is summed by one block, in a fixed order and without
-// atomics on floats. Buckets are filled in any order and sorted afterwards.
+// Computes embeddings and their gradients. The gradient of the table first sorts the tokens, so
+// that the positions of each are neighbours. Then chunks of the sorted tokens are summed, and at
+// last the sums of the tokens that several chunks share. The order of each sum is fixed, and no
+// token, however frequent, is the work of a single block.
+#include <algorithm>
+
 #include "worker/engine/backend/cuda/kernels/lanes.h"
-#include "worker/engine/backend/cuda/kernels/reduce.h"
 #include "worker/engine/backend/cuda/kernels/sequence.h"
+#include "worker/engine/backend/cuda/kernels/sort.h"
 
 namespace trainyard::engine::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-// The number of threads that sum one row of the table: 128 groups of lanes are 1,024 channels.
-constexpr int kRowThreads = 128;
-// A bucket of up to this size is sorted by counting, for each position, those before it. The
-// positions of a larger one are found again by going over all tokens. So no token, however
-// frequent, takes quadratic time.
-constexpr int kSortedMax = 1024;
-constexpr int kScanThreads = 1024;
+// The number of sorted tokens whose rows one thread adds up. A run of n equal tokens takes
+// n / kChunk additions after that.
+constexpr int64_t kChunk = 32;
 
 unsigned Blocks(int64_t items, int64_t per_block) {
   return static_cast<unsigned>((items + per_block - 1) / per_block);
@@ -42,6 +41,30 @@ __device__ void AddTo(Float8& sum, const Float8& values) {
   for (int i = 0; i < kLanes; ++i) {
     sum.at[i] += values.at[i];
   }
+}
+
+// Returns the sum of `count` rows, in order. row_of(i) is the number of row i.
+template <class T, class RowOf>
+__device__ Float8 SumRows(const Operand& from, int64_t count, int64_t channel, int lanes,
+                          const RowOf& row_of) {
+  constexpr int kUnroll = 4;
+  Float8 sum = {};
+  for (int64_t first = 0; first < count; first += kUnroll) {
+    Lanes<T> rows[kUnroll];
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      if (first + u < count) {
+        rows[u] = LoadLanes<T>(from, row_of(first + u), channel, lanes);
+      }
+    }
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      if (first + u < count) {
+        AddTo(sum, Unpack(rows[u]));
+      }
+    }
+  }
+  return sum;
 }
 
 // A thread has a group of lanes, here and in the kernels below.
@@ -93,166 +116,119 @@ __global__ void PositionGradientKernel(Operand dy, Operand dweight, bool adds, i
   }
   const int64_t channel = (index - position * groups) * kLanes;
   const int lanes = LaneCount(channels, channel);
-  Float8 sum = {};
-  if (position < positions) {
-#pragma unroll 4
-    for (int64_t row = 0; row < rows; ++row) {
-      AddTo(sum, Unpack(LoadLanes<T>(dy, row * positions + position, channel, lanes)));
-    }
-  }
+  const Float8 sum = SumRows<T>(dy, position < positions ? rows : 0, channel, lanes,
+                                [=](int64_t row) { return row * positions + position; });
   StoreRow(dweight, adds, position, channel, lanes, sum);
 }
 
-// The workspace of the gradient.
-struct Buckets {
-  int32_t* begin;      // [vocabulary + 1]
-  int32_t* filled;     // [vocabulary]: the numbers of positions first, then how many are in place
-  int32_t* positions;  // [count], by bucket
+// Numbers the positions for the sort, and clears the first rows of the table.
+__global__ void PrepareKernel(int32_t* positions, int64_t count, Operand dweight,
+                              int64_t cleared_rows, int64_t channels, int64_t groups) {
+  const int64_t index = GlobalThread();
+  if (index < count) {
+    positions[index] = static_cast<int32_t>(index);
+  }
+  const int64_t row = index / groups;
+  if (row < cleared_rows) {
+    const int64_t channel = (index - row * groups) * kLanes;
+    StoreLanes<float>(dweight, row, channel, LaneCount(channels, channel), Float8{});
+  }
+}
+
+// The tokens in ascending order, with their positions. Equal tokens, which are a run, are in the
+// order of their positions.
+struct SortedTokens {
+  const int32_t* tokens = nullptr;
+  const int32_t* positions = nullptr;
+  int64_t count = 0;
+
+  __device__ bool BeginsRun(int64_t place) const {
+    return place == 0 || tokens[place - 1] != tokens[place];
+  }
+  // Returns the end of the run that has `place`, or `end` if the run goes beyond it.
+  __device__ int64_t RunEnd(int64_t place, int64_t end) const {
+    int64_t next = place + 1;
+    while (next < end) {
+      const int64_t middle = next + (end - next) / 2;
+      if (tokens[middle] == tokens[place]) {
+        next = middle + 1;
+      } else {
+        end = middle;
+      }
+    }
+    return next;
+  }
 };
 
-__global__ void ClearKernel(int32_t* values, int64_t count) {
-  const int64_t i = GlobalThread();
-  if (i < count) {
-    values[i] = 0;
-  }
-}
-
-__global__ void CountKernel(const int32_t* tokens, int64_t count, Buckets buckets) {
-  const int64_t i = GlobalThread();
-  if (i < count) {
-    atomicAdd(buckets.filled + tokens[i], 1);
-  }
-}
-
-// Computes where each bucket begins, and clears the counts. There is one block, in which each
-// thread has a run of the vocabulary.
-__global__ void __launch_bounds__(kScanThreads) BeginKernel(int64_t vocabulary, Buckets buckets) {
-  __shared__ int32_t before[kScanThreads];
-  const int64_t run = (vocabulary + kScanThreads - 1) / kScanThreads;
-  const int64_t first = static_cast<int64_t>(threadIdx.x) * run;
-  const int64_t end = first + run < vocabulary ? first + run : vocabulary;
-  int32_t own = 0;
-  for (int64_t token = first; token < end; ++token) {
-    own += buckets.filled[token];
-  }
-  before[threadIdx.x] = own;
-  __syncthreads();
-  for (unsigned distance = 1; distance < kScanThreads; distance *= 2) {
-    const int32_t other = threadIdx.x >= distance ? before[threadIdx.x - distance] : 0;
-    __syncthreads();
-    before[threadIdx.x] += other;
-    __syncthreads();
-  }
-  int32_t begin = before[threadIdx.x] - own;
-  for (int64_t token = first; token < end; ++token) {
-    buckets.begin[token] = begin;
-    begin += buckets.filled[token];
-    buckets.filled[token] = 0;
-  }
-  if (threadIdx.x == kScanThreads - 1) {
-    buckets.begin[vocabulary] = before[threadIdx.x];
-  }
-}
-
-__global__ void FillKernel(const int32_t* tokens, int64_t count, Buckets buckets) {
-  const int64_t i = GlobalThread();
-  if (i < count) {
-    const int32_t token = tokens[i];
-    const int32_t place = buckets.begin[token] + atomicAdd(buckets.filled + token, 1);
-    buckets.positions[place] = static_cast<int32_t>(i);
-  }
-}
-
-// Sorts the positions of a small bucket into `sorted`.
-__device__ void SortPositions(const int32_t* positions, int size, int32_t* unsorted,
-                              int32_t* sorted) {
-  for (int i = static_cast<int>(threadIdx.x); i < size; i += kRowThreads) {
-    unsorted[i] = positions[i];
-  }
-  __syncthreads();
-  for (int i = static_cast<int>(threadIdx.x); i < size; i += kRowThreads) {
-    const int32_t own = unsorted[i];
-    int rank = 0;
-    for (int k = 0; k < size; ++k) {
-      rank += unsorted[k] < own ? 1 : 0;
-    }
-    sorted[rank] = own;
-  }
-  __syncthreads();
-}
-
-// Finds the next positions of `token` in order, from `next` on, as many as certainly fit into
-// `found`. Returns their number, and advances `next`. The result is the same for all threads.
-__device__ int FindPositions(const int32_t* tokens, int64_t count, int32_t token, int64_t* next,
-                             int32_t* found) {
-  __shared__ int of_warp[kRowThreads / kWarp];
-  const unsigned lane = threadIdx.x % kWarp;
-  const unsigned warp = threadIdx.x / kWarp;
-  int size = 0;
-  __syncthreads();
-  while (*next < count && size + kRowThreads <= kSortedMax) {
-    const int64_t i = *next + threadIdx.x;
-    const bool is_here = i < count && tokens[i] == token;
-    const unsigned here = __ballot_sync(kFullWarp, is_here);
-    if (lane == 0) {
-      of_warp[warp] = __popc(here);
-    }
-    __syncthreads();
-    int place = size + __popc(here & ((1U << lane) - 1));
-    for (unsigned w = 0; w < kRowThreads / kWarp; ++w) {
-      place += w < warp ? of_warp[w] : 0;
-      size += of_warp[w];
-    }
-    if (is_here) {
-      found[place] = static_cast<int32_t>(i);
-    }
-    *next += kRowThreads;
-    __syncthreads();
-  }
-  return size;
-}
-
-// A block sums up one row of the table.
+// Sums up the runs in each chunk. A run that is in one chunk goes to the table. The parts of one
+// that several chunks share go to `parts`: row 2 c + 1 of these is for the run that begins in chunk
+// c and goes on, and row 2 c for the one that began before.
 template <class T>
-__global__ void GradientKernel(const int32_t* tokens, Operand dy, Operand dweight, bool adds,
-                               int64_t count, int64_t channels, Buckets buckets) {
-  __shared__ int32_t unsorted[kSortedMax];
-  __shared__ int32_t sorted[kSortedMax];
-  const auto token = static_cast<int32_t>(blockIdx.x);
-  const int32_t begin = buckets.begin[token];
-  const int32_t size = buckets.begin[token + 1] - begin;
-  if (size == 0 && adds) {
+__global__ void ChunkKernel(SortedTokens sorted, Operand dy, Operand dweight, bool adds,
+                            Operand parts, int64_t channels, int64_t groups) {
+  const int64_t index = GlobalThread();
+  const int64_t chunk = index / groups;
+  const int64_t channel = (index - chunk * groups) * kLanes;
+  const int lanes = LaneCount(channels, channel);
+  const int64_t chunk_end = (chunk + 1) * kChunk;
+  const int64_t end = chunk_end < sorted.count ? chunk_end : sorted.count;
+  for (int64_t begin = chunk * kChunk; begin < end;) {
+    const int64_t run_end = sorted.RunEnd(begin, end);
+    const Float8 sum = SumRows<T>(dy, run_end - begin, channel, lanes,
+                                  [&](int64_t i) { return sorted.positions[begin + i]; });
+    const bool begins = sorted.BeginsRun(begin);
+    const bool ends = run_end == sorted.count || sorted.BeginsRun(run_end);
+    if (begins && ends) {
+      StoreRow(dweight, adds, sorted.tokens[begin], channel, lanes, sum);
+    } else {
+      StoreLanes<float>(parts, 2 * chunk + (begins ? 1 : 0), channel, lanes, sum);
+    }
+    begin = run_end;
+  }
+}
+
+// Adds up the parts of each run that several chunks share. The thread of the chunk in which the run
+// begins does so.
+__global__ void RunKernel(SortedTokens sorted, Operand dweight, bool adds, Operand parts,
+                          int64_t channels, int64_t groups) {
+  const int64_t index = GlobalThread();
+  const int64_t chunk = index / groups;
+  const int64_t begin = chunk * kChunk;
+  const int64_t last = begin + kChunk - 1;
+  if (last + 1 >= sorted.count || sorted.BeginsRun(last + 1) ||
+      (!sorted.BeginsRun(begin) && sorted.tokens[begin] == sorted.tokens[last])) {
     return;
   }
-  if (size <= kSortedMax) {
-    SortPositions(buckets.positions + begin, size, unsorted, sorted);
-  }
-  for (int64_t first = 0; first < channels; first += int64_t{kLanes} * kRowThreads) {
-    const int64_t channel = first + int64_t{kLanes} * threadIdx.x;
-    const int lanes = LaneCount(channels, channel);
-    Float8 sum = {};
-    int64_t next = 0;
-    int32_t done = 0;
-    do {
-      const int32_t found =
-          size <= kSortedMax ? size : FindPositions(tokens, count, token, &next, sorted);
-      if (channel < channels) {
-#pragma unroll 4
-        for (int32_t i = 0; i < found; ++i) {
-          AddTo(sum, Unpack(LoadLanes<T>(dy, sorted[i], channel, lanes)));
-        }
-      }
-      done += found;
-    } while (done < size);
-    if (channel < channels) {
-      StoreRow(dweight, adds, token, channel, lanes, sum);
-    }
-  }
+  const int64_t channel = (index - chunk * groups) * kLanes;
+  const int lanes = LaneCount(channels, channel);
+  const int64_t last_chunk = (sorted.RunEnd(last, sorted.count) - 1) / kChunk;
+  const Float8 sum = SumRows<float>(parts, last_chunk - chunk + 1, channel, lanes,
+                                    [=](int64_t i) { return 2 * (chunk + i) + (i == 0 ? 1 : 0); });
+  StoreRow(dweight, adds, sorted.tokens[last], channel, lanes, sum);
 }
 
-int64_t Rounded(int64_t elements) {
-  return (elements + 3) / 4 * 4;
+int64_t Chunks(int64_t count) {
+  return (count + kChunk - 1) / kChunk;
 }
+int64_t RoundedInts(int64_t count) {
+  return (count + 3) / 4 * 4;
+}
+
+// The workspace of the gradient, whose parts begin at multiples of 16 bytes.
+struct GradientWorkspace {
+  GradientWorkspace(void* memory, int64_t count, int64_t channels)
+      : positions(static_cast<int32_t*>(memory)),
+        sorted_tokens(positions + RoundedInts(count)),
+        sorted_positions(sorted_tokens + RoundedInts(count)),
+        parts(reinterpret_cast<float*>(sorted_positions + RoundedInts(count))),
+        sort(parts + Chunks(count) * 2 * LaneGroups(channels) * kLanes) {}
+
+  int32_t* positions;
+  int32_t* sorted_tokens;
+  int32_t* sorted_positions;
+  float* parts;  // [chunks, 2, channels rounded up to eight]
+  void* sort;
+};
 
 }  // namespace
 
@@ -276,33 +252,41 @@ void EmbeddingForward(const int32_t* tokens, const float* weight, View y, int64_
   });
 }
 
-int64_t EmbeddingGradientWorkspace(int64_t count, int64_t vocabulary) {
-  return (Rounded(vocabulary + 1) + Rounded(vocabulary) + Rounded(count)) *
-         int64_t{sizeof(int32_t)};
+int64_t EmbeddingGradientWorkspace(int64_t count, int64_t channels) {
+  const int64_t parts = Chunks(count) * 2 * LaneGroups(channels) * kLanes;
+  return (3 * RoundedInts(count) + parts) * int64_t{sizeof(float)} + SortWorkspace(count);
 }
 
-void EmbeddingGradient(const int32_t* tokens, View dy, float* dweight, bool adds, int64_t count,
-                       int64_t vocabulary, int64_t channels, void* workspace, cudaStream_t stream) {
-  auto* begin = static_cast<int32_t*>(workspace);
-  int32_t* filled = begin + Rounded(vocabulary + 1);
-  const Buckets buckets = {begin, filled, filled + Rounded(vocabulary)};
-  Launch(ClearKernel, dim3(Blocks(vocabulary, kThreads)), dim3(kThreads), 0, stream, filled,
-         vocabulary);
-  if (count > 0) {
-    Launch(CountKernel, dim3(Blocks(count, kThreads)), dim3(kThreads), 0, stream, tokens, count,
-           buckets);
+int64_t EmbeddingGradientKernels(int64_t count, int64_t vocabulary) {
+  return 3 + SortLaunches(count, SortBits(vocabulary));
+}
+
+cudaError_t EmbeddingGradient(const int32_t* tokens, View dy, float* dweight, bool adds,
+                              int64_t count, int64_t vocabulary, int64_t channels, void* workspace,
+                              cudaStream_t stream) {
+  const GradientWorkspace memory(workspace, count, channels);
+  const int64_t groups = LaneGroups(channels);
+  const Operand table = Output(View{dweight, channels, Type::kF32}, channels, false);
+  const Operand parts = Output(View{memory.parts, groups * kLanes, Type::kF32}, channels, false);
+  const int64_t cleared_rows = adds ? 0 : vocabulary;
+  Launch(PrepareKernel, dim3(Blocks(std::max(count, cleared_rows * groups), kThreads)),
+         dim3(kThreads), 0, stream, memory.positions, count, table, cleared_rows, channels, groups);
+  const cudaError_t error =
+      SortPairs(tokens, memory.positions, count, SortBits(vocabulary), memory.sorted_tokens,
+                memory.sorted_positions, memory.sort, stream);
+  if (error != cudaSuccess) {
+    return error;
   }
-  Launch(BeginKernel, dim3(1), dim3(kScanThreads), 0, stream, vocabulary, buckets);
-  if (count > 0) {
-    Launch(FillKernel, dim3(Blocks(count, kThreads)), dim3(kThreads), 0, stream, tokens, count,
-           buckets);
-  }
-  const View table = {dweight, channels, Type::kF32};
+  const SortedTokens sorted = {memory.sorted_tokens, memory.sorted_positions, count};
+  const dim3 blocks(Blocks(Chunks(count) * groups, kThreads));
   WithType(dy.type, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
-    Launch(GradientKernel<T>, dim3(static_cast<unsigned>(vocabulary)), dim3(kRowThreads), 0, stream,
-           tokens, Input(dy), Output(table, channels, false), adds, count, channels, buckets);
+    Launch(ChunkKernel<T>, blocks, dim3(kThreads), 0, stream, sorted, Input(dy), table, adds, parts,
+           channels, groups);
   });
+  Launch(RunKernel, blocks, dim3(kThreads), 0, stream, sorted, table, adds, parts, channels,
+         groups);
+  return cudaSuccess;
 }
 
 void PositionEmbeddingForward(View x, const float* weight, View y, int64_t rows, int64_t positions,

@@ -32,12 +32,16 @@ void ReadTokens(const StepControl* control, int32_t* tokens, int64_t count, cuda
 // y is row `token` of the weight, f32 [vocabulary, channels].
 void EmbeddingForward(const int32_t* tokens, const float* weight, View y, int64_t count,
                       int64_t channels, cudaStream_t stream);
-inline constexpr int64_t kEmbeddingGradientKernels = 5;  // that EmbeddingGradient launches
-int64_t EmbeddingGradientWorkspace(int64_t count, int64_t vocabulary);
+// Returns the number of kernels and fills of memory that EmbeddingGradient enqueues.
+int64_t EmbeddingGradientKernels(int64_t count, int64_t vocabulary);
+int64_t EmbeddingGradientWorkspace(int64_t count, int64_t channels);
 // dweight is [vocabulary, channels] in f32, and zero for rows without a token unless `adds`. A row
-// is summed in the order of the positions.
-void EmbeddingGradient(const int32_t* tokens, View dy, float* dweight, bool adds, int64_t count,
-                       int64_t vocabulary, int64_t channels, void* workspace, cudaStream_t stream);
+// is summed in parts, which are then added in order: if the tokens are sorted and divided into
+// chunks of 32, a part is the sum over the row's positions in one chunk, in their order. count is
+// not 0. Returns an error if the tokens cannot be sorted.
+cudaError_t EmbeddingGradient(const int32_t* tokens, View dy, float* dweight, bool adds,
+                              int64_t count, int64_t vocabulary, int64_t channels, void* workspace,
+                              cudaStream_t stream);
 // Computes y = x + weight[position]. weight is f32 [positions or more, channels].
 void PositionEmbeddingForward(View x, const float* weight, View y, int64_t rows, int64_t positions,
                               int64_t channels, cudaStream_t stream);

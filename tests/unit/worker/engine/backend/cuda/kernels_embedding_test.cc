@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "tests/unit/worker/engine/backend/cuda/matrices.h"
 #include "worker/engine/backend/cuda/kernels/sequence.h"
@@ -58,14 +59,25 @@ TEST(Embedding, CopiesRowsOfTheTable) {
   }
 }
 
-// Sums in f32, in the order of the positions: the very bits that the device must give.
+// Sums in f32, in the order that sequence.h promises: the very bits that the device must give.
 Floats ExpectedGradient(const Tokens& tokens, const Floats& dy, int64_t vocabulary,
                         int64_t channels, const Floats& before) {
-  Floats sums(static_cast<size_t>(vocabulary * channels));
-  for (size_t n = 0; n < tokens.size(); ++n) {
-    for (int64_t c = 0; c < channels; ++c) {
-      sums[static_cast<size_t>(tokens[n] * channels + c)] +=
-          dy[n * static_cast<size_t>(channels) + static_cast<size_t>(c)];
+  constexpr size_t kChunk = 32;
+  std::vector<size_t> sorted(tokens.size());
+  std::iota(sorted.begin(), sorted.end(), size_t{0});
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [&](size_t a, size_t b) { return tokens[a] < tokens[b]; });
+  const auto width = static_cast<size_t>(channels);
+  Floats sums(static_cast<size_t>(vocabulary) * width);
+  for (size_t c = 0; c < width; ++c) {
+    float part = 0;
+    for (size_t i = 0; i < sorted.size(); ++i) {
+      part += dy[sorted[i] * width + c];
+      const int32_t token = tokens[sorted[i]];
+      if (i + 1 == sorted.size() || (i + 1) % kChunk == 0 || tokens[sorted[i + 1]] != token) {
+        sums[static_cast<size_t>(token) * width + c] += part;
+        part = 0;
+      }
     }
   }
   for (size_t i = 0; i < before.size(); ++i) {
@@ -82,17 +94,18 @@ Floats RunGradient(const Tokens& tokens, Type type, const Floats& dy, int64_t vo
   const DeviceArray<float> dweight(
       before.empty() ? Floats(static_cast<size_t>(vocabulary * channels), kPadding) : before);
   // The caller does not clear the workspace.
-  const DeviceArray<uint8_t> workspace(std::vector<uint8_t>(
-      static_cast<size_t>(EmbeddingGradientWorkspace(count, vocabulary)), 0xA5));
-  EmbeddingGradient(of_tokens.data(), of_dy.view(), dweight.data(), !before.empty(), count,
-                    vocabulary, channels, workspace.data(), nullptr);
+  const DeviceArray<uint8_t> workspace(
+      std::vector<uint8_t>(static_cast<size_t>(EmbeddingGradientWorkspace(count, channels)), 0xA5));
+  EXPECT_EQ(EmbeddingGradient(of_tokens.data(), of_dy.view(), dweight.data(), !before.empty(),
+                              count, vocabulary, channels, workspace.data(), nullptr),
+            cudaSuccess);
   return dweight.Read();
 }
 
-TEST(EmbeddingGradient, SumsRowsInTheOrderOfThePositions) {
+TEST(EmbeddingGradient, SumsRowsInAFixedOrder) {
   for (const Type type : kTypes) {
-    // More channels than a block holds at once, and channels that do not fill a vector.
-    for (const int64_t channels : {16, 13, 1100}) {
+    // Channels of one thread, that do not fill a vector, and of more threads than a block has.
+    for (const int64_t channels : {8, 13, 1100}) {
       SCOPED_TRACE(std::string(NameOf(type)) + " " + std::to_string(channels));
       const Tokens tokens = RandomNumbers(3, 150, 60);
       const Floats dy = Rounded(RandomFloats(4, 150 * channels), type);
@@ -105,8 +118,21 @@ TEST(EmbeddingGradient, SumsRowsInTheOrderOfThePositions) {
   }
 }
 
+TEST(EmbeddingGradient, TakesRunsThatEndBeforeOnAndBehindTheBordersOfChunks) {
+  for (const int64_t first : {1, 31, 32, 33, 63, 64, 65, 160, 161}) {
+    for (const int64_t second : {0, 1, 31, 32, 33, 64}) {
+      SCOPED_TRACE(std::to_string(first) + " " + std::to_string(second));
+      Tokens tokens(static_cast<size_t>(first), 1);
+      tokens.insert(tokens.end(), static_cast<size_t>(second), 2);
+      const Floats dy = RandomFloats(14, (first + second) * 4);
+      EXPECT_EQ(RunGradient(tokens, Type::kF32, dy, 4, 4, {}),
+                ExpectedGradient(tokens, dy, 4, 4, {}));
+    }
+  }
+}
+
 TEST(EmbeddingGradient, TakesTokensThatAreMostOfTheBatchInAnyOrderOfThreads) {
-  // Token 1 occurs more often than is sorted. So does the last token, but only at the end.
+  // The short case is sorted by one block, and the long one by several.
   Tokens tokens = RandomNumbers(6, 6000, 5);
   for (size_t i = 0; i < 4500; ++i) {
     tokens[i] = i % 3 == 0 ? tokens[i] : 1;
@@ -124,11 +150,14 @@ TEST(EmbeddingGradient, TakesTokensThatAreMostOfTheBatchInAnyOrderOfThreads) {
   }
 }
 
-TEST(EmbeddingGradient, SpansAVocabularyOfManyRunsOfTheScan) {
-  const Tokens tokens = RandomNumbers(8, 500, 5000);
-  const Floats dy = RandomFloats(9, int64_t{500} * 4);
-  EXPECT_EQ(RunGradient(tokens, Type::kF32, dy, 5000, 4, {}),
-            ExpectedGradient(tokens, dy, 5000, 4, {}));
+TEST(EmbeddingGradient, TakesVocabulariesOfOneTokenAndOfSeveralDigits) {
+  for (const int64_t vocabulary : {1, 2, 256, 257, 5000, 70000}) {
+    SCOPED_TRACE(vocabulary);
+    const Tokens tokens = RandomNumbers(8, 500, static_cast<int32_t>(vocabulary));
+    const Floats dy = RandomFloats(9, int64_t{500} * 4);
+    EXPECT_EQ(RunGradient(tokens, Type::kF32, dy, vocabulary, 4, {}),
+              ExpectedGradient(tokens, dy, vocabulary, 4, {}));
+  }
 }
 
 TEST(PositionEmbedding, AddsARowToEachPosition) {
