@@ -41,6 +41,9 @@ void RunGrid(const Grid& grid, const std::function<void()>& thread);
 // The shared memory of the running block, whose size the launch gave. At first all bytes are 0xFF.
 void* DynamicShared();
 
+// Ends the process if the address of a word of this many bytes is not a multiple of them.
+void CheckAligned(const void* address, size_t bytes);
+
 enum class BarrierKind { kSync, kCount, kAnd, kOr };
 // Waits for all threads of the block. Returns the combination of the predicates.
 int WaitForBlock(BarrierKind kind, bool predicate, const std::source_location& where);

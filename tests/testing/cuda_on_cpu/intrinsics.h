@@ -6,7 +6,10 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <type_traits>
+
+#include "tests/testing/cuda_on_cpu/grid.h"
 
 // Atomics. Threads of a kernel take turns and stop only at barriers, so plain code is atomic.
 
@@ -61,27 +64,43 @@ inline unsigned atomicInc(unsigned* address, unsigned last) {
   return trainyard::cuda_on_cpu::Replace(address, *address >= last ? 0 : *address + 1);
 }
 
-// Loads and stores with a hint for the caches.
+// Loads and stores with a hint for the caches. The word may hold elements of another type, so it is
+// copied as bytes.
+
+namespace trainyard::cuda_on_cpu {
+template <class T>
+T LoadWord(const T* address) {
+  CheckAligned(address, sizeof(T));
+  T word;
+  std::memcpy(&word, static_cast<const void*>(address), sizeof word);
+  return word;
+}
+template <class T>
+void StoreWord(T* address, T word) {
+  CheckAligned(address, sizeof(T));
+  std::memcpy(static_cast<void*>(address), &word, sizeof word);
+}
+}  // namespace trainyard::cuda_on_cpu
 
 template <class T>
 T __ldg(const T* address) {
-  return *address;
+  return trainyard::cuda_on_cpu::LoadWord(address);
 }
 template <class T>
 T __ldcs(const T* address) {
-  return *address;
+  return trainyard::cuda_on_cpu::LoadWord(address);
 }
 template <class T>
 T __ldcg(const T* address) {
-  return *address;
+  return trainyard::cuda_on_cpu::LoadWord(address);
 }
 template <class T>
 void __stcs(T* address, std::type_identity_t<T> value) {
-  *address = value;
+  trainyard::cuda_on_cpu::StoreWord(address, value);
 }
 template <class T>
 void __stcg(T* address, std::type_identity_t<T> value) {
-  *address = value;
+  trainyard::cuda_on_cpu::StoreWord(address, value);
 }
 
 // Integers.

@@ -56,6 +56,10 @@ uint64_t WaitForWarp(const WarpCall& call) {
   return ThisRunner().WaitForWarp(call);
 }
 
+void CheckAligned(const void* address, size_t bytes) {
+  ThisRunner().CheckAligned(address, bytes);
+}
+
 void Runner::Run(const Grid& grid, const std::function<void()>& thread) {
   grid_ = &grid;
   body_ = &thread;
@@ -163,6 +167,14 @@ void* Runner::DynamicShared() {
     Fail(Describe(running_) + " and uses dynamic shared memory, of which the launch gave none");
   }
   return dynamic_shared_.get();
+}
+
+void Runner::CheckAligned(const void* address, size_t bytes) const {
+  const auto number = reinterpret_cast<uintptr_t>(address);
+  if (number % bytes != 0) {
+    Fail(Describe(running_) + " and accesses " + std::to_string(bytes) + " bytes that begin " +
+         std::to_string(number % bytes) + " behind a multiple of their number");
+  }
 }
 
 int Runner::WaitForBlock(BarrierKind kind, bool predicate, const std::source_location& where) {

@@ -28,6 +28,7 @@ class Runner {
   void* DynamicShared();
   int WaitForBlock(BarrierKind kind, bool predicate, const std::source_location& where);
   uint64_t WaitForWarp(const WarpCall& call);
+  void CheckAligned(const void* address, size_t bytes) const;
 
  private:
   enum class State { kNotStarted, kRunning, kAtBarrier, kInWarpCall, kFinished };

@@ -227,6 +227,11 @@ TEST(CudaOnCpuKernelDeathTest, LaneOutsideTheMaskIsRead) {
   ExpectMistake(Mistake::kReadsOutsideMask, "reads lane 12, which takes no part");
 }
 
+TEST(CudaOnCpuKernelDeathTest, WordsThatAreNotAligned) {
+  ExpectMistake(Mistake::kMisalignedLoad, "accesses 8 bytes that begin 4 behind a multiple");
+  ExpectMistake(Mistake::kMisalignedStore, "accesses 8 bytes that begin 4 behind a multiple");
+}
+
 TEST(CudaOnCpuKernelDeathTest, MemoryThatAGpuCannotReach) {
   float on_host = 0;
   EXPECT_DEATH(Scale(&on_host, 1, 1, 1, nullptr), "neither device memory nor pinned");

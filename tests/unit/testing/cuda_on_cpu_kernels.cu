@@ -133,6 +133,12 @@ __global__ void MistakeKernel(Mistake mistake, int* out) {
         *out = __shfl_sync(0xFFU, 1, 12);
       }
       break;
+    case Mistake::kMisalignedLoad:
+      *out = __ldcs(reinterpret_cast<const int2*>(out + 1)).x;
+      break;
+    case Mistake::kMisalignedStore:
+      __stcs(reinterpret_cast<int2*>(out + 1), int2{1, 2});
+      break;
   }
 }
 
@@ -189,7 +195,7 @@ void RoundTrip(const float* x, int count, float* as_bf16, float* as_f16, cudaStr
 
 void MakeMistake(Mistake mistake, cudaStream_t stream) {
   int* out = nullptr;
-  cudaMalloc(reinterpret_cast<void**>(&out), sizeof(int));
+  cudaMalloc(reinterpret_cast<void**>(&out), 4 * sizeof(int));
   Launch(MistakeKernel, dim3(1), dim3(64), 0, stream, mistake, out);
 }
 

@@ -56,6 +56,9 @@ enum class Mistake {
   kMissedVote,
   // Reads a lane that takes no part.
   kReadsOutsideMask,
+  // Loads and stores two ints at once, at the address of the second one of an array.
+  kMisalignedLoad,
+  kMisalignedStore,
 };
 void MakeMistake(Mistake mistake, cudaStream_t stream);
 

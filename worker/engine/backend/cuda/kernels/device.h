@@ -56,12 +56,6 @@ __device__ inline __nv_bfloat16 FromFloat<__nv_bfloat16>(float x) {
   return __float2bfloat16_rn(x);
 }
 
-// Elements that are loaded and stored together. The address must be a multiple of its size.
-template <class T, int count>
-struct alignas(sizeof(T) * count) Vector {
-  T at[count];
-};
-
 // Calls `body` with a null pointer to the type in which elements of `type` are stored.
 template <class Body>
 void WithType(Type type, const Body& body) {

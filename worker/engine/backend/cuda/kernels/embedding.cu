@@ -36,13 +36,6 @@ Operand Table(const float* weight, int64_t channels) {
   return Input(View{const_cast<float*>(weight), channels, Type::kF32});
 }
 
-__device__ void AddTo(Float8& sum, const Float8& values) {
-#pragma unroll
-  for (int i = 0; i < kLanes; ++i) {
-    sum.at[i] += values.at[i];
-  }
-}
-
 // Returns the sum of `count` rows, in order. row_of(i) is the number of row i.
 template <class T, class RowOf>
 __device__ Float8 SumRows(const Operand& from, int64_t count, int64_t channel, int lanes,

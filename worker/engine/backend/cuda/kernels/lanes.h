@@ -4,10 +4,9 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 #include <type_traits>
 
-#include "worker/engine/backend/cuda/kernels/device.h"
+#include "worker/engine/backend/cuda/kernels/vector.h"
 
 namespace trainyard::engine::cuda {
 
@@ -31,8 +30,7 @@ struct Operand {
 };
 
 inline bool IsAligned(const View& view) {
-  return reinterpret_cast<uintptr_t>(view.data) % kVectorBytes == 0 &&
-         view.stride * SizeOf(view.type) % kVectorBytes == 0;
+  return IsAligned(view.data) && view.stride * SizeOf(view.type) % kVectorBytes == 0;
 }
 
 // Returns the operand for a view that is read.
@@ -105,19 +103,11 @@ __device__ inline void StoreElement(const Operand& to, int64_t pixel, int64_t ch
   }
 }
 
-struct Float8 {
-  float at[kLanes];
-};
+using Float8 = Floats<kLanes>;
 
-// Eight elements as they are stored. f32 takes two loads.
+// Eight elements as they are stored, or as f32 if the type is known only when they are loaded.
 template <class T>
-struct alignas(16) Lanes {
-  T at[kLanes];
-};
-template <>
-struct alignas(16) Lanes<MixedTypes> {
-  float at[kLanes];
-};
+using Lanes = Vector<std::conditional_t<kIsVector<T>, T, float>, kLanes>;
 
 // Returns the number of elements, in [0, 8], that the group at `channel` has.
 __device__ inline int LaneCount(int64_t channels, int64_t channel) {
@@ -126,24 +116,8 @@ __device__ inline int LaneCount(int64_t channels, int64_t channel) {
 }
 
 template <class T>
-__device__ inline Lanes<T> LoadElements(const T* from, int count) {
-  Lanes<T> lanes;
-#pragma unroll
-  for (int i = 0; i < kLanes; ++i) {
-    lanes.at[i] = i < count ? from[i] : FromFloat<T>(0);
-  }
-  return lanes;
-}
-
-template <class T>
 __device__ inline Lanes<MixedTypes> LoadMixed(const Operand& from, int64_t at, int count) {
-  const Lanes<T> lanes = LoadElements(static_cast<const T*>(from.data) + at, count);
-  Lanes<MixedTypes> converted;
-#pragma unroll
-  for (int i = 0; i < kLanes; ++i) {
-    converted.at[i] = ToFloat(lanes.at[i]);
-  }
-  return converted;
+  return Pack<float>(Unpack(LoadElements<kLanes>(static_cast<const T*>(from.data) + at, count)));
 }
 
 // Loads elements [channel, channel + count) of a pixel, followed by zeros. If count is 8, `channel`
@@ -165,80 +139,16 @@ __device__ inline Lanes<T> LoadLanes(const Operand& from, int64_t pixel, int64_t
   } else {
     const T* data = static_cast<const T*>(from.data) + at;
     if (kIsFull || (from.is_aligned && count == kLanes)) {
-      return *reinterpret_cast<const Lanes<T>*>(data);
+      return LoadVector<kLanes>(data);
     }
-    return LoadElements(data, count);
+    return LoadElements<kLanes>(data, count);
   }
 }
 
 template <class T>
-__device__ inline Float8 Unpack(const Lanes<T>& lanes) {
-  Float8 values;
-#pragma unroll
-  for (int i = 0; i < kLanes; ++i) {
-    values.at[i] = ToFloat(lanes.at[i]);
-  }
-  return values;
-}
-
-// A bf16 is the upper half of an f32. Two are taken out of each word as it was loaded, which needs
-// fewer registers than eight separate halves.
-template <>
-__device__ inline Float8 Unpack<__nv_bfloat16>(const Lanes<__nv_bfloat16>& lanes) {
-  uint32_t words[kLanes / 2];
-  memcpy(words, lanes.at, sizeof words);
-  uint32_t bits[kLanes];
-#pragma unroll
-  for (int i = 0; i < kLanes / 2; ++i) {
-    bits[2 * i] = words[i] << 16;
-    bits[2 * i + 1] = words[i] & 0xffff0000U;
-  }
-  Float8 values;
-  memcpy(values.at, bits, sizeof bits);
-  return values;
-}
-
-template <class T>
-__device__ inline Lanes<T> Pack(const Float8& values) {
-  Lanes<T> lanes;
-#pragma unroll
-  for (int i = 0; i < kLanes; ++i) {
-    lanes.at[i] = FromFloat<T>(values.at[i]);
-  }
-  return lanes;
-}
-// Converts two at a time, since the GPU converts pairs in one instruction.
-template <>
-__device__ inline Lanes<__nv_bfloat16> Pack<__nv_bfloat16>(const Float8& values) {
-  Lanes<__nv_bfloat16> lanes;
-#pragma unroll
-  for (int i = 0; i < kLanes; i += 2) {
-    const __nv_bfloat162 pair = __floats2bfloat162_rn(values.at[i], values.at[i + 1]);
-    lanes.at[i] = pair.x;
-    lanes.at[i + 1] = pair.y;
-  }
-  return lanes;
-}
-template <>
-__device__ inline Lanes<__half> Pack<__half>(const Float8& values) {
-  Lanes<__half> lanes;
-#pragma unroll
-  for (int i = 0; i < kLanes; i += 2) {
-    const __half2 pair = __floats2half2_rn(values.at[i], values.at[i + 1]);
-    lanes.at[i] = pair.x;
-    lanes.at[i + 1] = pair.y;
-  }
-  return lanes;
-}
-
-template <class T>
-__device__ inline void StoreElements(const Lanes<T>& lanes, int written, T* to) {
-#pragma unroll
-  for (int i = 0; i < kLanes; ++i) {
-    if (i < written) {
-      to[i] = lanes.at[i];
-    }
-  }
+__device__ inline void StoreMixed(const Operand& to, int64_t at, int written,
+                                  const Float8& values) {
+  StoreElements(static_cast<T*>(to.data) + at, written, Pack<T>(values));
 }
 
 // Writes elements [channel, channel + count) of a pixel, then zeros as far as `to.written` reaches
@@ -257,19 +167,18 @@ __device__ inline void StoreLanes(const Operand& to, int64_t pixel, int64_t chan
   if constexpr (std::is_same_v<T, MixedTypes>) {
     switch (to.type) {
       case Type::kF16:
-        return StoreElements(Pack<__half>(values), written, static_cast<__half*>(to.data) + at);
+        return StoreMixed<__half>(to, at, written, values);
       case Type::kBf16:
-        return StoreElements(Pack<__nv_bfloat16>(values), written,
-                             static_cast<__nv_bfloat16*>(to.data) + at);
+        return StoreMixed<__nv_bfloat16>(to, at, written, values);
       default:
-        return StoreElements(Pack<float>(values), written, static_cast<float*>(to.data) + at);
+        return StoreMixed<float>(to, at, written, values);
     }
   } else {
     T* data = static_cast<T*>(to.data) + at;
     if (kIsFull || (to.is_aligned && written == kLanes)) {
-      *reinterpret_cast<Lanes<T>*>(data) = Pack<T>(values);
+      StoreVector(data, Pack<T>(values));
     } else {
-      StoreElements(Pack<T>(values), written, data);
+      StoreElements(data, written, Pack<T>(values));
     }
   }
 }

@@ -54,11 +54,7 @@ __global__ void __launch_bounds__(kThreads)
   const From* data = static_cast<const From*>(planes.data);
   ForEachGroup(extent, [&](int64_t row, int64_t pixel, int64_t channel, int count) {
     const From* from = data + row * planes.row_stride + channel * extent.plane + pixel;
-    Float8 values;
-#pragma unroll
-    for (int i = 0; i < kLanes; ++i) {
-      values.at[i] = i < count ? ToFloat(from[i * extent.plane]) : 0.0F;
-    }
+    const Float8 values = Unpack(LoadElements<kLanes>(from, count, extent.plane));
     StoreLanes<To>(images, row * extent.plane + pixel, channel, count, values);
   });
 }
@@ -71,12 +67,7 @@ __global__ void __launch_bounds__(kThreads)
     const Float8 values =
         Unpack(LoadLanes<From>(images, row * extent.plane + pixel, channel, count));
     To* to = data + row * planes.row_stride + channel * extent.plane + pixel;
-#pragma unroll
-    for (int i = 0; i < kLanes; ++i) {
-      if (i < count) {
-        to[i * extent.plane] = FromFloat<To>(values.at[i]);
-      }
-    }
+    StoreElements(to, count, Pack<To>(values), extent.plane);
   });
 }
 
@@ -92,19 +83,9 @@ __global__ void __launch_bounds__(kThreads)
     const int64_t row = at / groups;
     const int64_t first = (at - row * groups) * kLanes;
     const int there = LaneCount(count, first);
-    const Float8 values = Unpack(LoadElements(inputs + row * count + first, there));
+    const Float8 values = Unpack(LoadElements<kLanes>(inputs + row * count + first, there));
     StoreLanes<T>(features, row, first, there, values);
   }
-}
-
-// Loads up to eight channels of a pixel, as the host sent them.
-__device__ Float8 FloatsAt(const float* from, int64_t plane, int count) {
-  Float8 values = {};
-#pragma unroll
-  for (int i = 0; i < kLanes; ++i) {
-    if (i < count) values.at[i] = from[i * plane];
-  }
-  return values;
 }
 
 // Computes the channels of pixel (x, y) of a row that is made of `image`.
@@ -139,8 +120,8 @@ __global__ void __launch_bounds__(kThreads)
   ForEachGroup(extent, [&](int64_t row, int64_t pixel, int64_t channel, int count) {
     Float8 values;
     if (stored.pixels == nullptr) {
-      values =
-          FloatsAt(floats + row * elements + channel * extent.plane + pixel, extent.plane, count);
+      const float* from = floats + row * elements + channel * extent.plane + pixel;
+      values = Unpack(LoadElements<kLanes>(from, count, extent.plane));
     } else {
       const StoredRow how = rows[row];
       const int64_t image = stored.is_by_row != 0 ? row : how.image;

@@ -92,12 +92,7 @@ __device__ inline void WriteStatistics(const StatisticSums& sums, int64_t channe
 // Loads the floats of a thread's channels from [channels], or `otherwise` if there are none.
 __device__ inline Float8 LoadChannels(const float* from, const TilePlace& place,
                                       float otherwise = 0) {
-  Float8 values;
-#pragma unroll
-  for (int i = 0; i < kLanes; ++i) {
-    values.at[i] = i < place.count ? from[place.channel + i] : otherwise;
-  }
-  return values;
+  return Unpack(LoadElements<kLanes>(from + place.channel, place.count, 1, otherwise));
 }
 
 }  // namespace trainyard::engine::cuda

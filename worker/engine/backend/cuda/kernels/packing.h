@@ -1,8 +1,8 @@
 // Finds where elements of a parameter lie in its packed copy, and stores them there.
 #pragma once
 
-#include "worker/engine/backend/cuda/kernels/device.h"
 #include "worker/engine/backend/cuda/kernels/packed_weight.h"
+#include "worker/engine/backend/cuda/kernels/vector.h"
 
 namespace trainyard::engine::cuda {
 
@@ -41,28 +41,19 @@ class PackedRun {
   int64_t row_, column_;
 };
 
-template <class T, int width>
-__device__ inline void StoreAs(void* packed, int64_t at, const Vector<float, width>& values) {
-  Vector<T, width> converted;
-  for (int i = 0; i < width; ++i) {
-    converted.at[i] = FromFloat<T>(values.at[i]);
-  }
-  *reinterpret_cast<Vector<T, width>*>(static_cast<T*>(packed) + at) = converted;
-}
-
 // `at` is a multiple of the width.
 template <int width>
 __device__ inline void StorePacked(void* packed, Type type, int64_t at,
-                                   const Vector<float, width>& values) {
+                                   const Floats<width>& values) {
   switch (type) {
     case Type::kF32:
-      StoreAs<float>(packed, at, values);
+      StoreVector(static_cast<float*>(packed) + at, Pack<float>(values));
       return;
     case Type::kF16:
-      StoreAs<__half>(packed, at, values);
+      StoreVector(static_cast<__half*>(packed) + at, Pack<__half>(values));
       return;
     case Type::kBf16:
-      StoreAs<__nv_bfloat16>(packed, at, values);
+      StoreVector(static_cast<__nv_bfloat16*>(packed) + at, Pack<__nv_bfloat16>(values));
       return;
   }
 }

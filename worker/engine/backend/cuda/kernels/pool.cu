@@ -93,45 +93,22 @@ __device__ Span WindowsOver(const PoolArguments& a, int at, int windows) {
   return {first, Least((at + a.padding) / a.stride + 1, windows), 0};
 }
 
-struct Bytes8 {
-  uint8_t at[kLanes];
-};
+using Bytes8 = Vector<uint8_t, kLanes>;
 
 __device__ Bytes8 LoadIndex(const PoolArguments& a, int64_t pixel, const Item& item) {
   const uint8_t* from = a.index + pixel * a.index_stride + item.channel;
-  Bytes8 bytes;
-  if (a.is_index_aligned && item.count == kLanes) {
-    const uint2 words = *reinterpret_cast<const uint2*>(from);
-#pragma unroll
-    for (int i = 0; i < kLanes; ++i) {
-      bytes.at[i] = static_cast<uint8_t>((i < 4 ? words.x : words.y) >> (i % 4 * 8));
-    }
-  } else {
-#pragma unroll
-    for (int i = 0; i < kLanes; ++i) {
-      bytes.at[i] = i < item.count ? from[i] : kNoMaximum;
-    }
-  }
-  return bytes;
+  return a.is_index_aligned && item.count == kLanes
+             ? LoadVector<kLanes>(from)
+             : LoadElements<kLanes>(from, item.count, 1, kNoMaximum);
 }
 
 __device__ void StoreIndex(const PoolArguments& a, int64_t pixel, const Item& item,
                            const Bytes8& bytes) {
   uint8_t* to = a.index + pixel * a.index_stride + item.channel;
   if (a.is_index_aligned && item.count == kLanes) {
-    uint2 words = {0, 0};
-#pragma unroll
-    for (int i = 0; i < kLanes; ++i) {
-      (i < 4 ? words.x : words.y) |= unsigned{bytes.at[i]} << (i % 4 * 8);
-    }
-    *reinterpret_cast<uint2*>(to) = words;
+    StoreVector(to, bytes);
   } else {
-#pragma unroll
-    for (int i = 0; i < kLanes; ++i) {
-      if (i < item.count) {
-        to[i] = bytes.at[i];
-      }
-    }
+    StoreElements(to, item.count, bytes);
   }
 }
 
@@ -288,7 +265,7 @@ PoolArguments ArgumentsOf(const PoolWindow& window, const ImageShape& in, const 
 void SetIndex(uint8_t* index, int64_t stride, PoolArguments& a) {
   a.index = index;
   a.index_stride = stride;
-  a.is_index_aligned = reinterpret_cast<uintptr_t>(index) % kLanes == 0 && stride % kLanes == 0;
+  a.is_index_aligned = IsAligned(index, kLanes) && stride % kLanes == 0;
 }
 
 // The items that one launch counts.

@@ -3,32 +3,11 @@
 
 #include <cstdint>
 
-#include "worker/engine/backend/cuda/kernels/device.h"
 #include "worker/engine/backend/cuda/kernels/packed_weight.h"
 #include "worker/engine/backend/cuda/kernels/packing.h"
+#include "worker/engine/backend/cuda/kernels/vector.h"
 
 namespace trainyard::engine::cuda {
-
-__device__ inline bool IsAligned(const void* pointer) {
-  return reinterpret_cast<uintptr_t>(pointer) % kVectorBytes == 0;
-}
-
-template <int width, class T>
-__device__ void Unpack(const T* packed, float* gradient, bool adds) {
-  using Floats = Vector<float, width>;
-  const auto stored = *reinterpret_cast<const Vector<T, width>*>(packed);
-  Floats values;
-  for (int i = 0; i < width; ++i) {
-    values.at[i] = ToFloat(stored.at[i]);
-  }
-  if (adds) {
-    const Floats sums = *reinterpret_cast<const Floats*>(gradient);
-    for (int i = 0; i < width; ++i) {
-      values.at[i] += sums.at[i];
-    }
-  }
-  *reinterpret_cast<Floats*>(gradient) = values;
-}
 
 template <int kThreads, class T>
 __device__ void UnpackChunkOf(const PackedGradient& gradient, int64_t chunk) {
@@ -38,16 +17,14 @@ __device__ void UnpackChunkOf(const PackedGradient& gradient, int64_t chunk) {
   const int elements = static_cast<int>(rest < kPackChunk ? rest : kPackChunk);
   const PackedRun run(gradient.inner, gradient.stride, begin);
   float* target = gradient.gradient + begin;
-  int done = 0;
-  if (run.HoldsFours() && IsAligned(packed) && IsAligned(target)) {
-    done = elements / 4 * 4;
-    for (int i = static_cast<int>(threadIdx.x) * 4; i < done; i += kThreads * 4) {
-      Unpack<4>(packed + run.At(i), target + i, gradient.adds);
+  const bool is_aligned = run.HoldsFours() && IsAligned(packed) && IsAligned(target);
+  ForVectors(static_cast<int>(threadIdx.x), kThreads, elements, is_aligned, [&](auto width, int i) {
+    auto values = Unpack(LoadVector<width(), Reuse::kLate>(packed + run.At(i)));
+    if (gradient.adds) {
+      AddTo(values, Unpack(LoadVector<width()>(target + i)));
     }
-  }
-  for (int i = done + static_cast<int>(threadIdx.x); i < elements; i += kThreads) {
-    Unpack<1>(packed + run.At(i), target + i, gradient.adds);
-  }
+    StoreVector(target + i, Pack<float>(values));
+  });
 }
 
 // Unpacks a chunk of kPackChunk elements. A block of kThreads threads calls it.

@@ -75,19 +75,14 @@ __device__ Survey SurveyChunk(const Job& job, const UpdateChunk& chunk, bool of_
     found.sums.other += Square(g);
     found.sums.parameter += Square(w);
   };
-  using Floats = Vector<float, 4>;
-  const int vectors = job.is_aligned && chunk.offset % 4 == 0 ? chunk.count / 4 : 0;
-#pragma unroll 4
-  for (int i = static_cast<int>(threadIdx.x); i < vectors; i += kUpdateThreads) {
-    const Floats g = reinterpret_cast<const Floats*>(gradients)[i];
-    const Floats w = of_parameters ? reinterpret_cast<const Floats*>(parameters)[i] : Floats{};
-    for (int k = 0; k < 4; ++k) {
-      look_at(g.at[k], w.at[k]);
-    }
-  }
-  for (int i = vectors * 4 + static_cast<int>(threadIdx.x); i < chunk.count; i += kUpdateThreads) {
-    look_at(gradients[i], of_parameters ? parameters[i] : 0);
-  }
+  ForVectors(static_cast<int>(threadIdx.x), kUpdateThreads, chunk.count,
+             job.is_aligned && chunk.offset % kFlatWidth == 0, [&](auto width, int i) {
+               const auto g = LoadVector<width()>(gradients + i);
+               const auto w = of_parameters ? LoadVector<width()>(parameters + i) : decltype(g){};
+               for (int k = 0; k < width(); ++k) {
+                 look_at(g.at[k], w.at[k]);
+               }
+             });
   return found;
 }
 
@@ -236,64 +231,36 @@ unsigned FlatBlocks(int64_t count) {
   return static_cast<unsigned>((count + kBlockElements - 1) / kBlockElements);
 }
 
+// Calls body(width, i) for elements [i, i + width) of [0, count), which all threads share.
+template <class Body>
+__device__ void ForFlat(int64_t count, bool is_aligned, const Body& body) {
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * kUpdateThreads + threadIdx.x;
+  ForVectors(first, static_cast<int64_t>(gridDim.x) * kUpdateThreads, count, is_aligned, body);
+}
+
 __global__ void AddLeftKernel(const float* __restrict__ left, float* __restrict__ sums,
                               int64_t count, bool is_aligned) {
-  using Floats = Vector<float, 4>;
-  const int64_t first = static_cast<int64_t>(blockIdx.x) * kUpdateThreads + threadIdx.x;
-  const int64_t step = static_cast<int64_t>(gridDim.x) * kUpdateThreads;
-  const int64_t vectors = is_aligned ? count / 4 : 0;
-  for (int64_t i = first; i < vectors; i += step) {
-    const Floats a = reinterpret_cast<const Floats*>(left)[i];
-    Floats b = reinterpret_cast<const Floats*>(sums)[i];
-    for (int k = 0; k < 4; ++k) {
-      b.at[k] = a.at[k] + b.at[k];
-    }
-    reinterpret_cast<Floats*>(sums)[i] = b;
-  }
-  for (int64_t i = vectors * 4 + first; i < count; i += step) {
-    sums[i] = left[i] + sums[i];
-  }
+  ForFlat(count, is_aligned, [&](auto width, int64_t i) {
+    auto sum = Unpack(LoadVector<width()>(left + i));
+    AddTo(sum, Unpack(LoadVector<width()>(sums + i)));
+    StoreVector(sums + i, Pack<float>(sum));
+  });
 }
 
 template <typename From, typename To>
 __global__ void ConvertKernel(const From* __restrict__ from, To* __restrict__ to, int64_t count,
                               bool is_aligned) {
-  constexpr int kAtOnce = 4;
-  const int64_t first = static_cast<int64_t>(blockIdx.x) * kUpdateThreads + threadIdx.x;
-  const int64_t step = static_cast<int64_t>(gridDim.x) * kUpdateThreads;
-  const int64_t vectors = is_aligned ? count / kAtOnce : 0;
-  for (int64_t i = first; i < vectors; i += step) {
-    const auto in = reinterpret_cast<const Vector<From, kAtOnce>*>(from)[i];
-    Vector<To, kAtOnce> out;
-    for (int k = 0; k < kAtOnce; ++k) {
-      out.at[k] = FromFloat<To>(ToFloat(in.at[k]));
-    }
-    reinterpret_cast<Vector<To, kAtOnce>*>(to)[i] = out;
-  }
-  for (int64_t i = vectors * kAtOnce + first; i < count; i += step) {
-    to[i] = FromFloat<To>(ToFloat(from[i]));
-  }
+  ForFlat(count, is_aligned, [&](auto width, int64_t i) {
+    StoreVector(to + i, Pack<To>(Unpack(LoadVector<width()>(from + i))));
+  });
 }
 
 __global__ void ExchangeKernel(float* a, float* b, int64_t count, bool is_aligned) {
-  using Floats = Vector<float, 4>;
-  const int64_t first = static_cast<int64_t>(blockIdx.x) * kUpdateThreads + threadIdx.x;
-  const int64_t step = static_cast<int64_t>(gridDim.x) * kUpdateThreads;
-  const int64_t vectors = is_aligned ? count / 4 : 0;
-  for (int64_t i = first; i < vectors; i += step) {
-    const Floats of_a = reinterpret_cast<const Floats*>(a)[i];
-    reinterpret_cast<Floats*>(a)[i] = reinterpret_cast<const Floats*>(b)[i];
-    reinterpret_cast<Floats*>(b)[i] = of_a;
-  }
-  for (int64_t i = vectors * 4 + first; i < count; i += step) {
-    const float of_a = a[i];
-    a[i] = b[i];
-    b[i] = of_a;
-  }
-}
-
-bool IsAligned(const void* pointer) {
-  return reinterpret_cast<uintptr_t>(pointer) % kVectorBytes == 0;
+  ForFlat(count, is_aligned, [&](auto width, int64_t i) {
+    const auto of_a = LoadVector<width()>(a + i);
+    StoreVector(a + i, LoadVector<width()>(b + i));
+    StoreVector(b + i, of_a);
+  });
 }
 
 // Describes the whole update.

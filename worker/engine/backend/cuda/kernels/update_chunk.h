@@ -64,8 +64,7 @@ struct Job {
 // `width` adjacent elements.
 template <int width>
 struct Elements {
-  using Floats = Vector<float, width>;
-  Floats w, g, first, second, average;
+  Vector<float, width> w, g, first, second, average;
 };
 
 // A chunk of one parameter during a pass.
@@ -97,7 +96,7 @@ class ChunkUpdate {
       packed_ = weight.packed;
       type_ = weight.type;
       run_ = PackedRun(weight.inner, weight.stride, chunk.offset - weight.offset);
-      packs_fours_ = run_.HoldsFours() && reinterpret_cast<uintptr_t>(packed_) % kVectorBytes == 0;
+      packs_fours_ = run_.HoldsFours() && IsAligned(packed_);
     }
   }
 
@@ -139,22 +138,21 @@ class ChunkUpdate {
 
   template <int width>
   __device__ void Load(Elements<width>& e, int at) const {
-    using Floats = Vector<float, width>;
     if (is_skipped_) {
       return;
     }
-    e.w = *reinterpret_cast<const Floats*>(w_ + at);
+    e.w = LoadVector<width>(w_ + at);
     if (kReadsGradient) {
-      e.g = *reinterpret_cast<const Floats*>(g_ + at);
+      e.g = LoadVector<width, Reuse::kLate>(g_ + at);
     }
     if (first_ != nullptr) {
-      e.first = *reinterpret_cast<const Floats*>(first_ + at);
+      e.first = LoadVector<width, Reuse::kLate>(first_ + at);
     }
     if (HasMoments(pass)) {
-      e.second = *reinterpret_cast<const Floats*>(second_ + at);
+      e.second = LoadVector<width, Reuse::kLate>(second_ + at);
     }
     if (kWritesParameter && average_ != nullptr) {
-      e.average = *reinterpret_cast<const Floats*>(average_ + at);
+      e.average = LoadVector<width, Reuse::kLate>(average_ + at);
     }
   }
 
@@ -188,23 +186,22 @@ class ChunkUpdate {
 
   template <int width>
   __device__ void Store(const Elements<width>& e, int at) const {
-    using Floats = Vector<float, width>;
     if (kReadsGradient) {
-      *reinterpret_cast<Floats*>(g_ + at) = Floats{};
+      StoreVector<Reuse::kLate>(g_ + at, Vector<float, width>{});
     }
     if (is_skipped_) {
       return;
     }
     if (kWritesMoments && first_ != nullptr) {
-      *reinterpret_cast<Floats*>(first_ + at) = e.first;
+      StoreVector<Reuse::kLate>(first_ + at, e.first);
     }
     if (kWritesMoments && HasMoments(pass)) {
-      *reinterpret_cast<Floats*>(second_ + at) = e.second;
+      StoreVector<Reuse::kLate>(second_ + at, e.second);
     }
     if constexpr (kWritesParameter) {
-      *reinterpret_cast<Floats*>(w_ + at) = e.w;
+      StoreVector(w_ + at, e.w);
       if (average_ != nullptr) {
-        *reinterpret_cast<Floats*>(average_ + at) = e.average;
+        StoreVector<Reuse::kLate>(average_ + at, e.average);
       }
       if (packed_ != nullptr) {
         Pack(e.w, at);
@@ -218,12 +215,12 @@ class ChunkUpdate {
       if (!packs_fours_) {
 #pragma unroll
         for (int i = 0; i < width; ++i) {
-          StorePacked(packed_, type_, run_.At(at + i), Vector<float, 1>{{w.at[i]}});
+          StorePacked(packed_, type_, run_.At(at + i), Floats<1>{{w.at[i]}});
         }
         return;
       }
     }
-    StorePacked(packed_, type_, run_.At(at), w);
+    StorePacked(packed_, type_, run_.At(at), Unpack(w));
   }
 
   const int count_;

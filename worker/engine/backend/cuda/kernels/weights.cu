@@ -35,17 +35,10 @@ __global__ void PackKernel(const float* parameters, const PackedWeight* weights,
   const int elements = static_cast<int>(rest < kPackChunk ? rest : kPackChunk);
   const float* source = parameters + weight.offset + begin;
   const PackedRun run(weight.inner, weight.stride, begin);
-  int done = 0;
-  if (run.HoldsFours() && IsAligned(source) && IsAligned(weight.packed)) {
-    done = elements / 4 * 4;
-    for (int i = static_cast<int>(threadIdx.x) * 4; i < done; i += kThreads * 4) {
-      StorePacked(weight.packed, weight.type, run.At(i),
-                  *reinterpret_cast<const Vector<float, 4>*>(source + i));
-    }
-  }
-  for (int i = done + static_cast<int>(threadIdx.x); i < elements; i += kThreads) {
-    StorePacked(weight.packed, weight.type, run.At(i), Vector<float, 1>{{source[i]}});
-  }
+  const bool is_aligned = run.HoldsFours() && IsAligned(source) && IsAligned(weight.packed);
+  ForVectors(static_cast<int>(threadIdx.x), kThreads, elements, is_aligned, [&](auto width, int i) {
+    StorePacked(weight.packed, weight.type, run.At(i), Unpack(LoadVector<width()>(source + i)));
+  });
 }
 
 __global__ void UnpackKernel(PackedGradient gradient) {
