@@ -1,6 +1,6 @@
-// Loads and stores neighbouring elements together, and converts them from and to f32. All kernels
-// that move whole vectors do so here. What is known of an address decides: a vector of up to 16
-// bytes is a single access if the address is a multiple of its size.
+// Loads and stores neighbouring elements at once, and converts them from and to f32. All kernels
+// that move whole vectors do it by these functions. The caller knows that the address is a multiple
+// of 16 bytes, or of the size of a smaller vector; elements at other addresses go one by one.
 #pragma once
 
 #include <cstdint>
