@@ -1,12 +1,23 @@
 // Sends an operation to the graph that its stream is captured into, or else to the machine.
 #include "tests/testing/cuda_on_cpu/append.h"
 
+#include <atomic>
 #include <utility>
 
 #include "tests/testing/cuda_on_cpu/capture.h"
 #include "tests/testing/cuda_on_cpu/cuda_on_cpu.h"
 
 namespace trainyard::cuda_on_cpu {
+namespace {
+
+std::atomic<int64_t> kernels_by_host = 0;
+std::atomic<int64_t> graphs_by_host = 0;
+
+}  // namespace
+
+HostLaunches LaunchesByTheHost() {
+  return {kernels_by_host, graphs_by_host};
+}
 
 cudaError_t Append(Machine& machine, CUstream_st* stream, Operation operation, Lock& lock) {
   if (stream == nullptr) {
@@ -21,6 +32,8 @@ cudaError_t Append(Machine& machine, CUstream_st* stream, Operation operation, L
       return error;
     }
   }
+  if (operation.type == cudaGraphNodeTypeKernel) ++kernels_by_host;
+  if (operation.type == cudaGraphNodeTypeGraph) ++graphs_by_host;
   machine.Push(stream, std::move(operation), lock);
   return cudaSuccess;
 }

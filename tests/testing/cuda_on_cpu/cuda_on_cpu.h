@@ -42,6 +42,14 @@ int64_t LiveBytes();
 // The number of kernels that have run so far, including those of graphs.
 int64_t KernelsLaunched();
 
+// What the host has launched on streams so far, other than into a graph. What libraries enqueue
+// counts as kernels.
+struct HostLaunches {
+  int64_t kernels = 0;
+  int64_t graphs = 0;
+};
+HostLaunches LaunchesByTheHost();
+
 // Sets the seed that orders streams, nodes of graphs, blocks and threads from here on. At first it
 // is TRAINYARD_CUDA_SEED of the environment, or 1.
 void SetSeed(uint64_t seed);

@@ -90,12 +90,14 @@ CudaExecutable::Work CudaExecutable::SumsWork() {
 
 absl::Status CudaExecutable::RunCalls(Program& program, const Recording& calls, const Enqueue& how,
                                       const ReadyCallback& on_ready) {
-  // Graphs end where a caller must know that sums are ready.
-  std::vector<Program::Segment> segments = {{calls.begin, calls.end, 0}};
-  if (on_ready) segments = program.Segments(calls.begin, calls.end, ready_ends_);
-  // A step in which the ranks share statistics is not recorded, and a recording of every few calls
-  // would save nothing.
-  const bool is_recorded = !ranks_.is_wanted() && (!on_ready || !ready_ends_.empty());
+  // Graphs end where a caller must know that sums are ready, and where statistics are summed over
+  // the ranks. Without a caller only the latter counts, since calls make nothing behind the
+  // gradients final.
+  const std::vector<int64_t> never = {layout_.size};
+  const std::vector<Program::Segment> segments =
+      program.Segments(calls.begin, calls.end, on_ready ? ready_ends_ : never);
+  // A recording of every few calls would save nothing, and a rank without rows makes only a few.
+  const bool is_recorded = how.has_rows && (!on_ready || !ready_ends_.empty());
   int64_t ready = 0;
   for (const Program::Segment& segment : segments) {
     const auto record = [&] {
@@ -105,8 +107,8 @@ absl::Status CudaExecutable::RunCalls(Program& program, const Recording& calls, 
     Recording recording = calls;
     recording.begin = segment.begin;
     recording.end = segment.end;
-    TY_RETURN_IF_ERROR(is_recorded ? Run(recording, record) : record());
-    if (segment.ready > ready) on_ready(ready, segment.ready - ready);
+    TY_RETURN_IF_ERROR(is_recorded && !segment.is_sum_of_ranks ? Run(recording, record) : record());
+    if (on_ready && segment.ready > ready) on_ready(ready, segment.ready - ready);
     ready = std::max(ready, segment.ready);
   }
   // The range after the gradients holds the statistics and the loss.
@@ -150,6 +152,8 @@ absl::Status CudaExecutable::TakePartInStatistics(const ReadyCallback& on_ready)
 
 absl::Status CudaExecutable::SumStatisticsBy(std::shared_ptr<DeviceSum> sum) {
   if (!ranks_.is_wanted()) return Executable::SumStatisticsBy(std::move(sum));
+  TY_RETURN_IF_ERROR(Wait());
+  launches_.clear();  // what they pack and merge depends on who sums
   ranks_.SumBy(std::move(sum));
   return absl::OkStatus();
 }
@@ -165,7 +169,7 @@ absl::Status CudaExecutable::MarkUpdate() {
   const size_t slot = next_result_;
   next_result_ = (next_result_ + 1) % kUpdatesInFlight;
   in_flight_.push_back(slot);
-  ranks_.EndStep();
+  TY_RETURN_IF_ERROR(ranks_.EndStep(stream_.get()));
   return CudaStatus(cudaEventRecord(updated_[slot].get(), stream_.get()), "marking an update");
 }
 

@@ -158,11 +158,9 @@ NormGradient Resolve(const Program& program, const NormGradientPlaces& places) {
   return gradient;
 }
 
-// The second kernel reads x again, and the gradient as the first one has read or left it.
-Traffic GradientTraffic(Lowering& lowering, const Node& node) {
-  const bool has_dx = node.outputs[0] != kNoValue;
-  const int64_t kernels = has_dx ? NormKernels(lowering.Pixels(node.inputs[1])) : 1;
-  if (kernels == 1) return {};
+// Returns what the second kernel of a gradient reads again: x, and the gradient as the first one
+// has read or left it.
+double GradientBytesReadAgain(Lowering& lowering, const Node& node) {
   const NormAttributes& norm = node.norm();
   const bool has_residual = node.outputs.size() > 3 && node.outputs[3] != kNoValue;
   const double gradient = has_residual
@@ -170,34 +168,119 @@ Traffic GradientTraffic(Lowering& lowering, const Node& node) {
                               : lowering.Bytes(node.inputs[0]) +
                                     lowering.Bytes(FusedInput(node, norm.second_gradient)) +
                                     lowering.Bytes(FusedInput(node, norm.mask));
-  return {.kernels = kernels, .more_bytes = lowering.Bytes(node.inputs[1]) + gradient};
+  return lowering.Bytes(node.inputs[1]) + gradient;
 }
 
-// Computes batch_norm by the statistics of the rows of all ranks. A rank without rows only brings
-// nothing to them. `merged` says where those go.
-absl::Status TrainOverRanks(const Enqueue& how, int64_t rows, const NormForward& norm,
-                            MergedMoments merged, void* workspace, uint32_t* tickets) {
-  merged.plane = norm.pixels / rows;
-  if (!how.has_rows) {
-    merged.mean = merged.variance = nullptr;
-    return how.ranks->Merge(0, norm.channels, merged, how.stream);
-  }
-  NormStatistics(norm, merged.mean, merged.variance, workspace, tickets, how.stream);
-  TY_RETURN_IF_ERROR(how.ranks->Merge(rows, norm.channels, merged, how.stream));
-  NormApply(norm, merged.mean, merged.variance, how.stream);
-  return absl::OkStatus();
+Traffic GradientTraffic(Lowering& lowering, const Node& node) {
+  const bool has_dx = node.outputs[0] != kNoValue;
+  const int64_t kernels = has_dx ? NormKernels(lowering.Pixels(node.inputs[1])) : 1;
+  if (kernels == 1) return {};
+  return {.kernels = kernels, .more_bytes = GradientBytesReadAgain(lowering, node)};
 }
 
-absl::Status BackwardOverRanks(const Enqueue& how, int64_t rows, const NormGradient& norm,
-                               float* workspace, uint32_t* tickets) {
-  if (!how.has_rows) return how.ranks->Sum(norm.channels, nullptr, nullptr, how.stream);
-  NormBackwardSums(norm, workspace, tickets, how.stream);
-  TY_RETURN_IF_ERROR(how.ranks->Sum(norm.channels, workspace,
-                                    workspace + NormSumsStride(norm.channels), how.stream));
-  if (norm.dx) {
-    NormBackwardInput(norm, workspace, {how.ranks->rows(), norm.pixels / rows}, how.stream);
-  }
-  return absl::OkStatus();
+// Emits the call that sums over the ranks what the call before it has packed, for one half of a
+// batch_norm.
+void EmitSumOfRanks(Lowering& lowering, const Node& node, RankSums::Half half, int64_t channels) {
+  lowering.Emit(node,
+                [=](const Enqueue& how) -> absl::Status {
+                  return how.ranks->Sum(half, channels, how.stream);
+                },
+                {}, {.has_tensors = false});
+  lowering.program().SetOfAllRanks(/*is_sum=*/true);
+}
+
+// The memory of the statistics of a batch_norm.
+struct NormStatisticsMemory {
+  BufferId mean = kNoBuffer;
+  BufferId variance = kNoBuffer;
+  BufferId workspace = kNoBuffer;
+  StatisticSums sums;
+};
+
+// Lowers a batch_norm by the statistics of the rows of all ranks. A rank without rows only brings
+// nothing to them.
+void LowerNormOverRanks(Lowering& lowering, const Node& node, const NormPlaces& places,
+                        const NormStatisticsMemory& memory) {
+  const int64_t rows = lowering.rows();
+  const int64_t channels = places.norm.channels;
+  lowering.Emit(node,
+                [=, program = &lowering.program(),
+                 tickets = lowering.state().tickets](const Enqueue& how) -> absl::Status {
+                  auto* const mean = program->ptr<float>(memory.mean);
+                  auto* const variance = program->ptr<float>(memory.variance);
+                  if (how.has_rows) {
+                    NormStatistics(Resolve(*program, places), mean, variance,
+                                   program->ptr<void>(memory.workspace), tickets, how.stream);
+                  }
+                  how.ranks->PackMoments(how.has_rows ? rows : 0, channels, mean, variance,
+                                         how.stream);
+                  return absl::OkStatus();
+                },
+                {places.x.buffer, memory.mean, memory.variance, memory.workspace},
+                {.kernels = 2, .bytes = lowering.Bytes(node.inputs[0]), .has_tensors = false});
+  lowering.program().SetOfAllRanks(/*is_sum=*/false);
+  EmitSumOfRanks(lowering, node, RankSums::Half::kForward, channels);
+  lowering.Emit(node,
+                [=, program = &lowering.program(),
+                 layer = LayerNumber(lowering, node)](const Enqueue& how) -> absl::Status {
+                  const NormForward norm = Resolve(*program, places);
+                  MergedMoments merged = {
+                      .plane = norm.pixels / rows, .sums = memory.sums, .layer = layer};
+                  merged.sums.adds = how.adds;
+                  if (how.has_rows) {
+                    merged.mean = program->ptr<float>(memory.mean);
+                    merged.variance = program->ptr<float>(memory.variance);
+                  }
+                  how.ranks->MergeMoments(channels, merged, how.stream);
+                  if (how.has_rows) NormApply(norm, merged.mean, merged.variance, how.stream);
+                  return absl::OkStatus();
+                },
+                {places.x.buffer, places.y.buffer, places.residual.buffer, places.mask, memory.mean,
+                 memory.variance},
+                {.kernels = 2});
+  lowering.program().SetOfAllRanks(/*is_sum=*/false);
+}
+
+// A rank without rows brings nothing to the sums, and needs none.
+void LowerNormGradientOverRanks(Lowering& lowering, const Node& node,
+                                const NormGradientPlaces& places, BufferId workspace) {
+  const int64_t channels = places.gradient.channels;
+  const Buffers buffers = {
+      places.dy.buffer,       places.x.buffer, places.second.buffer, places.addend.buffer,
+      places.mask.buffer,     places.mean,     places.variance,      places.dx.buffer,
+      places.residual.buffer, workspace};
+  lowering.Emit(node,
+                [=, program = &lowering.program(),
+                 tickets = lowering.state().tickets](const Enqueue& how) -> absl::Status {
+                  float* sums = nullptr;
+                  if (how.has_rows) {
+                    sums = program->ptr<float>(workspace);
+                    NormGradient gradient = Resolve(*program, places);
+                    gradient.adds = how.adds;
+                    NormBackwardSums(gradient, sums, tickets, how.stream);
+                  }
+                  how.ranks->PackSums(channels, sums, how.stream);
+                  return absl::OkStatus();
+                },
+                buffers, {.kernels = 2});
+  lowering.program().SetOfAllRanks(/*is_sum=*/false);
+  EmitSumOfRanks(lowering, node, RankSums::Half::kBackward, channels);
+  const bool has_dx = node.outputs[0] != kNoValue;
+  lowering.Emit(
+      node,
+      [=, program = &lowering.program(),
+       rows = lowering.rows()](const Enqueue& how) -> absl::Status {
+        auto* const sums = program->ptr<float>(workspace);
+        how.ranks->MergeSums(channels, sums, how.stream);
+        if (!has_dx) return absl::OkStatus();
+        const NormGradient gradient = Resolve(*program, places);
+        NormBackwardInput(gradient, sums, {how.ranks->rows(), gradient.pixels / rows}, how.stream);
+        return absl::OkStatus();
+      },
+      buffers,
+      {.kernels = has_dx ? 2 : 1,
+       .bytes = has_dx ? GradientBytesReadAgain(lowering, node) : 0,
+       .has_tensors = false});
 }
 
 }  // namespace
@@ -219,31 +302,25 @@ absl::Status LowerBatchNorm(Lowering& lowering, const Node& node) {
   const StatisticSums sums = lowering.SumsOfStatistics(node);
   const BufferId workspace =
       lowering.AddScratch(NormWorkspace(places.norm.pixels, channels, lowering.step().max_groups));
-  const uint32_t layer = LayerNumber(lowering, node);
-  const auto train = [=, program = &lowering.program(), rows = lowering.rows(),
-                      state = lowering.state()](const Enqueue& how) -> absl::Status {
-    NormForward norm = Resolve(*program, places);
-    auto* const means = program->ptr<float>(mean);
-    auto* const variances = program->ptr<float>(variance);
-    void* const scratch = program->ptr<void>(workspace);
-    StatisticSums into = sums;
-    into.adds = how.adds;
-    if (how.ranks != nullptr) {
-      return TrainOverRanks(how, rows, norm,
-                            {.mean = means, .variance = variances, .sums = into, .layer = layer},
-                            scratch, state.tickets);
-    }
-    norm.groups = GroupsOf(how, state.group_begins, rows, norm.pixels);
-    NormTraining(norm, means, variances, into, scratch, state.tickets, how.stream);
+  if (lowering.target().merges_ranks) {
+    LowerNormOverRanks(lowering, node, places, {mean, variance, workspace, sums});
     return absl::OkStatus();
-  };
+  }
   const int64_t kernels = NormKernels(places.norm.pixels);
-  lowering.Emit(
-      node, train,
+  lowering.EmitKernel(
+      node,
+      [=, program = &lowering.program(), rows = lowering.rows(),
+       state = lowering.state()](const Enqueue& how) {
+        NormForward norm = Resolve(*program, places);
+        norm.groups = GroupsOf(how, state.group_begins, rows, norm.pixels);
+        StatisticSums into = sums;
+        into.adds = how.adds;
+        NormTraining(norm, program->ptr<float>(mean), program->ptr<float>(variance), into,
+                     program->ptr<void>(workspace), state.tickets, how.stream);
+      },
       {places.x.buffer, places.y.buffer, places.residual.buffer, places.mask, mean, variance,
        workspace},
       {.kernels = kernels, .more_bytes = kernels > 1 ? lowering.Bytes(node.inputs[0]) : 0});
-  lowering.program().SetOfAllRanks();
   return absl::OkStatus();
 }
 
@@ -251,24 +328,23 @@ absl::Status LowerBatchNormGradient(Lowering& lowering, const Node& node) {
   const NormGradientPlaces places = PlaceNormGradient(lowering, node);
   const BufferId workspace = lowering.AddScratch(
       NormWorkspace(places.gradient.pixels, places.gradient.channels, lowering.step().max_groups));
-  const auto train = [=, program = &lowering.program(), rows = lowering.rows(),
-                      state = lowering.state()](const Enqueue& how) -> absl::Status {
-    NormGradient gradient = Resolve(*program, places);
-    gradient.adds = how.adds;
-    auto* const scratch = program->ptr<float>(workspace);
-    if (how.ranks != nullptr) {
-      return BackwardOverRanks(how, rows, gradient, scratch, state.tickets);
-    }
-    gradient.groups = GroupsOf(how, state.group_begins, rows, gradient.pixels);
-    NormBackward(gradient, scratch, state.tickets, how.stream);
+  if (lowering.target().merges_ranks) {
+    LowerNormGradientOverRanks(lowering, node, places, workspace);
     return absl::OkStatus();
-  };
-  lowering.Emit(node, train,
-                {places.dy.buffer, places.x.buffer, places.second.buffer, places.addend.buffer,
-                 places.mask.buffer, places.mean, places.variance, places.dx.buffer,
-                 places.residual.buffer, workspace},
-                GradientTraffic(lowering, node));
-  lowering.program().SetOfAllRanks();
+  }
+  lowering.EmitKernel(
+      node,
+      [=, program = &lowering.program(), rows = lowering.rows(),
+       state = lowering.state()](const Enqueue& how) {
+        NormGradient gradient = Resolve(*program, places);
+        gradient.adds = how.adds;
+        gradient.groups = GroupsOf(how, state.group_begins, rows, gradient.pixels);
+        NormBackward(gradient, program->ptr<void>(workspace), state.tickets, how.stream);
+      },
+      {places.dy.buffer, places.x.buffer, places.second.buffer, places.addend.buffer,
+       places.mask.buffer, places.mean, places.variance, places.dx.buffer, places.residual.buffer,
+       workspace},
+      GradientTraffic(lowering, node));
   return absl::OkStatus();
 }
 

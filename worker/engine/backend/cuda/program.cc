@@ -65,20 +65,26 @@ absl::Status Program::Run(size_t begin, size_t end, const Enqueue& enqueue) cons
 std::vector<Program::Segment> Program::Segments(size_t begin, size_t end,
                                                 absl::Span<const int64_t> ready_ends) const {
   std::vector<Segment> segments;
-  Segment open = {begin, begin, 0};
+  Segment open = {.begin = begin, .end = begin};
+  const auto close = [&] {
+    if (open.begin < open.end) segments.push_back(open);
+    open.begin = open.end;
+  };
   int64_t told = 0;
   size_t reached = 0;
   for (size_t i = begin; i < end; ++i) {
+    if (calls_[i].is_sum_of_ranks) close();
     open.end = i + 1;
     open.ready = std::max(open.ready, calls_[i].ready);
+    open.is_sum_of_ranks = calls_[i].is_sum_of_ranks;
     const size_t before = reached;
     while (reached < ready_ends.size() && ready_ends[reached] <= open.ready) ++reached;
-    if (ready_ends.empty() ? open.ready == told : reached == before) continue;
+    const bool tells = ready_ends.empty() ? open.ready > told : reached > before;
+    if (!tells && !open.is_sum_of_ranks) continue;
     told = open.ready;
-    segments.push_back(open);
-    open.begin = open.end;
+    close();
   }
-  if (open.begin < open.end) segments.push_back(open);
+  close();
   return segments;
 }
 

@@ -25,9 +25,9 @@ struct Enqueue {
   bool adds = false;
   // Only the loss of an evaluation counts them.
   bool counts_top5 = false;
-  // For batch_norm: the number of groups of rows, whose begins are in StepMemory. If `ranks` is not
-  // null, the ranks share its statistics. Then a rank without rows runs only the calls in which all
-  // ranks take part.
+  // For batch_norm: the number of groups of rows, whose begins are in StepMemory. `ranks` is not
+  // null if the program was compiled for statistics of all ranks. Then a rank without rows runs
+  // only the calls in which all ranks take part.
   int64_t groups = 1;
   const RankSums* ranks = nullptr;
   bool has_rows = true;
@@ -41,7 +41,10 @@ struct Call : CallWork {
   // After this call the reduction arena is final up to this element. 0 means no further than
   // before.
   int64_t ready = 0;
-  bool is_of_all_ranks = false;  // it sums over the ranks
+  // All ranks take part in it, also those without rows.
+  bool is_of_all_ranks = false;
+  // It sums over the ranks, and cannot be captured.
+  bool is_sum_of_ranks = false;
 };
 
 // The time of one call, from events on the stream.
@@ -73,22 +76,27 @@ class Program : public CallList<Call> {
             place.type};
   }
 
-  // Notes that the last call takes statistics over all ranks if Enqueue::ranks is there.
-  void SetOfAllRanks() { calls_.back().is_of_all_ranks = true; }
+  // Notes that all ranks take part in the last call, which sums over them if `is_sum`.
+  void SetOfAllRanks(bool is_sum) {
+    calls_.back().is_of_all_ranks = true;
+    calls_.back().is_sum_of_ranks = is_sum;
+  }
 
   // Enqueues the calls from `begin` to `end`. A guarded program waits for each call, and returns
   // INTERNAL with the name of a call that wrote beyond a buffer.
   absl::Status Run(size_t begin, size_t end, const Enqueue& enqueue) const;
 
   // Calls that follow each other. After the last of them the reduction arena is final up to
-  // `ready`.
+  // `ready`. A sum over the ranks is a segment of its own.
   struct Segment {
     size_t begin = 0;
     size_t end = 0;
     int64_t ready = 0;
+    bool is_sum_of_ranks = false;
   };
-  // Divides the calls from `begin` to `end` where the arena becomes final up to one of
-  // `ready_ends`, which increase, or after each call that makes more of it final if there are none.
+  // Divides the calls from `begin` to `end` at sums over the ranks, and where the arena becomes
+  // final up to one of `ready_ends`, which increase, or after each call that makes more of it final
+  // if there are none.
   std::vector<Segment> Segments(size_t begin, size_t end,
                                 absl::Span<const int64_t> ready_ends) const;
   std::vector<CallWork> Work() const;

@@ -32,6 +32,7 @@ absl::StatusOr<RankSums> RankSums::Create(const CompileOptions& options, const S
                         static_cast<int64_t>(sizeof(float));
   TY_ASSIGN_OR_RETURN(sums.slots_, DeviceBuffer::Create(bytes, backing));
   TY_ASSIGN_OR_RETURN(sums.rows_, DeviceBuffer::Create(sizeof(float), backing));
+  TY_ASSIGN_OR_RETURN(sums.found_, DeviceBuffer::Create(sizeof(TooFewValues), backing));
   if (backing == Backing::kAddresses) return sums;
   TY_ASSIGN_OR_RETURN(sums.on_host_, PinnedBuffer::Create(bytes));
   sums.steps_ = steps_ahead + 1;
@@ -41,39 +42,39 @@ absl::StatusOr<RankSums> RankSums::Create(const CompileOptions& options, const S
   return sums;
 }
 
-RankSlots RankSums::SlotsOf(int64_t channels, bool is_summed_by_host) const {
+RankSlots RankSums::SlotsOf(Half half, int64_t channels) const {
   RankSlots slots = {.values = slots_.as<float>(), .channels = channels};
-  if (!is_summed_by_host) {
+  if (half == Half::kForward || device_ != nullptr) {
     slots.ranks = ranks_;
     slots.rank = rank_;
   }
   return slots;
 }
 
-absl::Status RankSums::Merge(int64_t rows, int64_t channels, MergedMoments merged,
-                             cudaStream_t stream) const {
-  const RankSlots slots = SlotsOf(channels, /*is_summed_by_host=*/false);
-  PackSlot(merged.mean, merged.variance, rows, slots, stream);
-  TY_RETURN_IF_ERROR(SumSlots(slots, stream));
-  merged.rows = rows_.as<float>();
-  merged.too_few = too_few_.as<TooFewValues>() + at_;
-  MergeMoments(slots, merged, stream);
-  return absl::OkStatus();
-}
-
-absl::Status RankSums::Sum(int64_t channels, float* first, float* second,
+void RankSums::PackMoments(int64_t rows, int64_t channels, const float* mean, const float* variance,
                            cudaStream_t stream) const {
-  // The host adds in f64, in the order of the ranks, and brings back the sums in a single slot.
-  const RankSlots slots = SlotsOf(channels, /*is_summed_by_host=*/device_ == nullptr);
-  PackSlot(first, second, first == nullptr ? 0 : 1, slots, stream);
-  TY_RETURN_IF_ERROR(SumSlots(slots, stream));
-  if (first != nullptr) MergeSums(slots, first, second, stream);
-  return absl::OkStatus();
+  PackSlot(mean, variance, rows, SlotsOf(Half::kForward, channels), stream);
 }
 
-absl::Status RankSums::SumSlots(const RankSlots& slots, cudaStream_t stream) const {
+void RankSums::MergeMoments(int64_t channels, MergedMoments merged, cudaStream_t stream) const {
+  merged.rows = rows_.as<float>();
+  merged.too_few = found_.as<TooFewValues>();
+  cuda::MergeMoments(SlotsOf(Half::kForward, channels), merged, stream);
+}
+
+void RankSums::PackSums(int64_t channels, const float* sums, cudaStream_t stream) const {
+  const float* const second = sums == nullptr ? nullptr : sums + NormSumsStride(channels);
+  PackSlot(sums, second, sums == nullptr ? 0 : 1, SlotsOf(Half::kBackward, channels), stream);
+}
+
+void RankSums::MergeSums(int64_t channels, float* sums, cudaStream_t stream) const {
+  cuda::MergeSums(SlotsOf(Half::kBackward, channels), sums, sums + NormSumsStride(channels),
+                  stream);
+}
+
+absl::Status RankSums::Sum(Half half, int64_t channels, cudaStream_t stream) const {
+  const RankSlots slots = SlotsOf(half, channels);
   const auto count = static_cast<size_t>(slots.size());
-  TY_RETURN_IF_ERROR(LaunchStatus("packing statistics"));
   if (device_ != nullptr) return device_->Enqueue({slots.values, count}, stream);
   // The copy back of the layer before ends before this copy begins.
   auto* const host = on_host_.as<float>();
@@ -98,6 +99,23 @@ absl::Status RankSums::AwaitStream(cudaStream_t stream) const {
   if (device_ == nullptr) return absl::OkStatus();
   TY_RETURN_IF_ERROR(CudaStatus(cudaEventRecord(done_.get(), stream), "waiting for the ranks"));
   return device_->Await(done_.get());
+}
+
+absl::Status RankSums::Collect(cudaStream_t stream) const {
+  auto* const refusals = too_few_.as<TooFewValues>();
+  if (refusals == nullptr) return absl::OkStatus();
+  TY_RETURN_IF_ERROR(
+      CudaStatus(cudaMemcpyAsync(refusals + at_, found_.as<TooFewValues>(), sizeof(TooFewValues),
+                                 cudaMemcpyDeviceToHost, stream),
+                 "reading what statistics refuse"));
+  return CudaStatus(cudaMemsetAsync(found_.as<TooFewValues>(), 0, sizeof(TooFewValues), stream),
+                    "clearing what statistics refuse");
+}
+
+absl::Status RankSums::EndStep(cudaStream_t stream) {
+  TY_RETURN_IF_ERROR(Collect(stream));
+  at_ = (at_ + 1) % steps_;
+  return absl::OkStatus();
 }
 
 absl::Status RankSums::TakeRefusal(const StepGraph& step, size_t ends) const {

@@ -33,16 +33,22 @@ class RankSums {
   void SumBy(std::shared_ptr<DeviceSum> sum) { device_ = std::move(sum); }
   int64_t device_bytes() const { return slots_.bytes() + rows_.bytes(); }
 
-  // These are for a layer's forward half. `merged` lacks `rows` and `too_few`, and has mean and
-  // variance of this rank's `rows` rows, which become those of all ranks' rows. A rank without rows
-  // brings none and gets none.
-  absl::Status Merge(int64_t rows, int64_t channels, MergedMoments merged,
-                     cudaStream_t stream) const;
-  // These are for its backward half: [channels] each become the sums over the ranks. Null stands
-  // for zeros whose sums are not wanted.
-  absl::Status Sum(int64_t channels, float* first, float* second, cudaStream_t stream) const;
+  // A layer packs its numbers, sums them over the ranks, and merges what all ranks have brought.
+  // Packing and merging are kernels that may be captured, and a sum may not.
+  enum class Half { kForward, kBackward };
+  absl::Status Sum(Half half, int64_t channels, cudaStream_t stream) const;
+
+  // These are for the forward half. A rank without rows packs none of the [channels] numbers each,
+  // and gets none. `merged` lacks `rows` and `too_few`.
+  void PackMoments(int64_t rows, int64_t channels, const float* mean, const float* variance,
+                   cudaStream_t stream) const;
+  void MergeMoments(int64_t channels, MergedMoments merged, cudaStream_t stream) const;
+  // These are for the backward half. `sums` holds two times [channels] numbers, NormSumsStride
+  // apart, or is null on a rank that brings zeros.
+  void PackSums(int64_t channels, const float* sums, cudaStream_t stream) const;
+  void MergeSums(int64_t channels, float* sums, cudaStream_t stream) const;
   // Returns the memory of the device that holds the number of rows of all ranks, as of the last
-  // Merge.
+  // MergeMoments.
   const float* rows() const { return rows_.as<float>(); }
 
   // Waits until `event`, or what was enqueued on the stream, has happened, at most until the ranks'
@@ -50,17 +56,19 @@ class RankSums {
   // ranks.
   absl::Status Await(cudaEvent_t event) const;
   absl::Status AwaitStream(cudaStream_t stream) const;
-  // Ends a step: what is enqueued from here on belongs to the next one.
-  void EndStep() { at_ = (at_ + 1) % steps_; }
+  // Enqueues the copy to the host of what the step has found until here, which TakeRefusal reads.
+  absl::Status Collect(cudaStream_t stream) const;
+  // Does so for the whole step: what is enqueued from here on belongs to the next one.
+  absl::Status EndStep(cudaStream_t stream);
   // Returns INVALID_ARGUMENT with a layer that was merged over less than two values per channel,
   // and its number of values, in the step that was ended `ends` calls of EndStep ago, or that has
   // not ended if `ends` is 0. The device must have done that step. The next call for it returns OK.
   absl::Status TakeRefusal(const StepGraph& step, size_t ends) const;
 
  private:
-  RankSlots SlotsOf(int64_t channels, bool is_summed_by_host) const;
-  // Sums all slots over the ranks.
-  absl::Status SumSlots(const RankSlots& slots, cudaStream_t stream) const;
+  // The host adds the sums of a backward half in f64, in the order of the ranks, and brings them
+  // back in a single slot.
+  RankSlots SlotsOf(Half half, int64_t channels) const;
 
   SumOverRanks sum_;
   int64_t rank_ = 0;
@@ -68,8 +76,10 @@ class RankSums {
   std::shared_ptr<DeviceSum> device_;
   DeviceBuffer slots_, rows_;
   PinnedBuffer on_host_;  // a copy of the slots
-  // A TooFewValues for each step that the device may be at, since the host reads those of one step
-  // while the device writes those of the next.
+  // A TooFewValues that the layers write. Its address is part of graphs, so all steps share it.
+  DeviceBuffer found_;
+  // A copy for each step that the device may be at, since the host reads that of one step while the
+  // device writes that of the next.
   PinnedBuffer too_few_;
   size_t steps_ = 1;  // that have one
   size_t at_ = 0;     // the step that has not ended

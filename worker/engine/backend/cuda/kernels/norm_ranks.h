@@ -29,7 +29,7 @@ struct RankSlots {
 void PackSlot(const float* first, const float* second, int64_t rows, const RankSlots& slots,
               cudaStream_t stream);
 
-// Tells the host, in pinned memory, of a layer whose statistics are over too few values.
+// Tells the host of a layer whose statistics are over too few values.
 struct TooFewValues {
   uint32_t layer = 0;   // 0 means that there is none
   uint32_t values = 0;  // per channel, of all ranks

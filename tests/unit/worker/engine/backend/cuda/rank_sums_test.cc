@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -116,13 +117,18 @@ absl::Status EnqueueStep(Executable& executable, const Steps& steps, size_t step
   return executable.Accumulate(batch.batch(), 0.5, on_ready);
 }
 
-// Runs all steps on one rank, each with an update, and returns the sums before it.
+// Runs a step on one rank, with an update, and appends the sums before it.
+absl::Status RunStep(Executable& executable, const Steps& steps, size_t step, int rank,
+                     SumsByStep& sums) {
+  TY_RETURN_IF_ERROR(EnqueueStep(executable, steps, step, rank, nullptr));
+  TY_RETURN_IF_ERROR(executable.Synchronize());
+  sums.push_back(testing::ReadReduction(executable));
+  return executable.Update(0.01).status();
+}
+
 absl::Status RunSteps(Executable& executable, const Steps& steps, int rank, SumsByStep& sums) {
   for (size_t step = 0; step < steps.rows.size(); ++step) {
-    TY_RETURN_IF_ERROR(EnqueueStep(executable, steps, step, rank, nullptr));
-    TY_RETURN_IF_ERROR(executable.Synchronize());
-    sums.push_back(testing::ReadReduction(executable));
-    TY_RETURN_IF_ERROR(executable.Update(0.01).status());
+    TY_RETURN_IF_ERROR(RunStep(executable, steps, step, rank, sums));
   }
   return absl::OkStatus();
 }
@@ -190,6 +196,117 @@ TEST_F(RankSumsTest, HaveTheBitsOfTheHostsSums) {
   }
 }
 
+// A rank without rows makes its few calls one by one.
+TEST_F(RankSumsTest, OfRecordedStepsHaveTheBitsOfCallsOneByOne) {
+  const std::vector<Steps> cases = {
+      {Convnet(), {{3, 1, 2}, {3, 1, 2}, {3, 1, 2}}},
+      {Convnet(), {{3, 0}, {3, 0}, {0, 3}, {3, 0}, {0, 3}, {0, 3}}},
+      {testing::Residuals(6), {{2, 3}, {2, 3}, {2, 3}}, {.passes = {.recompute = true}}}};
+  for (size_t i = 0; i < cases.size(); ++i) {
+    SCOPED_TRACE(i);
+    cuda_on_cpu::SetSeed(i + 1);
+    Steps one_by_one = cases[i];
+    one_by_one.options.captures = false;
+    const std::vector<SumsByStep> expected = ByTheDevices(one_by_one);
+    EXPECT_EQ(ByTheDevices(cases[i]), expected);
+    EXPECT_EQ(ByTheHost(cases[i]), expected);
+  }
+}
+
+// What was recorded by then packs its numbers for the host.
+TEST_F(RankSumsTest, MayMoveToTheDevicesAfterSomeSteps) {
+  const Steps steps = {Convnet(), {{3, 1, 2}, {3, 1, 2}, {3, 1, 2}, {3, 1, 2}}};
+  OrderedSum by_host(3);
+  std::vector<SumsByStep> sums(3);
+  const auto statuses =
+      parallel::RunNcclGang(3, [&](NcclCommunicator& communicator) -> absl::Status {
+        const int rank = communicator.rank();
+        Steps mine = steps;
+        mine.options.sum_statistics = [&by_host, rank](absl::Span<double> values) {
+          return by_host.Sum(rank, values);
+        };
+        const auto executable = CompileOnDevice(steps.model, OptionsOfRank(mine, rank));
+        for (size_t step = 0; step < steps.rows.size(); ++step) {
+          if (step == 2) TY_RETURN_IF_ERROR(executable->SumStatisticsBy(SumOver(communicator)));
+          TY_RETURN_IF_ERROR(
+              RunStep(*executable, mine, step, rank, sums[static_cast<size_t>(rank)]));
+        }
+        return absl::OkStatus();
+      });
+  EXPECT_THAT(statuses, Each(absl::OkStatus()));
+  EXPECT_EQ(sums, ByTheHost(steps));
+}
+
+// Returns what two ranks launch in the last of three equal steps, whose graphs are there. There is
+// no sum on the devices if `sums_on_device` is false.
+cuda_on_cpu::HostLaunches LaunchesOfAStep(const Steps& steps, bool sums_on_device) {
+  OrderedSum by_host(2);
+  std::barrier<> barrier(2);
+  cuda_on_cpu::HostLaunches launches;
+  const auto statuses =
+      parallel::RunNcclGang(2, [&](NcclCommunicator& communicator) -> absl::Status {
+        const int rank = communicator.rank();
+        CompileOptions options = OptionsOfRank(steps, rank);
+        options.sum_statistics = [&by_host, rank](absl::Span<double> values) {
+          return by_host.Sum(rank, values);
+        };
+        const auto executable = CompileOnDevice(steps.model, options);
+        if (sums_on_device) {
+          TY_RETURN_IF_ERROR(executable->SumStatisticsBy(SumOver(communicator)));
+        }
+        for (int step = 0; step < 3; ++step) {
+          barrier.arrive_and_wait();
+          const cuda_on_cpu::HostLaunches before = cuda_on_cpu::LaunchesByTheHost();
+          barrier.arrive_and_wait();
+          absl::Status status = EnqueueStep(*executable, steps, 0, rank, nullptr);
+          status.Update(executable->Update(0.01).status());
+          barrier.arrive_and_wait();
+          const cuda_on_cpu::HostLaunches after = cuda_on_cpu::LaunchesByTheHost();
+          if (rank == 0) {
+            launches = {after.kernels - before.kernels, after.graphs - before.graphs};
+          }
+          TY_RETURN_IF_ERROR(status);
+        }
+        return absl::OkStatus();
+      });
+  EXPECT_THAT(statuses, Each(absl::OkStatus()));
+  return launches;
+}
+
+// Returns how many kernels a rank's step takes.
+int64_t KernelsPlanned(const Steps& steps) {
+  const auto backend = MakeCudaBackend({.autotunes = false});
+  EXPECT_TRUE(backend.ok()) << backend.status();
+  const auto plan = (*backend)->Plan(steps.model, {.momentum = 0.9}, OptionsOfRank(steps, 0));
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  int64_t kernels = 0;
+  for (const CallWork& call : plan->work) kernels += call.kernels;
+  return kernels;
+}
+
+// Each of the two batch norms has a sum forward and one backward. Graphs lie before, between and
+// after them, and one makes the update.
+TEST_F(RankSumsTest, LieBetweenGraphs) {
+  constexpr int kSums = 4;
+  const Steps steps = {Convnet(), {{3, 1}}};
+  for (const bool sums_on_device : {true, false}) {
+    SCOPED_TRACE(sums_on_device);
+    const cuda_on_cpu::HostLaunches launches = LaunchesOfAStep(steps, sums_on_device);
+    EXPECT_EQ(launches.graphs, 2 * (kSums + 1 + 1));
+    EXPECT_EQ(launches.kernels, sums_on_device ? 2 * kSums : 0);
+  }
+  // A rank without rows packs its numbers for each sum, and merges the moments, by itself.
+  const cuda_on_cpu::HostLaunches uneven = LaunchesOfAStep({Convnet(), {{3, 0}}}, true);
+  EXPECT_EQ(uneven.graphs, kSums + 1 + 2 * 1);
+  EXPECT_EQ(uneven.kernels, 2 * kSums + kSums + kSums / 2);
+
+  Steps one_by_one = steps;
+  one_by_one.options.captures = false;
+  const cuda_on_cpu::HostLaunches launches = LaunchesOfAStep(one_by_one, true);
+  EXPECT_EQ(launches.graphs, 0);
+  EXPECT_EQ(launches.kernels, 2 * KernelsPlanned(steps));
+}
+
 // All ranks weigh alike, so that their updates fold the same statistics into the running ones.
 TEST_F(RankSumsTest, AreTheSameOnAllRanks) {
   const Steps steps = {Convnet(), {{3, 1, 2}, {1, 1, 5}}};
@@ -243,9 +360,11 @@ TEST_F(RankSumsTest, LetTheHostContinue) {
 // backward asks for further statistics. The rank without rows must keep the others' order. If the
 // devices took the sums in different orders, they would wait for each other.
 TEST_F(RankSumsTest, KeepTheirOrderAmongTheSumsOfGradients) {
-  const Steps steps = {testing::Residuals(6), {{3, 1, 2}, {2, 0, 1}}};
-  for (uint64_t seed = 1; seed <= 5; ++seed) {
+  const Steps steps = {testing::Residuals(6), {{3, 1, 2}, {2, 0, 1}, {2, 0, 1}, {2, 0, 1}}};
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
     SCOPED_TRACE(seed);
+    // Steps are recorded if it is known where sums must leave.
+    const bool is_recorded = seed > 3;
     cuda_on_cpu::SetSeed(seed);
     std::vector<SumsByStep> summed(3);
     std::vector<int> ranges(3);
@@ -261,6 +380,8 @@ TEST_F(RankSumsTest, KeepTheirOrderAmongTheSumsOfGradients) {
           TY_RETURN_IF_ERROR(ready.Create());
           TY_RETURN_IF_ERROR(done.Create());
           auto* const compute = static_cast<cudaStream_t>(executable->device_queue());
+          const auto end = static_cast<int64_t>(executable->reduction().size());
+          if (is_recorded) executable->set_ready_ends({end / 3, end / 2, end});
           for (size_t step = 0; step < steps.rows.size(); ++step) {
             absl::Status status;
             const auto sum = [&](int64_t offset, int64_t count) {
@@ -284,7 +405,7 @@ TEST_F(RankSumsTest, KeepTheirOrderAmongTheSumsOfGradients) {
           return absl::OkStatus();
         });
     ASSERT_THAT(statuses, Each(absl::OkStatus()));
-    EXPECT_GT(ranges[0], 4);
+    EXPECT_GT(ranges[0], 8);
     EXPECT_THAT(ranges, Each(ranges[0]));
     EXPECT_EQ(summed[1], summed[0]);
     EXPECT_EQ(summed[2], summed[0]);
@@ -298,34 +419,49 @@ TEST_F(RankSumsTest, KeepTheirOrderAmongTheSumsOfGradients) {
   }
 }
 
+// The rank stops at once, or when the others launch graphs.
 TEST_F(RankSumsTest, ARankThatDoesNotCallIsNamedInTime) {
   const Steps steps = {Convnet(), {{3, 1}}};
-  const auto statuses = parallel::RunNcclGang(
-      2,
-      [&](NcclCommunicator& communicator) -> absl::Status {
-        const int rank = communicator.rank();
-        TY_ASSIGN_OR_RETURN(const auto executable, CompileRank(steps, communicator));
-        if (rank == 1) return absl::OkStatus();
-        absl::Status status = EnqueueStep(*executable, steps, 0, rank, nullptr);
-        EXPECT_EQ(executable->Synchronize(), communicator.Await(nullptr)) << "is not broken";
-        return status;
-      },
-      absl::Milliseconds(100));
-  EXPECT_EQ(ErrorReason(statuses[0]), "COLLECTIVE_TIMEOUT") << statuses[0];
-  EXPECT_THAT(std::string(statuses[0].message()),
-              AllOf(HasSubstr("bn"), HasSubstr("rank 0: all_reduce 1: a peer did not")));
+  for (const int steps_before : {0, 2}) {
+    SCOPED_TRACE(steps_before);
+    const auto statuses =
+        parallel::RunNcclGang(2, [&](NcclCommunicator& communicator) -> absl::Status {
+          const int rank = communicator.rank();
+          TY_ASSIGN_OR_RETURN(const auto executable, CompileRank(steps, communicator));
+          communicator.set_timeout(absl::Minutes(1));
+          for (int step = 0; step < steps_before; ++step) {
+            TY_RETURN_IF_ERROR(EnqueueStep(*executable, steps, 0, rank, nullptr));
+            TY_RETURN_IF_ERROR(executable->Update(0.01).status());
+          }
+          if (rank == 1) return absl::OkStatus();
+          communicator.set_timeout(absl::Milliseconds(100));
+          absl::Status status = EnqueueStep(*executable, steps, 0, rank, nullptr);
+          EXPECT_EQ(executable->Synchronize(), communicator.Await(nullptr)) << "is not broken";
+          return status;
+        });
+    EXPECT_EQ(ErrorReason(statuses[0]), "COLLECTIVE_TIMEOUT") << statuses[0];
+    EXPECT_THAT(
+        std::string(statuses[0].message()),
+        AllOf(HasSubstr("bn"), HasSubstr(absl::StrCat("rank 0: all_reduce ", 1 + 4 * steps_before,
+                                                      ": a peer did not"))));
+  }
 }
 
 // The host learns of it where it waits: for everything, or for an update.
 TEST_F(RankSumsTest, ARankThatIsLostLaterEndsTheWait) {
   const Steps steps = {Convnet(), {{3, 1}}};
-  for (const bool waits_for_update : {false, true}) {
-    SCOPED_TRACE(waits_for_update);
+  for (const auto& [waits_for_update, steps_before] :
+       std::vector<std::pair<bool, int>>{{false, 0}, {true, 0}, {false, 2}, {true, 2}}) {
+    SCOPED_TRACE(absl::StrCat(waits_for_update, " ", steps_before));
     std::barrier<> barrier(2);
     const auto statuses =
         parallel::RunNcclGang(2, [&](NcclCommunicator& communicator) -> absl::Status {
           const int rank = communicator.rank();
           TY_ASSIGN_OR_RETURN(const auto executable, CompileRank(steps, communicator));
+          for (int step = 0; step < steps_before; ++step) {
+            TY_RETURN_IF_ERROR(EnqueueStep(*executable, steps, 0, rank, nullptr));
+            TY_RETURN_IF_ERROR(executable->Update(0.01).status());
+          }
           TY_RETURN_IF_ERROR(EnqueueStep(*executable, steps, 0, rank, nullptr));
           if (waits_for_update) TY_RETURN_IF_ERROR(executable->StartUpdate(0.01));
           barrier.arrive_and_wait();
@@ -334,7 +470,9 @@ TEST_F(RankSumsTest, ARankThatIsLostLaterEndsTheWait) {
         });
     for (const absl::Status& status : statuses) {
       EXPECT_EQ(ErrorReason(status), "PEER_LOST") << status;
-      EXPECT_THAT(std::string(status.message()), HasSubstr("all_reduce 4: a peer was lost"));
+      EXPECT_THAT(
+          std::string(status.message()),
+          HasSubstr(absl::StrCat("all_reduce ", 4 * (steps_before + 1), ": a peer was lost")));
     }
     EXPECT_EQ(cuda_on_cpu::nccl::LiveCommunicators(), 0);
   }
