@@ -20,6 +20,9 @@
 #include "worker/engine/backend/cuda/runtime/runtime.h"
 #include "worker/trainer/cuda/cuda_support.h"
 #include "worker/trainer/pipeline/pipeline_executable.h"
+#include "worker/trainer/pipeline/pipeline_setup.h"
+#include "worker/trainer/plan/planned_pipeline.h"
+#include "worker/trainer/plan/spec.h"
 
 namespace trainyard::trainer {
 namespace {
@@ -31,6 +34,7 @@ using ::testing::HasSubstr;
 const int kFourDevices = setenv("TRAINYARD_CUDA_DEVICES", "4", /*overwrite=*/1);
 
 constexpr char kTwoStages[] = R"(, "devices": {"count": 2}, "stages": {"cuts": ["conv2"]})";
+constexpr char kSharded[] = R"(, "memory": {"shard_optimizer": true})";
 constexpr char kGrid[] = R"(, "devices": {"count": 4}, "stages": {"cuts": ["conv2"]})";
 
 // 50 samples in batches of 16, so that each epoch ends with a batch of 2 rows.
@@ -245,7 +249,7 @@ INSTANTIATE_TEST_SUITE_P(Layouts, PipelinesOnCuda,
 // Ranks 0 and 1 are one pipeline, 2 and 3 the other. In the last layout, neighbours share a GPU,
 // and the ranks of one stage do not.
 TEST(GridsOnCuda, EndWithTheBytesOfOneGpu) {
-  for (const char* memory : {"", R"(, "memory": {"shard_optimizer": true})"}) {
+  for (const char* memory : {"", kSharded}) {
     JobText job = Bitwise(true);
     GangTrainer alone(job, 1, "cuda");
     ExpectSuccess(alone.Run());
@@ -310,6 +314,94 @@ TEST(GridsOnCuda, GoOnFromACheckpointOfOneGpuAndTheOtherWayRound) {
   ExpectSuccess(from_pipeline.Run());
   ExpectSameFiles(from_one, alone);
   ExpectSameFiles(from_pipeline, alone);
+}
+
+// Checkpoints have all slots, whoever kept which of them.
+TEST(GridsOnCuda, WithDividedSlotsGoOnFromOtherGangsAndTheOtherWayRound) {
+  JobText job = Bitwise(true);
+  job.optimizer = R"({"adamw": {"lr": 0.01}, "ema_decay": 0.9})";
+  job.more = R"(, "checkpoint": {"every": {"steps": 3}})";
+  JobText divided = job, pair = job;
+  divided.more += absl::StrCat(kGrid, kSharded);
+  pair.more += kSharded;
+  GangTrainer alone(job, 1, "cuda");
+  ExpectSuccess(alone.Run());
+  const auto checkpoint = [](const GangTrainer& gang, int64_t step) {
+    return checkpoint::CheckpointPath(gang.dir().CheckpointsDir(), step);
+  };
+  for (const std::vector<int>& devices :
+       std::vector<std::vector<int>>{{0, 1, 2, 3}, {0, 0, 0, 0}, {0, 0, 1, 1}}) {
+    SCOPED_TRACE(::testing::PrintToString(devices));
+    GangTrainer grid(divided, 4, "cuda"), from_grid(divided, 4, "cuda"),
+        from_one(divided, 4, "cuda"), one_from_grid(job, 1, "cuda"),
+        pair_from_grid(pair, 2, "cuda");
+    bool fits = Place(pair_from_grid, {devices[0], devices[2]}, "auto");
+    for (GangTrainer* gang : {&grid, &from_grid, &from_one}) fits &= Place(*gang, devices, "auto");
+    if (!fits) continue;
+    ExpectSuccess(grid.Run());
+    ExpectSameFiles(grid, alone);
+    from_grid.assignment().resume_from = checkpoint(grid, 3);
+    from_one.assignment().resume_from = checkpoint(alone, 3);
+    one_from_grid.assignment().resume_from = checkpoint(grid, 6);
+    pair_from_grid.assignment().resume_from = checkpoint(grid, 6);
+    for (GangTrainer* gang : {&from_grid, &from_one, &one_from_grid, &pair_from_grid}) {
+      ExpectSuccess(gang->Run());
+      ExpectSameFiles(*gang, alone);
+    }
+  }
+}
+
+v1::JobSpec SpecOf(const JobText& job) {
+  const auto spec = ParseSpec(job.Spec());
+  EXPECT_TRUE(spec.ok()) << spec.status();
+  return *spec;
+}
+
+// Each of the two pipelines keeps half of the slots of each stage, as the plan says.
+TEST(GridsOnCuda, DivideTheSlotsOfEachStage) {
+  JobText job = Job(false);
+  job.optimizer = R"({"adamw": {"lr": 0.01}})";
+  job.more = kGrid;
+  const v1::JobSpec whole = SpecOf(job);
+  job.more += kSharded;
+  const v1::JobSpec divided = SpecOf(job);
+  const auto whole_plan = PlanPipeline(whole, {.backend = "cuda"});
+  const auto plan = PlanPipeline(divided, {.backend = "cuda"});
+  ASSERT_TRUE(whole_plan.ok() && plan.ok()) << whole_plan.status() << plan.status();
+  std::map<int, int64_t> kept;  // by stage
+  for (int rank = 0; rank < 4; ++rank) {
+    const auto stage = CompileStage(divided, {.backend = "cuda",
+                                              .rank = rank,
+                                              .world_size = 4,
+                                              .replicas = 2,
+                                              .memory_bytes = int64_t{8} << 30});
+    ASSERT_TRUE(stage.ok()) << stage.status();
+    const int64_t bytes = stage->executable->memory_plan().optimizer;
+    kept[rank % 2] += bytes;
+    const int64_t all = whole_plan->stages[static_cast<size_t>(rank % 2)].memory.optimizer;
+    EXPECT_LE(bytes, all / 2 + engine::cuda::kDeviceAlignment);
+    if (rank < 2) {
+      EXPECT_EQ(bytes, plan->stages[static_cast<size_t>(rank)].memory.optimizer);
+    }
+  }
+  for (const auto& [stage, bytes] : kept) {
+    EXPECT_GE(bytes, whole_plan->stages[static_cast<size_t>(stage)].memory.optimizer);
+  }
+}
+
+// The search for cuts knows that slots are divided.
+TEST(GridsOnCuda, FitWhereDividedSlotsDo) {
+  JobText job = Job(false);
+  job.model = R"({"mlp": {"hidden": [16384, 16384, 16384]}})";
+  job.optimizer = R"({"adamw": {"lr": 0.01}})";
+  job.train.replace(job.train.find("\"replicas\": 2"), 13, "\"replicas\": 8");
+  job.more = R"(, "devices": {"count": 16}, "stages": {"count": 2})";
+  PipelinePlanOptions options = {.backend = "cuda", .memory_bytes = 4200000000};
+  EXPECT_THAT(PlanPipeline(SpecOf(job), options).status().message(),
+              HasSubstr("no cuts into 2 stages let each fit"));
+  job.more += kSharded;
+  const auto plan = PlanPipeline(SpecOf(job), options);
+  EXPECT_TRUE(plan.ok()) << plan.status();
 }
 
 TEST(GridsOnCuda, RefuseNcclForStagesThatShareAGpu) {

@@ -97,11 +97,13 @@ absl::StatusOr<std::unique_ptr<PipelineExecutable>> PipelineExecutable::Create(
   // A part of AccumulateAll is one microbatch, however many rows it has.
   if (pipeline.step_batches > 1) made->microbatch_rows_ = pipeline.batch_rows;
   options.max_rows = made->microbatch_rows_;
+  engine::CompileOptions of_others = options;
+  of_others.microbatch_slots = 1;
+  of_others.owned = {};
   for (int s = 0; s < pipeline.stage; ++s) {
-    options.microbatch_slots = 1;
     TY_ASSIGN_OR_RETURN(const engine::CompilePlan before,
-                        backend.Plan(stages[static_cast<size_t>(s)], optimizer, options));
-    options.stage_input = before.stage_output;
+                        backend.Plan(stages[static_cast<size_t>(s)], optimizer, of_others));
+    of_others.stage_input = options.stage_input = before.stage_output;
   }
   made->slots_ =
       std::max(1, parallel::PeakSlots(pipeline.schedule, pipeline.stages, pipeline.stage, most));

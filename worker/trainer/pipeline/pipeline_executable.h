@@ -79,7 +79,8 @@ class PipelineExecutable final : public engine::Executable, public engine::Range
 
   // Cuts the model and compiles the stage. Returns INVALID_ARGUMENT for impossible cuts, and for
   // what depends on all gradients, of which a stage has only its own: clip_norm, and the loss scale
-  // of f16. `options.max_rows` and microbatch_slots are set here. Before Connect the stage has a
+  // of f16. `options.max_rows` and microbatch_slots are set here, and `options.owned` is of the
+  // stage's parameters. Before Connect the stage has a
   // state but cannot compute.
   static absl::StatusOr<std::unique_ptr<PipelineExecutable>> Create(
       engine::Backend& backend, const engine::Graph& model, absl::Span<const std::string> cuts,

@@ -63,11 +63,13 @@ absl::StatusOr<CompiledStage> CompileStage(v1::JobSpec spec, const StageTarget& 
                                    .microbatches = is_alone ? 1 : plan.microbatches,
                                    .batch_rows = rows,
                                    .step_batches = is_alone ? hosted.end - hosted.begin : 1};
+  TY_ASSIGN_OR_RETURN(const std::vector<engine::Graph> graphs,
+                      engine::SplitModel(model.graph, plan.cuts));
+  model.options.owned = OwnedRanges(spec, target.backend, graphs[mine],
+                                    /*rank=*/target.rank / stages, plan.pipelines);
   TY_ASSIGN_OR_RETURN(auto executable,
                       PipelineExecutable::Create(*backend, model.graph, plan.cuts, model.optimizer,
                                                  model.options, options, *Clock::Real()));
-  TY_ASSIGN_OR_RETURN(const std::vector<engine::Graph> graphs,
-                      engine::SplitModel(model.graph, plan.cuts));
   CompiledStage compiled;
   TY_ASSIGN_OR_RETURN(compiled.tensors, StateOfStages(model.graph, plan.cuts, model.optimizer));
   compiled.executable = executable.get();

@@ -186,14 +186,17 @@ int ReplicaCount(const v1::TrainSpec& spec, int world_size) {
   return spec.replicas() > 0 ? spec.replicas() : world_size;
 }
 
-namespace {
+bool DividesSlots(const v1::JobSpec& spec, absl::string_view backend, int ranks) {
+  return spec.memory().shard_optimizer() && backend == kCudaBackend && ranks > 1;
+}
 
-// Returns the blocks of the buckets that a rank updates if the optimizer is sharded. The exchange
-// cuts the same buckets into the same blocks.
-std::vector<engine::ElementRange> OwnedRanges(const engine::Graph& graph, int rank, int ranks) {
+// They are the rank's blocks of the buckets, into which the exchange cuts the same gradients.
+std::vector<engine::ElementRange> OwnedRanges(const v1::JobSpec& spec, absl::string_view backend,
+                                              const engine::Graph& graph, int rank, int ranks) {
+  std::vector<engine::ElementRange> owned;
+  if (!DividesSlots(spec, backend, ranks)) return owned;
   const std::vector<int64_t> ends = ReadyEnds(graph);
   const int64_t gradient_elements = ends[ends.size() - 2];
-  std::vector<engine::ElementRange> owned;
   for (const parallel::Bucket& bucket :
        parallel::PlanBuckets(ends, gradient_elements, /*options=*/{})) {
     if (bucket.begin >= gradient_elements) break;
@@ -205,8 +208,6 @@ std::vector<engine::ElementRange> OwnedRanges(const engine::Graph& graph, int ra
   }
   return owned;
 }
-
-}  // namespace
 
 absl::StatusOr<PreparedModel> PrepareModel(const v1::JobSpec& spec, const CompileTarget& target) {
   const int replicas = ReplicaCount(spec.train(), target.world_size);
@@ -243,9 +244,9 @@ absl::StatusOr<PreparedModel> PrepareModel(const v1::JobSpec& spec, const Compil
     model.options.max_groups = groups;
     model.options.max_rows = std::min(std::max(rows, batch), groups * rows);
   }
-  const bool shards = spec.memory().shard_optimizer() && target.backend == kCudaBackend;
-  if (shards && target.world_size > 1 && spec.stages().count() <= 1) {
-    model.options.owned = OwnedRanges(model.graph, target.rank, target.world_size);
+  if (spec.stages().count() <= 1) {
+    model.options.owned =
+        OwnedRanges(spec, target.backend, model.graph, target.rank, target.world_size);
   }
   model.options.threads = target.threads;
   model.options.shares_memory = target.shares_memory;

@@ -61,12 +61,21 @@ struct PreparedModel {
   int64_t evaluation_rows = 1;  // at once, whatever options.max_rows has room for
   int64_t hosted_rows = 1;      // of a full global batch, over all replicas of the rank
 };
-// Returns INVALID_SPEC for a microbatch that would separate rows which batch norm couples.
+// Returns INVALID_SPEC for a microbatch that would separate rows which batch norm couples. With
+// stages, options.owned is left to whoever cuts the model.
 absl::StatusOr<PreparedModel> PrepareModel(const v1::JobSpec& spec, const CompileTarget& target);
 
 // Returns the offsets at which the entries of the reduction end. They follow from the model, or
 // from its stage, and so are the same on all ranks.
 std::vector<int64_t> ReadyEnds(const engine::Graph& model);
+
+// Returns true if each of `ranks` ranks that sum their gradients keeps only a part of the
+// optimizer's slots.
+bool DividesSlots(const v1::JobSpec& spec, absl::string_view backend, int ranks);
+// Returns what a rank then owns (engine::CompileOptions::owned) of the parameters of `graph`, which
+// is the model or its stage, or nothing if slots are not divided.
+std::vector<engine::ElementRange> OwnedRanges(const v1::JobSpec& spec, absl::string_view backend,
+                                              const engine::Graph& graph, int rank, int ranks);
 
 // The step of `rank`, compiled for the rows of a full global batch that it computes at once.
 struct CompiledModel {

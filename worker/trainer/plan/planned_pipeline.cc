@@ -182,11 +182,14 @@ class Planner {
     return seconds;
   }
 
-  // Returns the bytes of parameters, their gradients, and what the optimizer keeps.
+  // Returns the bytes of parameters, their gradients, and what the optimizer keeps. Each pipeline
+  // may keep only a part of its slots.
   int64_t FixedBytes(size_t begin, size_t end) const {
-    const int64_t copies = 2 + static_cast<int64_t>(engine::SlotNames(model_.optimizer).size()) +
-                           (model_.optimizer.ema_decay > 0 ? 1 : 0);
-    return CountParameters(model_.graph, begin, end) * copies * int64_t{sizeof(float)};
+    const int64_t copies = 2 + (model_.optimizer.ema_decay > 0 ? 1 : 0);
+    const auto slots = static_cast<int64_t>(engine::SlotNames(model_.optimizer).size());
+    const int64_t parameters = CountParameters(model_.graph, begin, end);
+    const int parts = DividesSlots(spec_, options_.backend, plan_.pipelines) ? plan_.pipelines : 1;
+    return (parameters * copies + parameters * slots / parts) * int64_t{sizeof(float)};
   }
 
   // Returns the bytes of an element of an activation, where it is kept and where it crosses a cut.
@@ -220,6 +223,8 @@ class Planner {
     for (size_t s = 0; s < graphs.size(); ++s) {
       const engine::Graph& graph = graphs[s];
       options.microbatch_slots = SlotsOf(static_cast<int>(s));
+      // The blocks of the first pipeline are the largest.
+      options.owned = OwnedRanges(spec_, options_.backend, graph, /*rank=*/0, plan_.pipelines);
       TY_ASSIGN_OR_RETURN(const engine::CompilePlan compiled,
                           backend_->Plan(graph, model_.optimizer, options));
       options.stage_input = compiled.stage_output;

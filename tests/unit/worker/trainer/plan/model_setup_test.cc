@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/unit/worker/trainer/gang_trainer.h"
+#include "worker/engine/graph/split.h"
 #include "worker/engine/make_backend.h"
 #include "worker/trainer/plan/spec.h"
 
@@ -107,6 +108,35 @@ TEST(ModelSetup, RanksDivideTheSlotsOfAShardedOptimizer) {
   }
   EXPECT_EQ(end, ends[ends.size() - 2]) << "the elements of all gradients";
   EXPECT_TRUE(PrepareModel(*spec, {.backend = "cuda"})->options.owned.empty()) << "one rank";
+}
+
+// The ranks of a stage divide the slots of its parameters, whatever the whole model has.
+TEST(ModelSetup, RanksOfAStageDivideTheSlotsOfItsParameters) {
+  JobText job;
+  job.train = R"({"epochs": 1, "global_batch": 12, "precision": "PRECISION_F32"})";
+  job.more =
+      R"(, "devices": {"count": 4}, "stages": {"count": 2}, "memory": {"shard_optimizer": true})";
+  const auto spec = ParseSpec(job.Spec());
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  const auto model = PrepareModel(*spec, {.backend = "cuda", .world_size = 2});
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_TRUE(model->options.owned.empty()) << "the stages are not known here";
+  const auto stages =
+      engine::SplitModel(model->graph, {engine::PossibleCuts(model->graph)[0].layer});
+  ASSERT_TRUE(stages.ok()) << stages.status();
+  for (const engine::Graph& stage : *stages) {
+    const std::vector<int64_t> ends = ReadyEnds(stage);
+    int64_t owned = 0;
+    for (int rank = 0; rank < 2; ++rank) {
+      for (const engine::ElementRange& range : OwnedRanges(*spec, "cuda", stage, rank, 2)) {
+        EXPECT_LE(range.end, ends[ends.size() - 2]);
+        owned += range.end - range.begin;
+      }
+    }
+    EXPECT_EQ(owned, ends[ends.size() - 2]);
+    EXPECT_TRUE(OwnedRanges(*spec, "cuda", stage, 0, 1).empty());
+    EXPECT_TRUE(OwnedRanges(*spec, "cpu", stage, 0, 2).empty());
+  }
 }
 
 TEST(ModelSetup, AutoOnAnUnknownBackendIsRefused) {
