@@ -12,6 +12,12 @@
 
 namespace trainyard::engine {
 
+// Times of a step, by the clock of the device that computes it.
+struct DeviceTimes {
+  absl::Duration total = {};     // from its begin to the end of the last Backward
+  absl::Duration computed = {};  // the part of it in Forward and Backward
+};
+
 // A stage. `slot` is below CompileOptions::microbatch_slots and keeps the activations from Forward
 // to Backward. Labels may be empty if the stage has no loss, so `rows` says how many rows there
 // are.
@@ -42,9 +48,12 @@ class PipelineStage {
   // Runs forward in evaluation mode, from boundary(0).inputs to boundary(0).outputs. The result is
   // zero if the stage has no loss. It is called between steps, when no slot keeps activations.
   virtual absl::StatusOr<Evaluation> EvaluateStage(const Batch& batch, int64_t rows) = 0;
-  // Returns how long a device computed in Forward and Backward since the last call of this, and
-  // waits until they are done. It is zero if they compute before they return.
-  virtual absl::StatusOr<absl::Duration> TakeDeviceTime() { return absl::ZeroDuration(); }
+  // Tells a device that measures its steps that one begins, before the first Forward. A step ends
+  // with the start of its update.
+  virtual absl::Status BeginStep() { return absl::OkStatus(); }
+  // Returns the times of the step whose update was finished last. They are zero if Forward and
+  // Backward compute before they return.
+  virtual DeviceTimes device_times() const { return {}; }
 
  protected:
   ~PipelineStage() = default;

@@ -18,7 +18,8 @@
 namespace trainyard::parallel {
 namespace {
 
-// The host enqueues a step while the device communicates for the one before.
+// The most that lag() can be: the host enqueues a step while the device communicates for the one
+// before.
 constexpr int kLag = 1;
 
 constexpr int64_t kBf16Bytes = 2;
@@ -93,7 +94,7 @@ class NcclExchange final : public GradientExchange {
   void set_tracing(bool traces) override { traces_ = traces; }
 
   absl::Status Begin(int64_t step, absl::Span<const double> ballot) override {
-    TY_CHECK(!is_begun_ && ended_ <= kLag);
+    TY_CHECK(!is_begun_ && ended_ <= static_cast<size_t>(lag()));
     is_begun_ = true;
     newest_ = (newest_ + 1) % steps_.size();
     Step& begun = newest();
@@ -155,7 +156,7 @@ class NcclExchange final : public GradientExchange {
     return absl::OkStatus();
   }
 
-  int lag() const override { return kLag; }
+  int lag() const override { return options_.finishes_steps ? 0 : kLag; }
   absl::Status Watch(absl::Duration waited) override {
     // A step that has begun may take statistics over all ranks before it ends.
     if (ended_ == 0) {

@@ -27,6 +27,8 @@ struct NcclExchangeOptions {
   WireExchangeOptions memory;
   // True if sums keep the plan's order. Otherwise NCCL may use its own if each rank has one term.
   bool keeps_order = false;
+  // True if no step may begin before the sums of the one before are there. Then lag() is 0.
+  bool finishes_steps = false;
   // The stream on which backward and updates are enqueued.
   cudaStream_t compute = nullptr;
   // Enqueues sums[i] = left[i] + sums[i].

@@ -46,6 +46,7 @@ absl::StatusOr<std::unique_ptr<parallel::GradientExchange>> MakeCudaExchange(
   if (nccl != nullptr) {
     parallel::NcclExchangeOptions options = {.memory = std::move(request.memory),
                                              .keeps_order = request.keeps_order,
+                                             .finishes_steps = request.finishes_steps,
                                              .compute = compute,
                                              .add_left = AddLeft};
     if (request.in_bf16) {

@@ -202,6 +202,7 @@ absl::Status PipelineExecutable::AccumulateAll(absl::Span<const Part> parts,
 absl::Status PipelineExecutable::Run(absl::Span<const Microbatch> microbatches,
                                      const ReadyCallback& on_ready, const PartDone& done) {
   const absl::Duration start = clock_.Uptime();
+  TY_RETURN_IF_ERROR(stage_->pipeline_stage()->BeginStep());
   const int count = static_cast<int>(microbatches.size());
   for (const parallel::StageAction& action :
        parallel::ActionsOf(pipeline_.schedule, pipeline_.stages, pipeline_.stage, count)) {
@@ -216,9 +217,7 @@ absl::Status PipelineExecutable::Run(absl::Span<const Microbatch> microbatches,
     TY_RETURN_IF_ERROR(RunBackward(microbatch, slot, is_end ? on_ready : ReadyCallback()));
     if (done) TY_RETURN_IF_ERROR(done(number));
   }
-  // A device is still at work here. What leaves over the links may take longer.
-  TY_ASSIGN_OR_RETURN(const absl::Duration on_device, stage_->pipeline_stage()->TakeDeviceTime());
-  times_.computed += on_device;
+  // A device is still at work here, and what leaves over the links may take longer.
   times_.total += clock_.Uptime() - start;
   return absl::OkStatus();
 }
@@ -269,24 +268,45 @@ absl::Status PipelineExecutable::FromAfter(const absl::Status& status) const {
       status, absl::StrCat("stage ", pipeline_.stage, " waiting for stage ", pipeline_.stage + 1));
 }
 
-void PipelineExecutable::EndStep() {
-  finished_times_ = std::exchange(times_, {});
+// The next step may begin before the device has done this one. What leaves is waited for here, so
+// that a neighbour who does not take it is named.
+absl::Status PipelineExecutable::EndStep() {
+  ended_.push_back(std::exchange(times_, {}));
+  for (int slot = 0; slot < slots_; ++slot) {
+    if (!is_first()) TY_RETURN_IF_ERROR(FromBefore(links_.before->AwaitSent(slot)));
+    if (!is_last()) TY_RETURN_IF_ERROR(FromAfter(links_.after->AwaitSent(slot)));
+  }
+  return absl::OkStatus();
+}
+
+void PipelineExecutable::NoteTimes() {
+  finished_times_ = ended_.front();
+  ended_.pop_front();
+  if (memory_kind() == engine::MemoryKind::kDevice) {
+    const engine::DeviceTimes times = stage_->pipeline_stage()->device_times();
+    finished_times_ = {times.total, times.computed};
+  }
+  if (!std::exchange(has_finished_a_step_, true)) return;
+  ++measured_.count;
+  measured_.times.total += finished_times_.total;
+  measured_.times.computed += finished_times_.computed;
 }
 
 absl::Status PipelineExecutable::StartUpdate(double lr) {
-  EndStep();
-  return stage_->StartUpdate(lr);
+  TY_RETURN_IF_ERROR(stage_->StartUpdate(lr));
+  return EndStep();
 }
 
 absl::Status PipelineExecutable::EndUpdate() {
-  EndStep();
-  return stage_->range_update()->EndUpdate();
+  TY_RETURN_IF_ERROR(stage_->range_update()->EndUpdate());
+  return EndStep();
 }
 
 // The last stage has the loss, and any stage may have met a gradient that is not finite. So the
 // metrics go from the last stage to the first one, each stage adding what it knows, and back again.
 absl::StatusOr<engine::StepMetrics> PipelineExecutable::FinishUpdate() {
   TY_ASSIGN_OR_RETURN(const engine::StepMetrics mine, stage_->FinishUpdate());
+  NoteTimes();
   const bool is_spoiled = std::isnan(mine.loss);
   float metrics[] = {static_cast<float>(mine.loss), static_cast<float>(mine.accuracy)};
   if (!is_last()) {

@@ -9,6 +9,7 @@
 // sum the reductions of the same stage. Loss and accuracy are the whole model's on every rank.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -61,7 +62,8 @@ struct PipelineOptions {
   int step_batches = 1;    // that one AccumulateAll gets at most
 };
 
-// Times of the calls since the last StartUpdate or EndUpdate.
+// Times from the begin of a step to the end of its last backward half: on the host, of the calls
+// that compute, and on a device by its own clock.
 struct PipelineTimes {
   absl::Duration total;
   absl::Duration computed;  // the part of it in computation; in the rest the stage waited
@@ -130,9 +132,7 @@ class PipelineExecutable final : public engine::Executable, public engine::Range
   }
   SharedLayout shared_layout() const override { return stage_->shared_layout(); }
 
-  // The next step may begin only when the sums of this one are there: what a stage waits for inside
-  // a step has no deadline for sums of other pipelines.
-  int max_updates_in_flight() const override { return 1; }
+  int max_updates_in_flight() const override { return stage_->max_updates_in_flight(); }
   absl::Status StartUpdate(double lr) override;
   absl::StatusOr<engine::StepMetrics> FinishUpdate() override;
   absl::Status BeginUpdate(double lr) override { return stage_->range_update()->BeginUpdate(lr); }
@@ -157,8 +157,14 @@ class PipelineExecutable final : public engine::Executable, public engine::Range
 
   // Sets the timeout of every link. May be called between two other calls.
   void set_timeout(absl::Duration timeout);
-  // The times of the last step that was finished.
+  // Returns the times of the step whose update was finished last.
   const PipelineTimes& times() const { return finished_times_; }
+  // Adds them up over all steps but the first, which compiles what it needs.
+  struct Steps {
+    int64_t count = 0;
+    PipelineTimes times;
+  };
+  const Steps& measured_steps() const { return measured_; }
 
  private:
   struct Microbatch {
@@ -186,7 +192,8 @@ class PipelineExecutable final : public engine::Executable, public engine::Range
   // Say which neighbour was waited for.
   absl::Status FromBefore(const absl::Status& status) const;
   absl::Status FromAfter(const absl::Status& status) const;
-  void EndStep();
+  absl::Status EndStep();
+  void NoteTimes();
 
   const PipelineOptions pipeline_;
   const int64_t row_elements_;
@@ -195,8 +202,11 @@ class PipelineExecutable final : public engine::Executable, public engine::Range
   int slots_ = 1;
   Clock& clock_;
   std::unique_ptr<engine::Executable> stage_;
-  PipelineTimes times_;
+  PipelineTimes times_;              // of the step that has begun, on the host
+  std::deque<PipelineTimes> ended_;  // of steps whose update was not finished
   PipelineTimes finished_times_;
+  bool has_finished_a_step_ = false;
+  Steps measured_;
   PipelineLinks links_;  // which read and write the memory of the stage
 };
 

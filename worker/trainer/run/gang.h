@@ -31,6 +31,8 @@ struct DeviceExchangeRequest {
   bool keeps_order = false;
   // Gradients travel in bfloat16 if the device's library sums them.
   bool in_bf16 = false;
+  // No step may begin before the sums of the one before are there.
+  bool finishes_steps = false;
   // Batch norm takes its statistics over all ranks.
   bool syncs_statistics = false;
 };

@@ -92,12 +92,6 @@ absl::StatusOr<std::vector<Ballot>> PipelinedStep::Vote(const Ballot& mine) {
   return DecodeBallots(all);
 }
 
-void PipelinedStep::StepEnded() {
-  if (++steps_ == 0) return;
-  times_.total += stage_.times().total;
-  times_.computed += stage_.times().computed;
-}
-
 absl::Status PipelinedStep::GatherWholeState() {
   if (place_.pipeline != 0) return absl::OkStatus();
   return GatherState(tensors_, stage_, *host_, [this](size_t i, const std::vector<float>& values) {
@@ -107,10 +101,11 @@ absl::Status PipelinedStep::GatherWholeState() {
 
 // Logs the prediction of the pipeline together with the measurement.
 std::map<std::string, double> PipelinedStep::Summarize() const {
-  if (steps_ <= 0) return {};
-  const double total = absl::ToDoubleSeconds(times_.total);
-  const double seconds = total / static_cast<double>(steps_);
-  const double waited = 1 - absl::ToDoubleSeconds(times_.computed) / total;
+  const PipelineExecutable::Steps& measured = stage_.measured_steps();
+  if (measured.count == 0) return {};
+  const double total = absl::ToDoubleSeconds(measured.times.total);
+  const double seconds = total / static_cast<double>(measured.count);
+  const double waited = 1 - absl::ToDoubleSeconds(measured.times.computed) / total;
   LogInfo("trained a stage", {{"pipeline", absl::StrCat(place_.pipeline)},
                               {"stage", absl::StrCat(place_.stage)},
                               {"step_seconds", absl::StrCat(seconds)},

@@ -29,7 +29,6 @@ class PipelinedStep final : public StepStrategy {
   std::unique_ptr<StepCompute> MakeCompute(Trace& trace, Clock& clock) override;
   bool votes_apart() const override { return true; }
   absl::StatusOr<std::vector<Ballot>> Vote(const Ballot& mine) override;
-  void StepEnded() override;
   absl::Status GatherWholeState() override;
   std::map<std::string, double> Summarize() const override;
   void set_timeout(absl::Duration timeout) override { stage_.set_timeout(timeout); }
@@ -46,9 +45,6 @@ class PipelinedStep final : public StepStrategy {
   parallel::Communicator* host_ = nullptr;
   // The ranks of the same stage, by pipeline. It is null if there is only one pipeline.
   std::unique_ptr<parallel::Communicator> siblings_;
-  // Sums over all steps except the first, which compiles what it needs.
-  PipelineTimes times_;
-  int64_t steps_ = -1;
 };
 
 }  // namespace trainyard::trainer

@@ -81,6 +81,7 @@ class Connector {
                                         .memory = Memory(),
                                         .keeps_order = setup_.is_bitwise,
                                         .in_bf16 = IsInBf16(setup_),
+                                        .finishes_steps = setup_.place.stages > 1,
                                         .syncs_statistics = strategy_.model().syncs_statistics});
   }
 

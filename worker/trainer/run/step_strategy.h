@@ -62,8 +62,6 @@ class StepStrategy {
   virtual bool votes_apart() const = 0;
   virtual absl::StatusOr<std::vector<Ballot>> Vote(const Ballot& mine) = 0;
 
-  // Called after each step.
-  virtual void StepEnded() = 0;
   // Brings the state of all stages into whole_state() of rank 0. This is a collective.
   virtual absl::Status GatherWholeState() = 0;
   // Logs, and returns by metric, what it measured over all steps.

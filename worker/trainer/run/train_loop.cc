@@ -149,7 +149,6 @@ absl::Status TrainLoop::Step() {
   if (!HearsBallotsLater()) Hear(std::move(apart));
   TY_RETURN_IF_ERROR(exchange_ == nullptr ? StepAlone(rows, lr) : StepTogether(rows, lr, ballot));
   trace_.EndStep();
-  strategy_.StepEnded();
 
   ++step_;
   unfinished_.push_back({.step = step_, .lr = lr});

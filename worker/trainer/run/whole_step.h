@@ -37,7 +37,6 @@ class WholeStep final : public StepStrategy {
   std::unique_ptr<StepCompute> MakeCompute(Trace& trace, Clock& clock) override;
   bool votes_apart() const override { return false; }
   absl::StatusOr<std::vector<Ballot>> Vote(const Ballot& mine) override;
-  void StepEnded() override {}
   absl::Status GatherWholeState() override { return absl::OkStatus(); }
   std::map<std::string, double> Summarize() const override { return {}; }
   void set_timeout(absl::Duration timeout) override;

@@ -98,7 +98,8 @@ class CudaExecutable final : public Executable,
   absl::Status Backward(const Batch& batch, int64_t rows, int slot, double weight,
                         const ReadyCallback& on_ready) override;
   absl::StatusOr<Evaluation> EvaluateStage(const Batch& batch, int64_t rows) override;
-  absl::StatusOr<absl::Duration> TakeDeviceTime() override { return stage_timer_.TakeTotal(); }
+  absl::Status BeginStep() override { return stage_timer_.BeginStep(stream_.get()); }
+  DeviceTimes device_times() const override { return device_times_; }
   absl::StatusOr<Inspection> Inspect() const override;
   const MemoryPlan& memory_plan() const override { return plan_; }
   std::string MeasuredChoices() const override;
@@ -225,6 +226,7 @@ class CudaExecutable final : public Executable,
 
   // The number of steps that may be enqueued at a time: one runs and one waits.
   static constexpr int kUpdatesInFlight = 2;
+  static_assert(kUpdatesInFlight <= DeviceTimer::kEndedMax);
 
   const CompileOptions options_;
   const std::shared_ptr<Planners> planners_;
@@ -268,6 +270,7 @@ class CudaExecutable final : public Executable,
   PinnedBuffer results_;          // a StepResult for each update in flight, which the device writes
   std::array<Event, kUpdatesInFlight> updated_;
   DeviceTimer stage_timer_;  // of Forward and Backward
+  DeviceTimes device_times_;
   std::deque<size_t> in_flight_;
   size_t next_result_ = 0;
 };

@@ -1,8 +1,9 @@
-// Measures how long a stream works on parts of its work.
+// Measures how long a stream works on the parts of a step.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <cstddef>
 #include <vector>
 
@@ -10,32 +11,50 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "worker/engine/backend/cuda/runtime/runtime.h"
+#include "worker/engine/backend/pipeline_stage.h"
 
 namespace trainyard::engine::cuda {
 
-// Times come from events on one stream. It keeps the events of as many parts as there were between
-// two calls of TakeTotal, and kPartsMax at most.
+// Times come from events on one stream, and are read when the device has done a step, so that
+// nobody waits for them: while the steps that have ended are not taken, the next one may be
+// measured. It keeps the events of as many parts as the steps have, and kPartsMax at most.
 class DeviceTimer {
  public:
-  // Mark the beginning and the end of a part.
+  // The number of steps that may have ended and not be taken.
+  static constexpr size_t kEndedMax = 2;
+
+  // Marks the beginning of a step, unless it has begun.
+  absl::Status BeginStep(cudaStream_t stream);
+  // Mark the beginning and the end of a part. A step begins with its first part at the latest.
   absl::Status Begin(cudaStream_t stream);
   absl::Status End(cudaStream_t stream);
-  // Returns the time that the parts since the last call of this took, and waits for the last one.
-  absl::StatusOr<absl::Duration> TakeTotal();
+  // Ends the step.
+  void EndStep();
+  // Returns the times of the oldest step that has ended, which the device must have done. They are
+  // zero if it has no parts.
+  absl::StatusOr<DeviceTimes> TakeStep();
 
  private:
-  // A step has fewer parts. A caller who does not ask for the time uses no more events than these.
+  // A step has fewer parts. A caller who never ends a step uses no more events than these.
   static constexpr size_t kPartsMax = 1024;
   struct Part {
     Event begin;
     Event end;
   };
+  struct Step {
+    Event begin;
+    bool has_begun = false;
+    std::vector<Part> parts;
+    size_t used = 0;  // the number of parts that are not added up yet
+    absl::Duration added_up;
+  };
 
-  absl::Status AddUp();
+  static absl::Status AddUp(Step& step);
+  Step& open() { return steps_[(oldest_ + ended_) % steps_.size()]; }
 
-  std::vector<Part> parts_;
-  size_t used_ = 0;  // the number of parts that are not added up yet
-  absl::Duration total_;
+  std::array<Step, kEndedMax + 1> steps_;
+  size_t oldest_ = 0;
+  size_t ended_ = 0;
 };
 
 }  // namespace trainyard::engine::cuda

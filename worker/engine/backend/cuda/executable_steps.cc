@@ -166,6 +166,7 @@ absl::Status CudaExecutable::EnqueueUpdate() {
 
 absl::Status CudaExecutable::MarkUpdate() {
   has_sums_ = false;
+  stage_timer_.EndStep();
   const size_t slot = next_result_;
   next_result_ = (next_result_ + 1) % kUpdatesInFlight;
   in_flight_.push_back(slot);
@@ -221,6 +222,7 @@ absl::StatusOr<StepMetrics> CudaExecutable::FinishUpdate() {
   TY_RETURN_IF_ERROR(ranks_.Await(updated_[slot].get()));
   TY_RETURN_IF_ERROR(waiter_.ForEvent(updated_[slot].get(), "waiting for an update"));
   TY_RETURN_IF_ERROR(ranks_.TakeRefusal(training_, in_flight_.size() + 1));
+  TY_ASSIGN_OR_RETURN(device_times_, stage_timer_.TakeStep());
   const StepResult result = results_.as<StepResult>()[slot];
   StepMetrics metrics = {result.loss, result.accuracy};
   if (result.not_finite != 0 && result.skipped == 0) {
