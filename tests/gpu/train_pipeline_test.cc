@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <map>
 #include <memory>
@@ -209,6 +210,77 @@ class FailingLink final : public parallel::StageLink {
   int left_;
 };
 
+// Passes everything on, and writes down what a step exchanges: 's' for each Send, and 'n' for the
+// metrics that come back.
+class ListeningLink final : public parallel::StageLink {
+ public:
+  ListeningLink(std::unique_ptr<parallel::StageLink> link, std::string& heard)
+      : link_(std::move(link)), heard_(heard) {}
+
+  absl::Status Send(int slot, absl::Span<const float> values) override {
+    heard_ += 's';
+    return link_->Send(slot, values);
+  }
+  absl::Status AwaitSent(int slot) override { return link_->AwaitSent(slot); }
+  absl::Status Receive(int slot, absl::Span<float> values) override {
+    return link_->Receive(slot, values);
+  }
+  absl::Status Release(int slot) override { return link_->Release(slot); }
+  absl::Status SendNumbers(absl::Span<const float> numbers) override {
+    return link_->SendNumbers(numbers);
+  }
+  absl::Status ReceiveNumbers(absl::Span<float> numbers) override {
+    heard_ += 'n';
+    return link_->ReceiveNumbers(numbers);
+  }
+  void set_timeout(absl::Duration timeout) override { link_->set_timeout(timeout); }
+
+ private:
+  const std::unique_ptr<parallel::StageLink> link_;
+  std::string& heard_;
+};
+
+// The metrics of a step are exchanged when the next one is enqueued, and all of them before the
+// evaluation at the end of the epoch. Each of its four steps has two microbatches.
+TEST_P(PipelinesOnCuda, BeginAStepBeforeTheOneBeforeIsFinished) {
+  JobText job = Job(false);
+  job.more = R"(, "devices": {"count": 2}, "stages": {"cuts": ["conv2"], "microbatches": 2})";
+  GangTrainer pipeline(job, 2, "cuda");
+  if (!PlaceTwo(pipeline)) GTEST_SKIP() << "this machine has no two GPUs";
+  std::string heard;
+  const DeviceGang gang = {.run_dir = pipeline.dir(),
+                           .assignment = pipeline.assignment(),
+                           .transport = GetParam().transport};
+  pipeline.set_make_link([gang, &heard](int rank, DeviceLinkRequest request)
+                             -> absl::StatusOr<std::unique_ptr<parallel::StageLink>> {
+    DeviceGang of_rank = gang;
+    of_rank.rank = rank;
+    auto link = CudaSupport().MakeLink(of_rank, std::move(request));
+    if (!link.ok() || rank != 0) return link;
+    return std::make_unique<ListeningLink>(*std::move(link), heard);
+  });
+  ExpectSuccess(pipeline.Run());
+  EXPECT_THAT(heard, ::testing::StartsWith("ssssnssnssnns"));
+}
+
+// The step is named in which it happened, although the next one was under way.
+TEST_P(PipelinesOnCuda, NameTheStepInWhichTheyDiverged) {
+  JobText job = Bitwise(false);
+  job.model = R"({"mlp": {"hidden": [8]}})";
+  job.optimizer = R"({"sgd": {"lr": 1000, "momentum": 0.9}})";
+  job.train.replace(job.train.find("\"epochs\": 2"), 11, "\"steps\": 40");
+  GangTrainer alone(job, 1, "cuda");
+  const run_dir::RankResult expected = alone.Run()[0];
+  EXPECT_EQ(expected.reason, "LOSS_NOT_FINITE");
+  job.more = R"(, "devices": {"count": 2}, "stages": {"count": 2})";
+  GangTrainer pipeline(job, 2, "cuda");
+  if (!PlaceTwo(pipeline)) GTEST_SKIP() << "this machine has no two GPUs";
+  for (const run_dir::RankResult& result : pipeline.Run()) {
+    EXPECT_EQ(result.reason, "LOSS_NOT_FINITE");
+    EXPECT_EQ(result.message, expected.message);
+  }
+}
+
 // The one in the middle is lost in the second step. Its neighbours wait for it on both sides.
 TEST_P(PipelinesOnCuda, ALostStageEndsTheOthers) {
   JobText job = Job(false);
@@ -281,6 +353,26 @@ TEST(GridsOnCuda, LearnWhatTheCpuLearns) {
     ExpectNear(grid.Metric("train.loss"), cpu.Metric("train.loss"), 2e-3);
     ExpectNear(grid.Metric("test.loss"), cpu.Metric("test.loss"), 2e-3);
   }
+}
+
+// Links must not wait for work of the device that waits for other pipelines.
+TEST(GridsOnCuda, WaitForTheirSumsOnTheHost) {
+  JobText job = Job(false);
+  job.more = kGrid;
+  GangTrainer grid(job, 4, "cuda");
+  if (!Place(grid, {0, 1, 2, 3}, "nccl")) GTEST_SKIP() << "this machine has no four GPUs";
+  const DeviceGang gang = {
+      .run_dir = grid.dir(), .assignment = grid.assignment(), .transport = "nccl"};
+  std::atomic<int> made = 0;
+  grid.set_make_exchange([gang, &made](int rank, DeviceExchangeRequest request) {
+    DeviceGang of_rank = gang;
+    of_rank.rank = rank;
+    auto exchange = CudaSupport().MakeExchange(of_rank, std::move(request));
+    if (exchange.ok() && (*exchange)->lag() == 0) ++made;
+    return exchange;
+  });
+  ExpectSuccess(grid.Run());
+  EXPECT_EQ(made, 4);
 }
 
 // Some stages may have no parameters, and so nothing to update.

@@ -210,27 +210,28 @@ ExchangeKind Mirrored() {
   });
 }
 
-ExchangeKind Nccl(const std::string& name, bool keeps_order, bool in_bf16 = false) {
-  return KindOf(
-      name,
-      [keeps_order, in_bf16](const ExchangeSetup& setup,
-                             Memory& memory) -> absl::StatusOr<std::unique_ptr<GradientExchange>> {
-        NcclOptions options;
-        options.rank = setup.place.rank;
-        options.world_size = setup.place.world_size;
-        options.run_dir = setup.place.run_dir;
-        TY_ASSIGN_OR_RETURN(auto device, ConnectNccl(options));
-        auto host = MakeLocalCommunicator(setup.place.group, setup.place.rank);
-        device->set_timeout(setup.timeout);
-        host->set_timeout(setup.timeout);
-        return MakeNcclExchange(std::move(device), std::move(host),
-                                {.memory = OptionsOf(setup, memory),
-                                 .keeps_order = keeps_order,
-                                 .compute = memory.compute,
-                                 .add_left = AddLeft,
-                                 .to_bf16 = in_bf16 ? ToBf16 : nullptr,
-                                 .from_bf16 = in_bf16 ? FromBf16 : nullptr});
-      });
+ExchangeKind Nccl(const std::string& name, bool keeps_order, bool in_bf16 = false,
+                  bool finishes_steps = false) {
+  return KindOf(name,
+                [keeps_order, in_bf16, finishes_steps](const ExchangeSetup& setup, Memory& memory)
+                    -> absl::StatusOr<std::unique_ptr<GradientExchange>> {
+                  NcclOptions options;
+                  options.rank = setup.place.rank;
+                  options.world_size = setup.place.world_size;
+                  options.run_dir = setup.place.run_dir;
+                  TY_ASSIGN_OR_RETURN(auto device, ConnectNccl(options));
+                  auto host = MakeLocalCommunicator(setup.place.group, setup.place.rank);
+                  device->set_timeout(setup.timeout);
+                  host->set_timeout(setup.timeout);
+                  return MakeNcclExchange(std::move(device), std::move(host),
+                                          {.memory = OptionsOf(setup, memory),
+                                           .keeps_order = keeps_order,
+                                           .finishes_steps = finishes_steps,
+                                           .compute = memory.compute,
+                                           .add_left = AddLeft,
+                                           .to_bf16 = in_bf16 ? ToBf16 : nullptr,
+                                           .from_bf16 = in_bf16 ? FromBf16 : nullptr});
+                });
 }
 
 TEST(DeviceExchange, TellsHowLongTheDeviceComputed) {
@@ -357,6 +358,19 @@ TEST(DeviceExchange, TheHostIsAStepAheadOfTheDevices) {
         auto& exchange = dynamic_cast<OverHost&>(rank.exchange());
         return StepsAhead(exchange.inner(), exchange.memory(), rank.rank());
       });
+  EXPECT_THAT(statuses, ::testing::Each(absl::OkStatus()));
+}
+
+TEST(DeviceExchange, MayFinishEachStep) {
+  const exchange_rank::Gang gang = {
+      .kind = Nccl("nccl", false, /*in_bf16=*/false, /*finishes_steps=*/true), .ranks = 2};
+  const auto statuses = exchange_rank::RunRanks(gang, exchange_rank::OneTermEach(2),
+                                                [](exchange_rank::Rank& rank) -> absl::Status {
+                                                  EXPECT_EQ(rank.exchange().lag(), 0);
+                                                  for (int step = 1; step <= 3; ++step)
+                                                    TY_RETURN_IF_ERROR(rank.Step(step));
+                                                  return absl::OkStatus();
+                                                });
   EXPECT_THAT(statuses, ::testing::Each(absl::OkStatus()));
 }
 

@@ -242,7 +242,8 @@ int64_t CudaExecutable::StepNodes(int64_t rows) const {
 }
 
 absl::Status CudaExecutable::Wait() const {
-  absl::Status waited = ranks_.AwaitStream(stream_.get());
+  absl::Status waited = ranks_.Collect(stream_.get());
+  waited.Update(ranks_.AwaitStream(stream_.get()));
   // If the other ranks are lost, the device has given up what waits for them.
   waited.Update(waiter_.ForStream(stream_.get(), "waiting for the device"));
   // The oldest step comes first.

@@ -31,7 +31,7 @@ class RankSums {
 
   bool is_wanted() const { return sum_ != nullptr; }
   void SumBy(std::shared_ptr<DeviceSum> sum) { device_ = std::move(sum); }
-  int64_t device_bytes() const { return slots_.bytes() + rows_.bytes(); }
+  int64_t device_bytes() const { return slots_.bytes() + rows_.bytes() + found_.bytes(); }
 
   // A layer packs its numbers, sums them over the ranks, and merges what all ranks have brought.
   // Packing and merging are kernels that may be captured, and a sum may not.
