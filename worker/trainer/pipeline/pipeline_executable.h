@@ -62,8 +62,8 @@ struct PipelineOptions {
   int step_batches = 1;    // that one AccumulateAll gets at most
 };
 
-// Times from the begin of a step to the end of its last backward half: on the host, of the calls
-// that compute, and on a device by its own clock.
+// Times of a step. They are those of the calls that compute, or if a device computes, those of its
+// clock (engine::DeviceTimes).
 struct PipelineTimes {
   absl::Duration total;
   absl::Duration computed;  // the part of it in computation; in the rest the stage waited
