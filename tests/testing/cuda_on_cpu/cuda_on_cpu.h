@@ -42,8 +42,8 @@ int64_t LiveBytes();
 // The number of kernels that have run so far, including those of graphs.
 int64_t KernelsLaunched();
 
-// What the host has launched on streams so far, other than into a graph. What libraries enqueue
-// counts as kernels.
+// Counts what the host has launched on streams so far, other than into a graph. Work that libraries
+// enqueue counts as kernels.
 struct HostLaunches {
   int64_t kernels = 0;
   int64_t graphs = 0;

@@ -213,7 +213,7 @@ TEST_F(RankSumsTest, OfRecordedStepsHaveTheBitsOfCallsOneByOne) {
   }
 }
 
-// What was recorded by then packs its numbers for the host.
+// Graphs that were recorded by then pack their numbers for the host.
 TEST_F(RankSumsTest, MayMoveToTheDevicesAfterSomeSteps) {
   const Steps steps = {Convnet(), {{3, 1, 2}, {3, 1, 2}, {3, 1, 2}, {3, 1, 2}}};
   OrderedSum by_host(3);
