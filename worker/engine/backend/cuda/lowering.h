@@ -81,6 +81,12 @@ class Lowering {
   // The sums, then the sums of squares, by the output of the convolution that took them as
   // statistics.
   std::map<ValueId, BufferId> convolution_sums;
+  // The outputs of batch norms that are not written: readers compute relu(x scale + shift), where x
+  // is the norm's input and lies where the output would be found. Scale and shift are padded.
+  struct UnwrittenNorm {
+    Place scale, shift;
+  };
+  std::map<ValueId, UnwrittenNorm> unwritten_norms;
   // The outputs of cuDNN's attention, which its gradient reads, by logsum.
   std::map<ValueId, ValueId> attention_outputs;
 

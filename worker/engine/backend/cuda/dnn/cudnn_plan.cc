@@ -68,9 +68,28 @@ absl::Status Execute(const BuiltPlan& plan, const Graph& graph, const Bindings& 
 }
 
 absl::Status CudnnPlan::Run(const ConvMemory& memory, void* workspace, cudaStream_t stream) const {
-  const Bindings bindings = {{kX, memory.x},     {kWeight, memory.weight},
-                             {kY, memory.y},     {kBias, const_cast<float*>(memory.bias)},
-                             {kSum, memory.sum}, {kSquareSum, memory.square_sum}};
+  const NormMemory& norm = memory.norm;
+  Bindings bindings = {{kX, memory.x},
+                       {kWeight, memory.weight},
+                       {kY, memory.y},
+                       {kBias, const_cast<float*>(memory.bias)},
+                       {kSum, memory.sum},
+                       {kSquareSum, memory.square_sum},
+                       {kScale, const_cast<void*>(memory.scale)},
+                       {kShift, const_cast<void*>(memory.shift)},
+                       {kNormInput, norm.input},
+                       {kNormMean, const_cast<float*>(norm.mean)},
+                       {kNormInverse, const_cast<float*>(norm.inverse)},
+                       {kNormWeight, const_cast<float*>(norm.weight)},
+                       {kNormBias, const_cast<float*>(norm.bias)},
+                       {kNormWeightGradient, norm.dweight},
+                       {kNormBiasGradient, norm.dbias}};
+  for (const Slot& slot : graph_.slots) {
+    // The three factors follow each other.
+    if (slot.id < kNormFactors || slot.id > kNormFactors + 2 || norm.factors == nullptr) continue;
+    const int64_t offset = (slot.id - kNormFactors) * slot.bytes;
+    bindings.emplace_back(slot.id, reinterpret_cast<char*>(norm.factors) + offset);
+  }
   return Execute(plan_, graph_, bindings, workspace, stream);
 }
 
