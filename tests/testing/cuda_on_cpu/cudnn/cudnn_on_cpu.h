@@ -40,9 +40,9 @@ struct ConvolutionShape {
   int64_t groups = 1;
   int64_t operations = 1;  // in its graph; more than 1: it is fused
   // The kinds of batch norm around it in its graph.
-  bool is_normalised = false;    // it reads relu(x scale + shift)
-  bool has_statistics = false;   // its output is summed up
-  bool has_norm_sums = false;    // its gradient is summed up for a norm's weight and bias
+  bool is_normalised = false;   // it reads relu(x scale + shift)
+  bool has_statistics = false;  // its output is summed up
+  bool has_norm_sums = false;   // its gradient is summed up for a norm's weight and bias
 };
 
 // Makes the heuristics offer nothing, from here on, for graphs with a convolution for which

@@ -94,8 +94,8 @@ std::optional<ConvolutionShape> ConvolutionOf(const Program& program) {
     if (!operation->convolution.has_value()) continue;
     ConvolutionShape shape = *operation->convolution;
     shape.operations = static_cast<int64_t>(program.operations.size());
-    shape.is_normalised = shape.kind != ConvolutionShape::Kind::kInputGradient &&
-                          operation->inputs[0].is_virtual;
+    shape.is_normalised =
+        shape.kind != ConvolutionShape::Kind::kInputGradient && operation->inputs[0].is_virtual;
     shape.has_statistics = CountType(program, CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR) > 0;
     shape.has_norm_sums = CountType(program, CUDNN_BACKEND_OPERATION_BN_BWD_WEIGHTS_DESCRIPTOR) > 0;
     return shape;

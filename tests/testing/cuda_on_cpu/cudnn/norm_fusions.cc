@@ -42,8 +42,7 @@ bool IsOfOperations(const Program& program, size_t count) {
 // into statistics.
 bool IsNormalised(const Program& program, const Operation& convolution) {
   const bool is_forward = convolution.convolution->kind == ConvolutionShape::Kind::kForward;
-  const Operation* const relu =
-      MakerOf(program, convolution.inputs[0], CUDNN_POINTWISE_RELU_FWD);
+  const Operation* const relu = MakerOf(program, convolution.inputs[0], CUDNN_POINTWISE_RELU_FWD);
   const Operation* const add =
       relu == nullptr ? nullptr : MakerOf(program, relu->inputs[0], CUDNN_POINTWISE_ADD);
   const Operation* const multiply =

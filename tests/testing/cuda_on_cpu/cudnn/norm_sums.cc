@@ -30,8 +30,8 @@ void Run(const NormSums& norm, Memory* memory) {
                  static_cast<double>(inverse[channel]);
     }
     const double factor = static_cast<double>(scale[channel] * inverse[channel]);
-    const double slope = -factor * product * static_cast<double>(inverse[channel]) /
-                         static_cast<double>(pixels);
+    const double slope =
+        -factor * product * static_cast<double>(inverse[channel]) / static_cast<double>(pixels);
     dbias[channel] = static_cast<float>(sum);
     dscale[channel] = static_cast<float>(product);
     a[channel] = static_cast<float>(factor);
@@ -71,9 +71,9 @@ cudnnStatus_t CompileNormSums(const Descriptor& descriptor, Operation* operation
   const std::vector<int64_t> channels = {1, norm.x.dims[1], 1, 1};
   for (const TensorSpec* spec : {&norm.mean, &norm.inverse, &norm.scale, &norm.dscale, &norm.dbias,
                                  &norm.a, &norm.b, &norm.c}) {
-    TY_CUDNN_TRY(ExpectShape(
-        spec->dims == channels, absl::StrCat("norm sums of x ", ShapeText(norm.x.dims), ": tensor ",
-                                             spec->id, " is ", ShapeText(spec->dims))));
+    TY_CUDNN_TRY(ExpectShape(spec->dims == channels,
+                             absl::StrCat("norm sums of x ", ShapeText(norm.x.dims), ": tensor ",
+                                          spec->id, " is ", ShapeText(spec->dims))));
   }
   operation->run = [norm = std::make_shared<const NormSums>(norm)](Memory* memory) {
     Run(*norm, memory);

@@ -81,7 +81,8 @@ absl::StatusOr<ReaderTimes> CompareReader(const Lowering& lowering, dnn::ConvPro
                                           const Find& find, const Time& time) {
   TY_ASSIGN_OR_RETURN(const auto separate, find(problem));
   // cuDNN compiles the other plan, which is in vain where no times are known to compare.
-  const bool is_comparable = separate.plan != nullptr && (TakesAlways(lowering) || HasTime(separate));
+  const bool is_comparable =
+      separate.plan != nullptr && (TakesAlways(lowering) || HasTime(separate));
   if (!is_comparable) return ReaderTimes();
   problem.normalises = true;
   TY_ASSIGN_OR_RETURN(const auto fused, find(problem));
@@ -192,9 +193,9 @@ absl::StatusOr<ForwardPlan> FindForwardPlan(Lowering& lowering, const Node& conv
   TY_ASSIGN_OR_RETURN(found, FindConvPlan(lowering, summing));
   const ForwardPlan fused = {std::move(found), true};
   if (fused.plan == nullptr) return plain;
-  const bool is_taken = plain.plan == nullptr || TakesAlways(lowering) ||
-                        (HasTime(fused) && Microseconds(lowering, conv, fused) <
-                                               Microseconds(lowering, conv, plain));
+  const bool is_taken =
+      plain.plan == nullptr || TakesAlways(lowering) ||
+      (HasTime(fused) && Microseconds(lowering, conv, fused) < Microseconds(lowering, conv, plain));
   return is_taken ? fused : plain;
 }
 
@@ -210,6 +211,53 @@ absl::StatusOr<WeightGradientPlan> FindWeightGradientPlan(Lowering& lowering,
   TY_ASSIGN_OR_RETURN(found, FindConvPlan(lowering, problem));
   const WeightGradientPlan exact = {std::move(found), Type::kF32};
   return HasTime(exact) && Microseconds(exact) <= Microseconds(plain) ? exact : plain;
+}
+
+const Node* NormGradientOf(const Lowering& lowering, const Node& input_gradient) {
+  const StepGraph& step = lowering.step();
+  const ValueId gradient = input_gradient.outputs[0];
+  if (lowering.target().fusions == Fusions::kNever || lowering.target().type == Type::kF32 ||
+      !HasOneGroup(lowering) || lowering.IsPart(gradient) || input_gradient.conv().groups > 1 ||
+      gradient == step.input_gradient ||
+      std::find(step.kept.begin(), step.kept.end(), gradient) != step.kept.end()) {
+    return nullptr;
+  }
+  const Node* found = nullptr;
+  for (const Node& node : step.graph.nodes) {
+    if (!Reads(node, gradient)) continue;
+    const bool is_only = found == nullptr && node.op == OpKind::kBatchNormGradient &&
+                         std::count(node.inputs.begin(), node.inputs.end(), gradient) == 1;
+    if (!is_only) return nullptr;
+    found = &node;
+  }
+  if (found == nullptr || found->inputs[0] != gradient) return nullptr;
+  const NormAttributes& norm = found->norm();
+  // The sign comes from the norm's input, and the gradient from nowhere else.
+  const bool is_plain = norm.bias > 0 && norm.mask == 0 && norm.second_gradient == 0 &&
+                        found->outputs[0] != kNoValue && found->outputs.size() <= 3;
+  return is_plain ? found : nullptr;
+}
+
+absl::StatusOr<InputGradientPlan> FindInputGradientPlan(Lowering& lowering, const Node& node,
+                                                        dnn::ConvProblem problem) {
+  TY_ASSIGN_OR_RETURN(FoundPlan found, FindConvPlan(lowering, problem));
+  InputGradientPlan plain = {std::move(found), false};
+  const Node* const norm = NormGradientOf(lowering, node);
+  if (norm == nullptr || lowering.PlaceOf(norm->inputs[1]).stride != problem.x_stride) return plain;
+  // cuDNN compiles the other plan, which is in vain where no times are known to compare.
+  if (plain.plan == nullptr || (!HasTime(plain) && !TakesAlways(lowering))) return plain;
+  problem.norm_sums = true;
+  TY_ASSIGN_OR_RETURN(found, FindConvPlan(lowering, problem));
+  InputGradientPlan fused = {std::move(found), true};
+  if (fused.plan == nullptr || TakesAlways(lowering)) return fused.plan == nullptr ? plain : fused;
+  // Few pixels take one launch for everything, which stays.
+  const bool saves_pass = NormKernels(lowering.Pixels(norm->inputs[1])) > 1;
+  const double pass = PassMicroseconds(
+      lowering, ImageBytes(lowering, norm->inputs[0]) + ImageBytes(lowering, norm->inputs[1]));
+  const double separate = plain.plan->facts().microseconds + (saves_pass ? pass : 0);
+  // A launch of its own writes what cuDNN reads of the norm.
+  const double together = fused.plan->facts().microseconds + kLaunchMicroseconds;
+  return HasTime(fused) && together < separate ? fused : plain;
 }
 
 absl::StatusOr<bool> ReadersNormalise(Lowering& lowering, const Node& norm, const Place& x) {

@@ -1,10 +1,11 @@
 // Finds cuDNN's plans for convolutions, and decides by their times what of the batch norms around a
 // convolution becomes a part of it.
 //
-// A batch norm and its rectifier take three passes over their input forward: one for statistics, and
-// one to read the input and write the output. cuDNN can do without them:
+// A batch norm and its rectifier take three passes over their input forward: one for statistics,
+// and one to read the input and write the output. cuDNN can do without them:
 //
-//   convolution ─ x ─> batch norm, relu ─ y ─> convolution             each arrow is written and read
+//   convolution ─ x ─> batch norm, relu ─ y ─> convolution             each arrow is written and
+//   read
 //                 └ sums (statistics)   └ scale and shift (normalises)
 //
 // With statistics, the convolution before the norm sums up its output. With `normalises`, the one
@@ -35,6 +36,10 @@ struct WeightGradientPlan : FoundPlan {
   Type type = Type::kF32;
 };
 
+struct InputGradientPlan : FoundPlan {
+  bool has_norm_sums = false;  // it also rectifies the gradient, and sums it up
+};
+
 // Returns the problem of a convolution, or of a gradient of it, of an image at x to one at y. An
 // input that is given as UnwrittenNorm is normalised.
 dnn::ConvProblem ConvProblemOf(Lowering& lowering, const Node& node, const Place& x,
@@ -48,6 +53,13 @@ absl::StatusOr<ForwardPlan> FindForwardPlan(Lowering& lowering, const Node& conv
 // The type is f32 if cuDNN is as fast with it, since that saves a conversion and a rounding.
 absl::StatusOr<WeightGradientPlan> FindWeightGradientPlan(Lowering& lowering,
                                                           dnn::ConvProblem problem);
+
+// Returns the batch_norm_gradient that alone reads the gradient that the node computes, and whose
+// sums the convolution could take, or null.
+const Node* NormGradientOf(const Lowering& lowering, const Node& input_gradient);
+// It takes those sums if there is such a norm and that saves time.
+absl::StatusOr<InputGradientPlan> FindInputGradientPlan(Lowering& lowering, const Node& node,
+                                                        dnn::ConvProblem problem);
 
 // Returns true if all that read the output of a batch_norm should read its input at `x` and
 // normalise it themselves, since they can, and save time.

@@ -39,6 +39,55 @@ absl::Status CheckFallBack(const dnn::ConvProblem& problem, const FoundPlan& fou
                                           ": ", found.refusal.message()));
 }
 
+// The memory of a batch norm whose gradient a convolution sums up. No buffer is there if it does
+// not.
+struct NormSums {
+  Place input;
+  BufferId mean = kNoBuffer, variance = kNoBuffer;
+  BufferId operands = kNoBuffer;  // [4, stride], then three factors of which none is used
+  BufferId sums = kNoBuffer;      // [2, stride]
+  int64_t stride = 0;
+  NormGradient norm = {};
+  Traffic traffic = {};
+};
+
+NormSums AddNormSums(Lowering& lowering, const Node& gradient) {
+  const ValueId input = gradient.inputs[1];
+  NormSums sums;
+  sums.input = lowering.PlaceOf(input);
+  sums.mean = lowering.PlainBufferOf(gradient.inputs[3]);
+  sums.variance = lowering.PlainBufferOf(gradient.inputs[4]);
+  sums.norm.channels = lowering.Channels(input);
+  sums.norm.weight = lowering.Parameter(gradient.inputs[2]);
+  sums.norm.bias = lowering.Parameter(gradient.inputs[static_cast<size_t>(gradient.norm().bias)]);
+  sums.norm.eps = static_cast<float>(gradient.norm().eps);
+  sums.stride = NormSumsStride(sums.norm.channels);
+  sums.operands = lowering.AddScratch(7 * sums.stride * SizeOf(Type::kF32));
+  sums.sums = lowering.AddScratch(2 * sums.stride * SizeOf(Type::kF32));
+  sums.traffic = {.kernels = 2, .bytes = lowering.Bytes(input)};
+  lowering.norm_sums[gradient.inputs[0]] = sums.sums;
+  return sums;
+}
+
+// Writes what cuDNN reads of the norm, if there is one, and returns where everything lies.
+dnn::NormMemory PrepareNormSums(const Program& program, const NormSums& sums, cudaStream_t stream) {
+  if (sums.sums == kNoBuffer) return {};
+  NormGradient norm = sums.norm;
+  norm.mean = program.ptr<float>(sums.mean);
+  norm.variance = program.ptr<float>(sums.variance);
+  auto* const operands = program.ptr<float>(sums.operands);
+  NormPackOperands(norm, operands, stream);
+  auto* const dbias = program.ptr<float>(sums.sums);
+  return {.input = program.At(sums.input).data,
+          .mean = operands,
+          .inverse = operands + sums.stride,
+          .weight = operands + 2 * sums.stride,
+          .bias = operands + 3 * sums.stride,
+          .dweight = dbias + sums.stride,
+          .dbias = dbias,
+          .factors = operands + 4 * sums.stride};
+}
+
 // Returns where the gradients of weights are unpacked from, one after the other in `packed`. Plain
 // ones are only packed if they are added to earlier sums.
 std::vector<UnpackedLater> UnpackedOf(Lowering& lowering, const std::vector<ValueId>& gradients,
@@ -103,22 +152,21 @@ absl::Status LowerConv2d(Lowering& lowering, const Node& node) {
   }
   const BufferId workspace = lowering.AddScratch(plan->facts().workspace_bytes);
   const Lowering::UnwrittenNorm norm = NormOf(lowering, node.inputs[0]);
-  lowering.Emit(
-      node,
-      [=, program = &lowering.program()](const Enqueue& how) {
-        dnn::ConvMemory memory{.x = program->At(x).data,
-                               .weight = weight,
-                               .y = program->At(y).data,
-                               .bias = bias,
-                               .scale = program->At(norm.scale).data,
-                               .shift = program->At(norm.shift).data};
-        if (sums != kNoBuffer) {
-          memory.sum = program->ptr<float>(sums);
-          memory.square_sum = memory.sum + square_sums;
-        }
-        return plan->Run(memory, program->ptr<void>(workspace), how.stream);
-      },
-      {x.buffer, y.buffer, workspace, sums, norm.scale.buffer, norm.shift.buffer});
+  lowering.Emit(node,
+                [=, program = &lowering.program()](const Enqueue& how) {
+                  dnn::ConvMemory memory{.x = program->At(x).data,
+                                         .weight = weight,
+                                         .y = program->At(y).data,
+                                         .bias = bias,
+                                         .scale = program->At(norm.scale).data,
+                                         .shift = program->At(norm.shift).data};
+                  if (sums != kNoBuffer) {
+                    memory.sum = program->ptr<float>(sums);
+                    memory.square_sum = memory.sum + square_sums;
+                  }
+                  return plan->Run(memory, program->ptr<void>(workspace), how.stream);
+                },
+                {x.buffer, y.buffer, workspace, sums, norm.scale.buffer, norm.shift.buffer});
   return absl::OkStatus();
 }
 
@@ -127,8 +175,8 @@ absl::Status LowerConv2dInputGradient(Lowering& lowering, const Node& node) {
   const Place dy = lowering.PlaceOf(node.inputs[0]);
   const WeightCopy& copy = lowering.weights().copy(ConvWeightsOf(node));
   const Place dx = lowering.MakeOutput(node);
-  TY_ASSIGN_OR_RETURN(const FoundPlan found,
-                      FindConvPlan(lowering, ConvProblemOf(lowering, node, dx, dy)));
+  TY_ASSIGN_OR_RETURN(const InputGradientPlan found,
+                      FindInputGradientPlan(lowering, node, ConvProblemOf(lowering, node, dx, dy)));
   const dnn::Plan* const plan = found.plan;
   void* const weight = copy.data;
   if (plan == nullptr) {
@@ -144,13 +192,20 @@ absl::Status LowerConv2dInputGradient(Lowering& lowering, const Node& node) {
     return absl::OkStatus();
   }
   const BufferId workspace = lowering.AddScratch(plan->facts().workspace_bytes);
-  lowering.Emit(node,
-                [=, program = &lowering.program()](const Enqueue& how) {
-                  return plan->Run(
-                      {.x = program->At(dx).data, .weight = weight, .y = program->At(dy).data},
-                      program->ptr<void>(workspace), how.stream);
-                },
-                {dy.buffer, dx.buffer, workspace});
+  const NormSums sums =
+      found.has_norm_sums ? AddNormSums(lowering, *NormGradientOf(lowering, node)) : NormSums();
+  lowering.Emit(
+      node,
+      [=, program = &lowering.program()](const Enqueue& how) {
+        const dnn::ConvMemory memory = {.x = program->At(dx).data,
+                                        .weight = weight,
+                                        .y = program->At(dy).data,
+                                        .norm = PrepareNormSums(*program, sums, how.stream)};
+        return plan->Run(memory, program->ptr<void>(workspace), how.stream);
+      },
+      {dy.buffer, dx.buffer, workspace, sums.input.buffer, sums.mean, sums.variance, sums.operands,
+       sums.sums},
+      sums.traffic);
   return absl::OkStatus();
 }
 

@@ -207,6 +207,21 @@ Traffic GradientTraffic(Lowering& lowering, const Node& node) {
   return {.kernels = kernels, .more_bytes = lowering.Bytes(node.inputs[1]) + gradient};
 }
 
+// Lowers a gradient whose sums the gradient of a convolution has taken, which has also rectified
+// it.
+void LowerGradientOfSums(Lowering& lowering, const Node& node, const NormGradientPlaces& places,
+                         BufferId sums) {
+  lowering.EmitKernel(node,
+                      [=, program = &lowering.program()](const Enqueue& how) {
+                        NormGradient gradient = Resolve(*program, places);
+                        gradient.adds = how.adds;
+                        gradient.relu = false;
+                        NormBackwardOfSums(gradient, program->ptr<float>(sums), how.stream);
+                      },
+                      {places.dy.buffer, places.x.buffer, places.addend.buffer, places.mean,
+                       places.variance, places.dx.buffer, sums});
+}
+
 // Computes batch_norm by the statistics of the rows of all ranks. A rank without rows only brings
 // nothing to them. `merged` says where those go.
 absl::Status TrainOverRanks(const Enqueue& how, int64_t rows, const NormForward& norm,
@@ -289,6 +304,11 @@ absl::Status LowerBatchNorm(Lowering& lowering, const Node& node) {
 
 absl::Status LowerBatchNormGradient(Lowering& lowering, const Node& node) {
   const NormGradientPlaces places = PlaceNormGradient(lowering, node);
+  const auto summed = lowering.norm_sums.find(node.inputs[0]);
+  if (summed != lowering.norm_sums.end()) {
+    LowerGradientOfSums(lowering, node, places, summed->second);
+    return absl::OkStatus();
+  }
   const BufferId workspace = lowering.AddScratch(
       NormWorkspace(places.gradient.pixels, places.gradient.channels, lowering.step().max_groups));
   const auto train = [=, program = &lowering.program(), rows = lowering.rows(),

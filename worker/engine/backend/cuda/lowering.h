@@ -87,6 +87,9 @@ class Lowering {
     Place scale, shift;
   };
   std::map<ValueId, UnwrittenNorm> unwritten_norms;
+  // The sums of a norm's gradient (NormBackwardOfSums), by the gradient at the norm's output: the
+  // convolution that made that has taken them, and rectified it.
+  std::map<ValueId, BufferId> norm_sums;
   // The outputs of cuDNN's attention, which its gradient reads, by logsum.
   std::map<ValueId, ValueId> attention_outputs;
 

@@ -12,8 +12,8 @@ Tensor Intermediate(const Tensor& tensor);
 // Returns an f32 tensor of [1, channels, 1, 1].
 Tensor PerChannel(int64_t id, int64_t channels);
 
-// Adds x and relu(x scale + shift), and returns the latter. Scale and shift are of the type of x; the result is
-// rounded to it, and what precedes the result is f32.
+// Adds x and relu(x scale + shift), and returns the latter. Scale and shift are of the type of x;
+// the result is rounded to it, and what precedes the result is f32.
 GraphBuilder::Handle AddNormalised(GraphBuilder& builder, const Tensor& x);
 
 // Adds the rectifier's gradient, which is written as `x` (kX), and the sums over it that make up

@@ -31,8 +31,8 @@ struct ConvProblem {
   // pixels, each f32 [out_channels].
   bool statistics = false;
   // For kForward without bias and relu, and for kWeightGradient: the convolution's input is
-  // relu(x scale + shift), as a batch norm and its rectifier compute it, and lies nowhere. scale and
-  // shift are of `type` [channels].
+  // relu(x scale + shift), as a batch norm and its rectifier compute it, and lies nowhere. scale
+  // and shift are of `type` [channels].
   bool normalises = false;
   // For kInputGradient: x is the rectified output of a batch norm. Its gradient is written as zero
   // where x was not positive, and the gradients of the norm's weight and bias are summed up, f32

@@ -138,6 +138,13 @@ void NormBackwardInput(const NormGradient& norm, const void* workspace, const Ro
                        cudaStream_t stream);
 // The two sums begin this many floats apart.
 int64_t NormSumsStride(int64_t channels);
+// Does the rest of NormBackward for a single group if the gradient of a convolution has taken the
+// sums, f32 [2, NormSumsStride], dbias first: computes dx, and writes or adds dweight and dbias. dy
+// must be d already.
+void NormBackwardOfSums(const NormGradient& norm, const float* sums, cudaStream_t stream);
+// Writes what such a convolution reads of the norm: mean, 1 / sqrt(variance + eps), weight and
+// bias, f32 [4, NormSumsStride], zero in the padding.
+void NormPackOperands(const NormGradient& norm, float* operands, cudaStream_t stream);
 
 // group_norm (graph/ops/group_norm.cc), over the pixels of a row and the channels of a group.
 // `image` is the shape of x.
