@@ -259,6 +259,23 @@ TEST_F(NormFusions, ServeATailWithoutMeasuring) {
   }
 }
 
+TEST_F(NormFusions, LaunchTheKernelsThatAreCounted) {
+  for (const Fusions fusions : {Fusions::kAlways, Fusions::kNever}) {
+    const std::unique_ptr<Executable> executable =
+        Compile(**MakeCudaBackend({.autotunes = false, .fusions = fusions}), options_);
+    testing::RandomizeState(1, *executable);
+    const testing::TestBatch batch = testing::RandomBatch(2, model_, 8);
+    for (int step = 0; step < 3; ++step) {
+      ASSERT_TRUE(executable->StartStep(batch.batch(), 0).ok());
+      ASSERT_TRUE(executable->FinishUpdate().ok());
+    }
+    const auto& cuda = dynamic_cast<cuda::CudaExecutable&>(*executable);
+    int64_t kernels = 0;
+    for (const CallWork& call : cuda.StepWork()) kernels += call.kernels;
+    EXPECT_EQ(cuda.StepNodes(8), kernels);
+  }
+}
+
 // The output takes no memory.
 TEST_F(NormFusions, SaveTheMemoryOfTheOutput) {
   const auto unshared = [&](Fusions fusions) {
