@@ -68,6 +68,18 @@ double Microseconds(const WeightGradientPlan& found) {
   return found.plan->facts().microseconds + (found.type == Type::kF32 ? 0 : kLaunchMicroseconds);
 }
 
+// Returns the time in which a norm reads its input and writes its output, when it has the
+// statistics. If it takes those itself, of few pixels, both are one launch, which finds the input
+// in the cache.
+double ApplyMicroseconds(const Lowering& lowering, const Node& norm) {
+  const double input = ImageBytes(lowering, norm.inputs[0]);
+  const double output = ImageBytes(lowering, norm.outputs[0]);
+  const bool is_launch = lowering.convolution_sums.contains(norm.inputs[0]) ||
+                         NormKernels(lowering.Pixels(norm.inputs[0])) > 1;
+  return is_launch ? PassMicroseconds(lowering, input + output)
+                   : output / lowering.target().bytes_per_microsecond;
+}
+
 // The times of what reads the output of a batch norm, with and without the norm in it.
 struct ReaderTimes {
   bool can_normalise = false;
@@ -261,8 +273,7 @@ absl::StatusOr<InputGradientPlan> FindInputGradientPlan(Lowering& lowering, cons
 }
 
 absl::StatusOr<bool> ReadersNormalise(Lowering& lowering, const Node& norm, const Place& x) {
-  double separate = PassMicroseconds(
-      lowering, ImageBytes(lowering, norm.inputs[0]) + ImageBytes(lowering, norm.outputs[0]));
+  double separate = ApplyMicroseconds(lowering, norm);
   double fused = 0;
   const std::vector<const Node*> readers = ReadersThatCouldNormalise(lowering, norm);
   for (const Node* reader : readers) {

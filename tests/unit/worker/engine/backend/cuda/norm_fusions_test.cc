@@ -78,10 +78,13 @@ class NormFusions : public ::testing::Test {
     });
   }
 
-  static Fused CountFused(const std::vector<CallWork>& work) {
+  static Fused CountFused(const std::vector<CallWork>& work, int64_t rows = 8) {
     Fused fused;
+    const auto image = static_cast<double>(rows * 17 * 17 * 8 * 2);
     for (const CallWork& call : work) {
-      if (call.name == "bn1 batch_norm+relu" && call.kernels == 1) ++fused.norms;
+      // It reads its input at most once, and writes nothing of that size.
+      const bool is_unwritten = call.bytes + call.more_bytes < 1.5 * image;
+      if (call.name == "bn1 batch_norm+relu" && is_unwritten) ++fused.norms;
       if (call.op == "conv2d_input_gradient" && call.kernels == 2) ++fused.sums;
     }
     return fused;
@@ -95,7 +98,8 @@ class NormFusions : public ::testing::Test {
   Fused FusedIn(Backend& backend, const CompileOptions& options) {
     const std::unique_ptr<Executable> executable = Compile(backend, options);
     EXPECT_TRUE(executable->fallbacks().empty());
-    return CountFused(dynamic_cast<cuda::CudaExecutable&>(*executable).StepWork());
+    return CountFused(dynamic_cast<cuda::CudaExecutable&>(*executable).StepWork(),
+                      options.max_rows);
   }
   Fused FusedIn(const CudaBackendOptions& backend) {
     return FusedIn(**MakeCudaBackend(backend), options_);
@@ -132,6 +136,19 @@ TEST_F(NormFusions, AreTakenWhereTheyAreFaster) {
   EXPECT_EQ(FusedWith({5, -5, 0}), kAll) << "the sum of the times counts";
   EXPECT_EQ(FusedWith({-5, 6, -1}), (Fused{0, 1}));
   EXPECT_EQ(FusedWith({50, 50, 50}), kNone);
+}
+
+// A norm of few pixels takes its statistics and writes its output in one launch, which stays. So
+// does that of its gradient.
+TEST_F(NormFusions, SaveNoLaunchOfFewPixels) {
+  SetTimes({0, 0, 0});
+  CompileOptions few = options_;
+  few.max_rows = 1;
+  EXPECT_EQ(FusedIn(**MakeCudaBackend({.autotunes = true}), few), (Fused{1, 0}))
+      << "the convolution takes the statistics";
+  cuda_on_cpu::RefuseConvolutions([](const ConvolutionShape& s) { return s.has_statistics; });
+  EXPECT_EQ(FusedIn(**MakeCudaBackend({.autotunes = true}), few), kNone);
+  EXPECT_EQ(FusedIn({.autotunes = true}), kAll);
 }
 
 TEST_F(NormFusions, AreNotTakenWhereNothingIsMeasured) {
