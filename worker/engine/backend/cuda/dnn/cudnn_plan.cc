@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "worker/engine/backend/cuda/dnn/attention_graph.h"
-#include "worker/engine/backend/cuda/dnn/conv_graph.h"
+#include "worker/engine/backend/cuda/dnn/conv_slots.h"
 
 namespace trainyard::engine::cuda::dnn {
 namespace {

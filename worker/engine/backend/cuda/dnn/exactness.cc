@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "worker/engine/backend/cuda/dnn/attention_graph.h"
-#include "worker/engine/backend/cuda/dnn/conv_graph.h"
+#include "worker/engine/backend/cuda/dnn/conv_slots.h"
 
 namespace trainyard::engine::cuda::dnn {
 

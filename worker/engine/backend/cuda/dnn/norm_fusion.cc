@@ -2,14 +2,14 @@
 // these operations in exactly this order.
 #include "worker/engine/backend/cuda/dnn/norm_fusion.h"
 
-#include "worker/engine/backend/cuda/dnn/conv_graph.h"
+#include "worker/engine/backend/cuda/dnn/conv_slots.h"
 
 namespace trainyard::engine::cuda::dnn {
 namespace {
 
 using Handle = GraphBuilder::Handle;
 
-// What cuDNN sums up by, and what it writes of the norm.
+// The tensors of the norm that cuDNN reads.
 struct NormTensors {
   Handle input, mean, inverse, weight, bias;
 };

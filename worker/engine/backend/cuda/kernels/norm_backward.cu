@@ -351,8 +351,13 @@ InputArguments InputOf(const NormGradient& norm, const RowCount& all) {
   const GradientSource source = norm.residual_gradient
                                     ? GradientSource{Input(norm.residual_gradient), Operand()}
                                     : SourceOf(norm);
-  return {source, Input(norm.addend), Output(norm.dx, norm.channels, norm.clears_padding), all,
-          nullptr, nullptr, false};
+  return {source,
+          Input(norm.addend),
+          Output(norm.dx, norm.channels, norm.clears_padding),
+          all,
+          nullptr,
+          nullptr,
+          false};
 }
 
 // Calls launch(null pointer of the type), with a vector type if all operands are vectors.
