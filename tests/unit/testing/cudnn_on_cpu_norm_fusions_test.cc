@@ -9,7 +9,7 @@
 namespace trainyard::cuda_on_cpu {
 namespace {
 
-// What a graph has in another way than cuDNN's engines expect it.
+// Lists the parts of a graph that may differ from what cuDNN's engines expect.
 struct Deviation {
   cudnnDataType_t type = CUDNN_DATA_HALF;            // of images and weights
   cudnnDataType_t coefficients = CUDNN_DATA_HALF;    // scale and shift

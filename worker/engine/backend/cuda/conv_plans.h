@@ -4,14 +4,14 @@
 // A batch norm and its rectifier take three passes over their input forward: one for statistics,
 // and one to read the input and write the output. cuDNN can do without them:
 //
-//   convolution ─ x ─> batch norm, relu ─ y ─> convolution             each arrow is written and
-//   read
-//                 └ sums (statistics)   └ scale and shift (normalises)
+//   convolution ── x ──> batch norm, relu ── y ──> convolution
 //
-// With statistics, the convolution before the norm sums up its output. With `normalises`, the one
-// after it, and the gradient of its weight, read x and compute y, which is then never written.
-// Backward, the gradient at y can be rectified and summed up for the norm's weight and bias by the
-// convolution's gradient that makes it (`norm_sums`), which saves a pass over that gradient.
+// - With `statistics`, the convolution before the norm sums up its output.
+// - With `normalises`, the one after the norm, and the gradient of its weight, read x and
+//   compute y, which is then never written.
+// - Backward, with `norm_sums`, the gradient of the convolution after the norm rectifies the
+//   gradient at y, which it makes, and sums it up for the norm's weight and bias. That saves a pass
+//   over this gradient and x.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ struct InputGradientPlan : FoundPlan {
 };
 
 // Returns the problem of a convolution, or of a gradient of it, of an image at x to one at y. An
-// input that is given as UnwrittenNorm is normalised.
+// input that a batch norm has not written (Lowering::unwritten_norms) is normalised.
 dnn::ConvProblem ConvProblemOf(Lowering& lowering, const Node& node, const Place& x,
                                const Place& y);
 

@@ -166,7 +166,7 @@ TEST_F(NormFusions, CanBeForcedAndForbidden) {
   EXPECT_EQ(FusedIn({.autotunes = true, .fusions = Fusions::kNever}), kNone);
 }
 
-// What one of the readers needs must be written, so the others read it as well.
+// If one of the readers needs the output, it must be written, so the others read it as well.
 TEST_F(NormFusions, AreNotTakenWhereCudnnRefuses) {
   SetTimes({-50, -50, -50});
   const auto refuse = [](ConvolutionShape::Kind kind) {
