@@ -17,6 +17,7 @@ struct Deviation {
   cudnnDataType_t gradient = CUDNN_DATA_HALF;        // of the weight
   cudnnPointwiseMode_t first = CUDNN_POINTWISE_MUL;  // the operations before the rectifier
   cudnnPointwiseMode_t second = CUDNN_POINTWISE_ADD;
+  bool is_wide = false;         // pixels are twice as far from each other
   bool is_planar = false;       // channels are outermost
   bool has_epilogue = false;    // another rectifier reads y
   bool has_other_mean = false;  // that of the sums is not that of the output
@@ -26,8 +27,10 @@ class NormFusionsOnCpu : public testing::Test {
  protected:
   Cudnn::Descriptor Image(int64_t id, const Deviation& d, cudnnDataType_t type,
                           bool is_virtual = false) {
+    const int64_t pixel = d.is_wide ? 16 : 8;
     const std::vector<int64_t> strides =
-        d.is_planar ? std::vector<int64_t>{128, 16, 4, 1} : std::vector<int64_t>{128, 1, 32, 8};
+        d.is_planar ? std::vector<int64_t>{128, 16, 4, 1}
+                    : std::vector<int64_t>{16 * pixel, 1, 4 * pixel, pixel};
     return cudnn_.Tensor(id, {2, 8, 4, 4},
                          {.strides = strides, .type = type, .is_virtual = is_virtual});
   }
@@ -139,8 +142,8 @@ TEST_F(NormFusionsOnCpu, ForwardTakesScaleShiftAndRectifierOfTheTypeOfTheImage) 
   for (const Deviation& deviation :
        {Deviation{.coefficients = CUDNN_DATA_FLOAT}, Deviation{.rectified = CUDNN_DATA_FLOAT},
         Deviation{.type = kBf16}, Deviation{.first = CUDNN_POINTWISE_ADD},
-        Deviation{.second = CUDNN_POINTWISE_MUL}, Deviation{.is_planar = true},
-        Deviation{.has_epilogue = true}}) {
+        Deviation{.second = CUDNN_POINTWISE_MUL}, Deviation{.is_wide = true},
+        Deviation{.is_planar = true}, Deviation{.has_epilogue = true}}) {
     EXPECT_EQ(TryForward(deviation), CUDNN_STATUS_NOT_SUPPORTED);
   }
 }
@@ -151,7 +154,8 @@ TEST_F(NormFusionsOnCpu, WeightGradientsAreOfF16Alone) {
   for (const Deviation& deviation :
        {Deviation{.type = kBf16, .coefficients = kBf16, .rectified = kBf16, .gradient = kBf16},
         Deviation{.gradient = CUDNN_DATA_FLOAT}, Deviation{.coefficients = CUDNN_DATA_FLOAT},
-        Deviation{.first = CUDNN_POINTWISE_SUB}, Deviation{.is_planar = true}}) {
+        Deviation{.first = CUDNN_POINTWISE_SUB}, Deviation{.is_wide = true},
+        Deviation{.is_planar = true}}) {
     EXPECT_EQ(TryWeightGradient(deviation), CUDNN_STATUS_NOT_SUPPORTED);
   }
 }
@@ -162,7 +166,8 @@ TEST_F(NormFusionsOnCpu, SumsAreTakenOverARectifiedGradientOfAConvolution) {
   for (const Deviation& deviation :
        {Deviation{.type = kBf16, .rectified = kBf16}, Deviation{.rectified = CUDNN_DATA_FLOAT},
         Deviation{.first = CUDNN_POINTWISE_DIV}, Deviation{.second = CUDNN_POINTWISE_SUB},
-        Deviation{.is_planar = true}, Deviation{.has_other_mean = true}}) {
+        Deviation{.is_wide = true}, Deviation{.is_planar = true},
+        Deviation{.has_other_mean = true}}) {
     EXPECT_EQ(TrySums(deviation), CUDNN_STATUS_NOT_SUPPORTED);
   }
 }

@@ -24,9 +24,10 @@ const Operation* MakerOf(const Program& program, const TensorSpec& tensor,
   return maker != nullptr && maker->pointwise == mode ? maker : nullptr;
 }
 
-// The channels of a pixel follow each other.
+// The channels of a pixel follow each other, and those of the next pixel follow them.
 bool IsImage(const TensorSpec& tensor, cudnnDataType_t type) {
-  return tensor.rank() == 4 && tensor.strides[1] == 1 && tensor.type == type;
+  return tensor.rank() == 4 && tensor.strides[1] == 1 && tensor.strides[3] == tensor.dims[1] &&
+         tensor.type == type;
 }
 
 bool IsOfChannels(const TensorSpec& tensor, const TensorSpec& image, cudnnDataType_t type) {
