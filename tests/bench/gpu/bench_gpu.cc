@@ -27,6 +27,7 @@ namespace {
 struct Arguments {
   TimerOptions timer = {.net = ""};
   std::string precision = "bf16";
+  std::string fusions = "faster";
   int64_t steps = 0;
   int runs = 5;
   double seconds = 0.5;
@@ -230,6 +231,8 @@ absl::Status Run(Arguments arguments) {
        {Precision::kF32, Precision::kTf32, Precision::kBf16, Precision::kF16}) {
     if (PrecisionName(precision) == arguments.precision) arguments.timer.precision = precision;
   }
+  if (arguments.fusions == "always") arguments.timer.fusions = Fusions::kAlways;
+  if (arguments.fusions == "never") arguments.timer.fusions = Fusions::kNever;
   arguments.timer.captures = !arguments.no_graph;
   arguments.timer.autotunes = !arguments.no_autotuning;
   if (arguments.no_autotuning && arguments.timer.verifies_plans) {
@@ -269,6 +272,11 @@ int Main(int argc, char** argv) {
   app.add_option("--batch", timer.rows, "rows of a step")->check(CLI::Range(1, 65536));
   app.add_option("--precision", arguments.precision)
       ->check(CLI::IsMember({"f32", "tf32", "bf16", "f16"}));
+  app.add_option(
+         "--fusions", arguments.fusions,
+         "batch norm becomes a part of convolutions if cuDNN can: where that was measured to "
+         "be faster, always, or never")
+      ->check(CLI::IsMember({"faster", "always", "never"}));
   app.add_option("--steps", arguments.steps, "of a run; 0: as many as fill --seconds")
       ->check(CLI::Range(0, 1000000));
   app.add_option("--runs", arguments.runs, "of which the middle counts")

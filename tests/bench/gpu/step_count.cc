@@ -68,7 +68,8 @@ StepCount CountWork(const std::vector<CallWork>& work, const CountRates& rates) 
 absl::StatusOr<StepCount> CountStep(const TimerOptions& options) {
   TY_ASSIGN_OR_RETURN(const Graph model, BuildBenchNet(options.net));
   TY_ASSIGN_OR_RETURN(const auto backend,
-                      MakeCudaBackend({.plan_cache_folder = options.plan_cache_folder}));
+                      MakeCudaBackend({.plan_cache_folder = options.plan_cache_folder,
+                                       .fusions = options.fusions}));
   TY_ASSIGN_OR_RETURN(const CompilePlan plan,
                       backend->Plan(model, BenchOptimizer(model), CompileOptionsOf(options)));
   StepCount count = CountWork(plan.work, RatesOfH200(options.precision));

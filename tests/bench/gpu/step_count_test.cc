@@ -7,8 +7,6 @@
 #include <memory>
 #include <ostream>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "absl/strings/match.h"
 #include "common/base/files.h"
@@ -80,12 +78,17 @@ TEST(CountWork, TakesTheLongerOfTheTimesForBytesAndForFlops) {
 
 TEST(Docs, ShowWhatAStepLaunchesAndMoves) {
   const std::string page = *ReadFile(testing::SourcePath("docs/cuda.md"));
-  for (const auto& [net, rows] : std::vector<std::pair<std::string, int>>{{"resnet50", 256},
-                                                                          {"wrn-28-10", 128},
-                                                                          {"googlenet", 128},
-                                                                          {"gpt2", 16},
-                                                                          {"convnet", 64}}) {
-    const TimerOptions options = {.net = net, .rows = rows};
+  const TimerOptions steps[] = {
+      {.net = "resnet50", .rows = 256},
+      {.net = "wrn-28-10", .rows = 128},
+      {.net = "googlenet", .rows = 128},
+      {.net = "gpt2", .rows = 16},
+      {.net = "convnet", .rows = 64},
+      {.net = "resnet50", .rows = 256, .precision = Precision::kF16},
+      {.net = "wrn-28-10", .rows = 128, .precision = Precision::kF16},
+      {.net = "resnet50", .rows = 256, .precision = Precision::kF16, .fusions = Fusions::kAlways},
+      {.net = "wrn-28-10", .rows = 128, .precision = Precision::kF16, .fusions = Fusions::kAlways}};
+  for (const TimerOptions& options : steps) {
     const absl::StatusOr<StepCount> count = CountStep(options);
     ASSERT_TRUE(count.ok()) << count.status();
     const std::string line = CountLine(options, *count);

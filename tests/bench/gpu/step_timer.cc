@@ -75,7 +75,8 @@ absl::Status StepTimer::Compile() {
       backend_,
       MakeCudaBackend({.plan_cache_folder = options_.plan_cache_folder,
                        .autotunes = options_.autotunes,
-                       .scrutiny = {.verifies = options_.verifies_plans, .records = &plans_}}));
+                       .scrutiny = {.verifies = options_.verifies_plans, .records = &plans_},
+                       .fusions = options_.fusions}));
   TY_ASSIGN_OR_RETURN(owner_, backend_->Compile(model_, optimizer_, CompileOptionsOf(options_)));
   executable_ = dynamic_cast<cuda::CudaExecutable*>(owner_.get());
   TY_CHECK(executable_ != nullptr);

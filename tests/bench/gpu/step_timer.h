@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "tests/bench/bench_nets.h"
 #include "worker/engine/backend/cuda/cuda_executable.h"
+#include "worker/engine/backend/cuda/fusions.h"
 
 namespace trainyard::engine::bench {
 
@@ -22,6 +23,7 @@ struct TimerOptions {
   bool autotunes = true;
   std::string plan_cache_folder = {};  // empty: there is none
   bool verifies_plans = false;         // candidates for plans are compared
+  Fusions fusions = Fusions::kWhereFaster;
 };
 
 // Returns the options of the step that is timed. They are a trainer's, but for what `options` say.

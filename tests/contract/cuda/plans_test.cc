@@ -151,6 +151,61 @@ TEST_P(Plans, ExistForConvolutionsWithStatistics) {
   }
 }
 
+// The shapes in which ResNets have a batch norm between two convolutions. An A100 does without the
+// sums where they need too much workspace.
+TEST_P(Plans, ExistForConvolutionsWithBatchNormAroundThemInF16) {
+  const std::unique_ptr<Planner> planner = PlannerFor(GetParam());
+  struct Shape {
+    int64_t channels, out_channels, size, kernel, stride;
+  };
+  for (const Shape& shape :
+       {Shape{64, 64, 56, 3, 1}, Shape{64, 256, 56, 1, 1}, Shape{128, 128, 56, 3, 2},
+        Shape{512, 512, 7, 3, 1}, Shape{16, 24, 8, 3, 1}}) {
+    ConvProblem problem = Usual();
+    problem.type = Type::kF16;
+    problem.rows = shape.size == 8 ? 6 : 256;
+    problem.channels = problem.x_stride = shape.channels;
+    problem.out_channels = problem.y_stride = shape.out_channels;
+    problem.kernel = shape.kernel;
+    problem.padding = shape.kernel / 2;
+    problem.stride = shape.stride;
+    problem.height = problem.width = shape.size;
+    problem.out_height = problem.out_width = (shape.size - 1) / shape.stride + 1;
+    const auto status = [&](ConvProblem::Kind kind) {
+      ConvProblem fused = problem;
+      fused.kind = kind;
+      fused.normalises = kind != ConvProblem::Kind::kInputGradient;
+      fused.norm_sums = kind == ConvProblem::Kind::kInputGradient;
+      fused.statistics = kind == ConvProblem::Kind::kForward;
+      return planner->Find(fused, Effort::kMeasure).status();
+    };
+    EXPECT_TRUE(status(ConvProblem::Kind::kForward).ok()) << status(ConvProblem::Kind::kForward);
+    EXPECT_TRUE(status(ConvProblem::Kind::kWeightGradient).ok())
+        << status(ConvProblem::Kind::kWeightGradient);
+    const absl::Status of_sums = status(ConvProblem::Kind::kInputGradient);
+    const bool is_too_large = std::string(GetParam()) == "a100" && shape.stride == 2;
+    EXPECT_EQ(of_sums.code(), is_too_large ? absl::StatusCode::kNotFound : absl::StatusCode::kOk)
+        << of_sums;
+  }
+}
+
+// In bf16 the gradients of weights must read what the norm has written.
+TEST_P(Plans, ExistForNormalisedInputsInBf16OnlyForward) {
+  const std::unique_ptr<Planner> planner = PlannerFor(GetParam());
+  ConvProblem problem = Usual();
+  problem.normalises = problem.statistics = true;
+  EXPECT_TRUE(planner->Find(problem, Effort::kMeasure).ok())
+      << planner->Find(problem, Effort::kMeasure).status();
+  problem = Usual();
+  problem.kind = ConvProblem::Kind::kWeightGradient;
+  problem.normalises = true;
+  EXPECT_EQ(planner->Find(problem, Effort::kMeasure).status().code(), absl::StatusCode::kNotFound);
+  problem = Usual();
+  problem.kind = ConvProblem::Kind::kInputGradient;
+  problem.norm_sums = true;
+  EXPECT_EQ(planner->Find(problem, Effort::kMeasure).status().code(), absl::StatusCode::kNotFound);
+}
+
 TEST_P(Plans, ExistForPartsOfWiderTensors) {
   const std::unique_ptr<Planner> planner = PlannerFor(GetParam());
   ConvProblem problem = Usual();

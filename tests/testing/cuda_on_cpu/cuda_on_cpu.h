@@ -33,6 +33,10 @@ void TellPlan(const char* library);
 // other streams wait for it. Apart from that it is like Enqueue.
 cudaError_t EnqueueAttempts(cudaStream_t stream, std::function<bool()> attempt);
 
+// Lets so much time pass on the device while work runs that calls this. Events tell it. Without it
+// each operation takes a microsecond.
+void TakeTime(int64_t microseconds);
+
 // Leaves `error`, unless it is cudaSuccess, for cudaGetLastError of this thread, and returns it.
 cudaError_t RecordError(cudaError_t error);
 

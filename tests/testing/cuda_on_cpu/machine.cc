@@ -19,6 +19,9 @@ int64_t FromEnvironment(const char* name, int64_t otherwise) {
   return text == nullptr ? otherwise : std::strtoll(text, nullptr, 10);
 }
 
+// The time that the operation that this thread runs takes beyond a microsecond.
+constinit thread_local int64_t taken_us = 0;
+
 }  // namespace
 
 constinit thread_local bool in_operation = false;
@@ -145,7 +148,7 @@ bool Machine::RunOne(Device& device, Lock& lock, bool may_block) {
     in_operation = false;
     lock.lock();
     device.running = false;
-    device.clock_us += operation_us;
+    device.clock_us += operation_us + std::exchange(taken_us, 0);
     if (!has_ended) {
       device.last_run = nullptr;
       changed.notify_all();
@@ -239,6 +242,10 @@ void SetDeviceCount(int count) {
   Machine& machine = Machine::Get();
   const Lock lock(machine.mutex);
   machine.device_count = count;
+}
+
+void TakeTime(int64_t microseconds) {
+  taken_us += microseconds;
 }
 
 void BreakDevices(cudaError_t error) {

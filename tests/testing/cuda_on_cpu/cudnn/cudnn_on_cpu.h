@@ -39,6 +39,10 @@ struct ConvolutionShape {
   int64_t kernel_height = 0, kernel_width = 0;
   int64_t groups = 1;
   int64_t operations = 1;  // in its graph; more than 1: it is fused
+  // The kinds of batch norm around it in its graph.
+  bool is_normalised = false;   // it reads relu(x scale + shift)
+  bool has_statistics = false;  // its output is summed up
+  bool has_norm_sums = false;   // its gradient is summed up for a norm's weight and bias
 };
 
 // Makes the heuristics offer nothing, from here on, for graphs with a convolution for which
@@ -67,6 +71,10 @@ void RefusePlanTexts(bool refuses);
 
 // Makes each handle take so much memory of its device, from here on. At first it takes none.
 void SetHandleBytes(int64_t bytes);
+
+// Makes plans of graphs with a convolution take so many microseconds of the emulated device's time,
+// from here on. With an empty function, each takes one again, like all other work.
+void SetConvolutionTimes(std::function<int64_t(const ConvolutionShape&)> microseconds);
 
 // The backend descriptors and handles that were created and not destroyed.
 int64_t LiveCudnnObjects();

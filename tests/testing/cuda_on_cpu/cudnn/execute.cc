@@ -50,6 +50,34 @@ Mischief& Spoils() {
   return spoils;
 }
 
+// The time that plans of a convolution take, as a test says.
+class Times {
+ public:
+  void Set(std::function<int64_t(const ConvolutionShape&)> microseconds) {
+    const std::lock_guard lock(mutex_);
+    microseconds_ = std::move(microseconds);
+  }
+  void Spend(const Program& program) {
+    std::function<int64_t(const ConvolutionShape&)> microseconds;
+    {
+      const std::lock_guard lock(mutex_);
+      microseconds = microseconds_;
+    }
+    const std::optional<ConvolutionShape> convolution = ConvolutionOf(program);
+    // All work takes a microsecond by itself.
+    if (microseconds && convolution.has_value()) TakeTime(microseconds(*convolution) - 1);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::function<int64_t(const ConvolutionShape&)> microseconds_;
+};
+
+Times& ConvolutionTimes() {
+  static auto& times = *new Times();
+  return times;
+}
+
 // The operands of one execution. Scalars that are passed by value are copied at the call, as in
 // cuDNN.
 struct Execution {
@@ -112,6 +140,7 @@ void Run(const Execution& execution) {
   for (const auto& [id, bytes] : execution.scalars) {
     memory.Bind(id, const_cast<std::byte*>(bytes.data()));
   }
+  ConvolutionTimes().Spend(*execution.program);
   Scribble(execution);
   for (const auto& operation : execution.program->operations) {
     operation->run(&memory);
@@ -174,6 +203,10 @@ void FailRuns(std::function<bool(int64_t engine)> fails) {
 
 void SpoilRuns(std::function<bool(int64_t engine)> spoils) {
   cudnn::Spoils().Set(std::move(spoils));
+}
+
+void SetConvolutionTimes(std::function<int64_t(const ConvolutionShape&)> microseconds) {
+  cudnn::ConvolutionTimes().Set(std::move(microseconds));
 }
 
 int64_t PlansRun() {

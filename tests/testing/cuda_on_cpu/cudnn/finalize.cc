@@ -34,6 +34,8 @@ Compile CompilerOf(cudnnBackendDescriptorType_t type) {
       return CompileNormForward;
     case CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR:
       return CompileNormBackward;
+    case CUDNN_BACKEND_OPERATION_BN_BWD_WEIGHTS_DESCRIPTOR:
+      return CompileNormSums;
     case CUDNN_BACKEND_OPERATION_RESAMPLE_FWD_DESCRIPTOR:
     case CUDNN_BACKEND_OPERATION_RESAMPLE_BWD_DESCRIPTOR:
       return CompileResample;

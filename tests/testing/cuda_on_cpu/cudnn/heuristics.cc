@@ -77,7 +77,7 @@ int64_t WorkspaceBytes(const Program& program, const Engine& engine) {
 }
 
 bool IsRefused(const Program& program) {
-  if (refuses_attention && HasAttention(program)) {
+  if (HasUnknownNormFusion(program) || (refuses_attention && HasAttention(program))) {
     return true;
   }
   std::function<bool(const ConvolutionShape&)> refuses;
@@ -85,16 +85,22 @@ bool IsRefused(const Program& program) {
     std::lock_guard lock(refusal_mutex);
     refuses = Refusal();
   }
-  return refuses != nullptr && std::any_of(program.operations.begin(), program.operations.end(),
-                                           [&](const auto& operation) {
-                                             if (!operation->convolution) {
-                                               return false;
-                                             }
-                                             ConvolutionShape shape = *operation->convolution;
-                                             shape.operations =
-                                                 static_cast<int64_t>(program.operations.size());
-                                             return refuses(shape);
-                                           });
+  const std::optional<ConvolutionShape> convolution = ConvolutionOf(program);
+  return refuses != nullptr && convolution.has_value() && refuses(*convolution);
+}
+
+std::optional<ConvolutionShape> ConvolutionOf(const Program& program) {
+  for (const auto& operation : program.operations) {
+    if (!operation->convolution.has_value()) continue;
+    ConvolutionShape shape = *operation->convolution;
+    shape.operations = static_cast<int64_t>(program.operations.size());
+    shape.is_normalised =
+        shape.kind != ConvolutionShape::Kind::kInputGradient && operation->inputs[0].is_virtual;
+    shape.has_statistics = CountType(program, CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR) > 0;
+    shape.has_norm_sums = CountType(program, CUDNN_BACKEND_OPERATION_BN_BWD_WEIGHTS_DESCRIPTOR) > 0;
+    return shape;
+  }
+  return std::nullopt;
 }
 
 std::vector<const Engine*> Offers(const Program& program, cudnnBackendHeurMode_t mode) {

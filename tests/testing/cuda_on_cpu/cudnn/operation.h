@@ -17,6 +17,7 @@ struct Operation {
   std::vector<TensorSpec> inputs;
   std::vector<TensorSpec> outputs;
   std::optional<ConvolutionShape> convolution;
+  std::optional<cudnnPointwiseMode_t> pointwise;
   std::function<void(Memory*)> run;
 };
 
@@ -32,6 +33,8 @@ cudnnStatus_t CompileMatmul(const Descriptor& descriptor, Operation* operation);
 cudnnStatus_t CompileFinalizeStatistics(const Descriptor& descriptor, Operation* operation);
 cudnnStatus_t CompileNormForward(const Descriptor& descriptor, Operation* operation);
 cudnnStatus_t CompileNormBackward(const Descriptor& descriptor, Operation* operation);
+// Its inputs are x, mean, inverse deviation, scale and dy, in this order.
+cudnnStatus_t CompileNormSums(const Descriptor& descriptor, Operation* operation);
 cudnnStatus_t CompileResample(const Descriptor& descriptor, Operation* operation);
 cudnnStatus_t CompileAttentionForward(const Descriptor& descriptor, Operation* operation);
 cudnnStatus_t CompileAttentionBackward(const Descriptor& descriptor, Operation* operation);

@@ -106,7 +106,7 @@ cudnnStatus_t FinalizePlan(Descriptor* plan) {
                 absl::StrCat("engine ", engine.index, " cannot run this graph"));
   }
   if (IsRefused(*config->program)) {
-    return Fail(CUDNN_STATUS_NOT_SUPPORTED, "a test has made this graph unsupported");
+    return Fail(CUDNN_STATUS_NOT_SUPPORTED, "no engine takes this graph");
   }
   plan->engine = config->engine;
   plan->program = config->program;

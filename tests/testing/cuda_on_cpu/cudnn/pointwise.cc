@@ -144,6 +144,7 @@ cudnnStatus_t CompilePointwise(const Descriptor& descriptor, Operation* operatio
       static_cast<float>(descriptor.Number(CUDNN_ATTR_OPERATION_POINTWISE_ALPHA1, 1));
   pointwise.alpha2 =
       static_cast<float>(descriptor.Number(CUDNN_ATTR_OPERATION_POINTWISE_ALPHA2, 1));
+  operation->pointwise = pointwise.settings.mode;
   operation->inputs = pointwise.inputs;
   operation->outputs = {pointwise.output};
   operation->run = [pointwise = std::make_shared<const Pointwise>(std::move(pointwise))](

@@ -4,6 +4,7 @@
 #include <cudnn_graph.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,7 +41,12 @@ const Engine* FindEngine(int64_t index);
 int64_t EngineCount();
 // The engines that a heuristic mode offers, best first. Empty for graphs that tests refuse.
 std::vector<const Engine*> Offers(const Program& program, cudnnBackendHeurMode_t mode);
-// Returns true if a test made the graph unsupported.
+// Returns the first convolution of a graph, with what is fused into it, or nothing.
+std::optional<ConvolutionShape> ConvolutionOf(const Program& program);
+// Returns true if the graph has batch norm around a convolution in a form for which cuDNN has no
+// engine.
+bool HasUnknownNormFusion(const Program& program);
+// Returns true if no engine takes the graph, or a test made it unsupported.
 bool IsRefused(const Program& program);
 
 // These finalize the kinds of descriptors other than operations and tensors.

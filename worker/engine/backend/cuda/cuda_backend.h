@@ -21,7 +21,7 @@ struct CudaBackendOptions {
   bool autotunes = true;
   // The records must outlive the backend.
   cuda::PlanScrutiny scrutiny = {};
-  // True if a convolution also sums up the statistics of the batch norm behind it.
+  // Says if convolutions take over work of the batch norms around them (conv_plans.h).
   Fusions fusions = Fusions::kWhereFaster;
   // Memory for sums that other ranks of this host may read (CompileOptions::shares_memory). If it
   // is not given, they are in ordinary memory.

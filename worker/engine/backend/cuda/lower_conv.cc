@@ -5,25 +5,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "worker/engine/backend/cuda/dnn/node_problem.h"
+#include "worker/engine/backend/cuda/conv_plans.h"
 #include "worker/engine/backend/cuda/kernels/convolution.h"
 #include "worker/engine/backend/cuda/lower_ops.h"
 #include "worker/engine/backend/cuda/runtime/runtime.h"
 
 namespace trainyard::engine::cuda {
 namespace {
-
-// The time between two kernels of a graph.
-constexpr double kLaunchMicroseconds = 2;
-
-dnn::ConvProblem ConvProblemOf(Lowering& lowering, const Node& node, const Place& x,
-                               const Place& y) {
-  dnn::ConvProblem problem = dnn::ProblemOf(lowering.step(), node, lowering.rows(),
-                                            lowering.target().type, lowering.target().tf32);
-  problem.x_stride = x.stride;
-  problem.y_stride = y.stride;
-  return problem;
-}
 
 ConvShape ConvShapeOf(Lowering& lowering, const ConvAttributes& conv, ValueId x, ValueId y,
                       int64_t weight_stride) {
@@ -37,91 +25,67 @@ ConvShape ConvShapeOf(Lowering& lowering, const ConvAttributes& conv, ValueId x,
           .weight_stride = weight_stride};
 }
 
-// The answer of cuDNN to a problem.
-struct FoundPlan {
-  const dnn::Plan* plan = nullptr;  // null if only our own kernels can do it
-  absl::Status refusal = {};        // then this says why
+// Returns where the scale and shift of a convolution's input lie that it normalises itself.
+Lowering::UnwrittenNorm NormOf(const Lowering& lowering, ValueId input) {
+  const auto found = lowering.unwritten_norms.find(input);
+  return found == lowering.unwritten_norms.end() ? Lowering::UnwrittenNorm() : found->second;
+}
+
+// Kernels of our own read what a batch norm has written, so if it wrote nothing, the plan with
+// which that was decided must be there again.
+absl::Status CheckFallBack(const dnn::ConvProblem& problem, const FoundPlan& found) {
+  if (found.plan != nullptr || !problem.normalises) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("cuDNN refuses what it took before: ", problem.Key(),
+                                          ": ", found.refusal.message()));
+}
+
+// The memory of a batch norm whose gradient a convolution sums up. No buffer is there if it does
+// not.
+struct NormSums {
+  Place input;
+  BufferId mean = kNoBuffer, variance = kNoBuffer;
+  BufferId operands = kNoBuffer;  // [4, stride], then three factors of which none is used
+  BufferId sums = kNoBuffer;      // [2, stride]
+  int64_t stride = 0;
+  NormGradient norm = {};
+  Traffic traffic = {};
 };
 
-absl::StatusOr<FoundPlan> FindConvPlan(Lowering& lowering, const dnn::ConvProblem& problem) {
-  const int64_t vector = kVectorBytes / SizeOf(lowering.target().type);
-  // Padding would separate the groups.
-  const bool has_odd_groups =
-      problem.groups > 1 && (problem.channels % problem.groups != 0 ||
-                             problem.channels % vector != 0 || problem.out_channels % vector != 0);
-  if (has_odd_groups) {
-    return FoundPlan{.refusal = absl::NotFoundError(absl::StrCat(
-                         "cuDNN takes groups only of channels that are multiples of ", vector))};
-  }
-  absl::StatusOr<const dnn::Plan*> plan =
-      lowering.target().planner->Find(problem, lowering.target().effort);
-  if (plan.ok()) return FoundPlan{.plan = *plan};
-  if (absl::IsNotFound(plan.status())) return FoundPlan{.refusal = plan.status()};
-  return plan.status();
+NormSums AddNormSums(Lowering& lowering, const Node& gradient) {
+  const ValueId input = gradient.inputs[1];
+  NormSums sums;
+  sums.input = lowering.PlaceOf(input);
+  sums.mean = lowering.PlainBufferOf(gradient.inputs[3]);
+  sums.variance = lowering.PlainBufferOf(gradient.inputs[4]);
+  sums.norm.channels = lowering.Channels(input);
+  sums.norm.weight = lowering.Parameter(gradient.inputs[2]);
+  sums.norm.bias = lowering.Parameter(gradient.inputs[static_cast<size_t>(gradient.norm().bias)]);
+  sums.norm.eps = static_cast<float>(gradient.norm().eps);
+  sums.stride = NormSumsStride(sums.norm.channels);
+  sums.operands = lowering.AddScratch(7 * sums.stride * SizeOf(Type::kF32));
+  sums.sums = lowering.AddScratch(2 * sums.stride * SizeOf(Type::kF32));
+  sums.traffic = {.kernels = 2, .bytes = lowering.Bytes(input)};
+  lowering.norm_sums[gradient.inputs[0]] = sums.sums;
+  return sums;
 }
 
-// The plan that computes the gradient of a weight, and the type of the gradient that it writes.
-struct WeightGradientPlan : FoundPlan {
-  Type type = Type::kF32;
-};
-
-bool TakesStatistics(Lowering& lowering, const Node& conv) {
-  if (lowering.target().fusions == Fusions::kNever || conv.relu || !ConvBiasesOf(conv).empty())
-    return false;
-  // cuDNN takes the sums over all rows at once, and sums of squares.
-  if (lowering.step().max_groups > 1 || lowering.target().merges_ranks) return false;
-  for (const Node& node : lowering.step().graph.nodes) {
-    if (node.op == OpKind::kBatchNorm && node.norm().batch_statistics &&
-        node.inputs[0] == conv.outputs[0]) {
-      return true;
-    }
-  }
-  return false;
-}
-
-// Returns true if the fused plan saves time. Without it, the statistics cost a pass over the
-// output, at the speed at which the plain plan moves its tensors at best.
-bool SavesTime(Lowering& lowering, const dnn::Plan& fused, const dnn::Plan& plain, ValueId output) {
-  const double of_fused = fused.facts().microseconds;
-  const double of_plain = plain.facts().microseconds;
-  if (lowering.target().fusions == Fusions::kAlways) return true;
-  if (of_fused <= 0 || of_plain <= 0) return false;
-  const double bytes =
-      static_cast<double>(lowering.Pixels(output) * lowering.PlaceOf(output).stride *
-                          SizeOf(lowering.PlaceOf(output).type));
-  return of_fused <
-         of_plain + kLaunchMicroseconds + bytes / lowering.target().bytes_per_microsecond;
-}
-
-// Returns null if the convolution should leave the statistics to batch norm.
-absl::StatusOr<const dnn::Plan*> FindPlanWithStatistics(Lowering& lowering,
-                                                        dnn::ConvProblem problem, ValueId output) {
-  TY_ASSIGN_OR_RETURN(const FoundPlan plain, FindConvPlan(lowering, problem));
-  // cuDNN compiles these plans, which is in vain where no times are known to compare.
-  const bool has_no_times = plain.plan != nullptr && plain.plan->facts().microseconds <= 0;
-  if (has_no_times && lowering.target().fusions != Fusions::kAlways) return nullptr;
-  problem.statistics = true;
-  TY_ASSIGN_OR_RETURN(const FoundPlan fused, FindConvPlan(lowering, problem));
-  if (fused.plan == nullptr || plain.plan == nullptr) return fused.plan;
-  return SavesTime(lowering, *fused.plan, *plain.plan, output) ? fused.plan : nullptr;
-}
-
-// Takes f32 if cuDNN is as fast with it, since that saves a conversion and a rounding.
-absl::StatusOr<WeightGradientPlan> FindWeightGradientPlan(Lowering& lowering,
-                                                          dnn::ConvProblem problem) {
-  TY_ASSIGN_OR_RETURN(FoundPlan plain, FindConvPlan(lowering, problem));
-  if (lowering.target().type == Type::kF32 || plain.plan == nullptr) {
-    return WeightGradientPlan{std::move(plain), Type::kF32};
-  }
-  const double of_plain = plain.plan->facts().microseconds;
-  if (of_plain <= 0) return WeightGradientPlan{std::move(plain), lowering.target().type};
-  problem.f32_gradient = true;
-  TY_ASSIGN_OR_RETURN(FoundPlan exact, FindConvPlan(lowering, problem));
-  const double of_exact = exact.plan == nullptr ? 0 : exact.plan->facts().microseconds;
-  if (of_exact > 0 && of_exact <= of_plain + kLaunchMicroseconds) {
-    return WeightGradientPlan{std::move(exact), Type::kF32};
-  }
-  return WeightGradientPlan{std::move(plain), lowering.target().type};
+// Writes what cuDNN reads of the norm, if there is one, and returns where everything lies.
+dnn::NormMemory PrepareNormSums(const Program& program, const NormSums& sums, cudaStream_t stream) {
+  if (sums.sums == kNoBuffer) return {};
+  NormGradient norm = sums.norm;
+  norm.mean = program.ptr<float>(sums.mean);
+  norm.variance = program.ptr<float>(sums.variance);
+  auto* const operands = program.ptr<float>(sums.operands);
+  NormPackOperands(norm, operands, stream);
+  auto* const dbias = program.ptr<float>(sums.sums);
+  return {.input = program.At(sums.input).data,
+          .mean = operands,
+          .inverse = operands + sums.stride,
+          .weight = operands + 2 * sums.stride,
+          .bias = operands + 3 * sums.stride,
+          .dweight = dbias + sums.stride,
+          .dbias = dbias,
+          .factors = operands + 4 * sums.stride};
 }
 
 // Returns where the gradients of weights are unpacked from, one after the other in `packed`. Plain
@@ -162,21 +126,16 @@ absl::Status LowerConv2d(Lowering& lowering, const Node& node) {
       biases.empty() ? nullptr : static_cast<const float*>(lowering.weights().copy(biases).data);
   const Place y = lowering.MakeOutput(node);
   const bool relu = node.relu;
-  dnn::ConvProblem problem = ConvProblemOf(lowering, node, x, y);
+  const dnn::ConvProblem problem = ConvProblemOf(lowering, node, x, y);
 
-  const dnn::Plan* plan = nullptr;
+  TY_ASSIGN_OR_RETURN(const ForwardPlan found, FindForwardPlan(lowering, node, problem));
+  TY_RETURN_IF_ERROR(CheckFallBack(problem, found));
+  const dnn::Plan* const plan = found.plan;
+  if (plan == nullptr) lowering.FallBack(node, found.refusal);
   BufferId sums = kNoBuffer;
-  if (TakesStatistics(lowering, node)) {
-    TY_ASSIGN_OR_RETURN(plan, FindPlanWithStatistics(lowering, problem, output));
-    if (plan != nullptr) {
-      sums = lowering.AddScratch(2 * problem.out_channels * SizeOf(Type::kF32));
-      lowering.convolution_sums[output] = sums;
-    }
-  }
-  if (plan == nullptr) {
-    TY_ASSIGN_OR_RETURN(const FoundPlan found, FindConvPlan(lowering, problem));
-    plan = found.plan;
-    if (plan == nullptr) lowering.FallBack(node, found.refusal);
+  if (found.has_statistics) {
+    sums = lowering.AddScratch(2 * problem.out_channels * SizeOf(Type::kF32));
+    lowering.convolution_sums[output] = sums;
   }
   const int64_t square_sums = problem.out_channels;
   void* const weight = copy.data;
@@ -192,18 +151,22 @@ absl::Status LowerConv2d(Lowering& lowering, const Node& node) {
     return absl::OkStatus();
   }
   const BufferId workspace = lowering.AddScratch(plan->facts().workspace_bytes);
-  lowering.Emit(
-      node,
-      [=, program = &lowering.program()](const Enqueue& how) {
-        dnn::ConvMemory memory{
-            .x = program->At(x).data, .weight = weight, .y = program->At(y).data, .bias = bias};
-        if (sums != kNoBuffer) {
-          memory.sum = program->ptr<float>(sums);
-          memory.square_sum = memory.sum + square_sums;
-        }
-        return plan->Run(memory, program->ptr<void>(workspace), how.stream);
-      },
-      {x.buffer, y.buffer, workspace, sums});
+  const Lowering::UnwrittenNorm norm = NormOf(lowering, node.inputs[0]);
+  lowering.Emit(node,
+                [=, program = &lowering.program()](const Enqueue& how) {
+                  dnn::ConvMemory memory{.x = program->At(x).data,
+                                         .weight = weight,
+                                         .y = program->At(y).data,
+                                         .bias = bias,
+                                         .scale = program->At(norm.scale).data,
+                                         .shift = program->At(norm.shift).data};
+                  if (sums != kNoBuffer) {
+                    memory.sum = program->ptr<float>(sums);
+                    memory.square_sum = memory.sum + square_sums;
+                  }
+                  return plan->Run(memory, program->ptr<void>(workspace), how.stream);
+                },
+                {x.buffer, y.buffer, workspace, sums, norm.scale.buffer, norm.shift.buffer});
   return absl::OkStatus();
 }
 
@@ -212,8 +175,8 @@ absl::Status LowerConv2dInputGradient(Lowering& lowering, const Node& node) {
   const Place dy = lowering.PlaceOf(node.inputs[0]);
   const WeightCopy& copy = lowering.weights().copy(ConvWeightsOf(node));
   const Place dx = lowering.MakeOutput(node);
-  TY_ASSIGN_OR_RETURN(const FoundPlan found,
-                      FindConvPlan(lowering, ConvProblemOf(lowering, node, dx, dy)));
+  TY_ASSIGN_OR_RETURN(const InputGradientPlan found,
+                      FindInputGradientPlan(lowering, node, ConvProblemOf(lowering, node, dx, dy)));
   const dnn::Plan* const plan = found.plan;
   void* const weight = copy.data;
   if (plan == nullptr) {
@@ -229,13 +192,20 @@ absl::Status LowerConv2dInputGradient(Lowering& lowering, const Node& node) {
     return absl::OkStatus();
   }
   const BufferId workspace = lowering.AddScratch(plan->facts().workspace_bytes);
-  lowering.Emit(node,
-                [=, program = &lowering.program()](const Enqueue& how) {
-                  return plan->Run(
-                      {.x = program->At(dx).data, .weight = weight, .y = program->At(dy).data},
-                      program->ptr<void>(workspace), how.stream);
-                },
-                {dy.buffer, dx.buffer, workspace});
+  const NormSums sums =
+      found.has_norm_sums ? AddNormSums(lowering, *NormGradientOf(lowering, node)) : NormSums();
+  lowering.Emit(
+      node,
+      [=, program = &lowering.program()](const Enqueue& how) {
+        const dnn::ConvMemory memory = {.x = program->At(dx).data,
+                                        .weight = weight,
+                                        .y = program->At(dy).data,
+                                        .norm = PrepareNormSums(*program, sums, how.stream)};
+        return plan->Run(memory, program->ptr<void>(workspace), how.stream);
+      },
+      {dy.buffer, dx.buffer, workspace, sums.input.buffer, sums.mean, sums.variance, sums.operands,
+       sums.sums},
+      sums.traffic);
   return absl::OkStatus();
 }
 
@@ -251,8 +221,10 @@ absl::Status LowerConv2dParameterGradient(Lowering& lowering, const Node& node) 
   weights.reserve(members);
   for (const ValueId gradient : gradients) weights.push_back(lowering.value(gradient).primal);
   const WeightCopy& copy = lowering.weights().copy(weights);
-  TY_ASSIGN_OR_RETURN(const WeightGradientPlan chosen,
-                      FindWeightGradientPlan(lowering, ConvProblemOf(lowering, node, x, dy)));
+  const dnn::ConvProblem problem = ConvProblemOf(lowering, node, x, dy);
+  TY_ASSIGN_OR_RETURN(const WeightGradientPlan chosen, FindWeightGradientPlan(lowering, problem));
+  TY_RETURN_IF_ERROR(CheckFallBack(problem, chosen));
+  const Lowering::UnwrittenNorm norm = NormOf(lowering, x_id);
   const dnn::Plan* const plan = chosen.plan;
   const Type type = chosen.type;
   if (plan == nullptr) lowering.FallBack(node, chosen.refusal);
@@ -290,9 +262,12 @@ absl::Status LowerConv2dParameterGradient(Lowering& lowering, const Node& node) 
           ConvWeightGradient(shape, program->At(dy), program->At(x), static_cast<float*>(computed),
                              false, how.stream);
         } else {
-          TY_RETURN_IF_ERROR(
-              plan->Run({.x = program->At(x).data, .weight = computed, .y = program->At(dy).data},
-                        program->ptr_or_null<void>(workspace), how.stream));
+          TY_RETURN_IF_ERROR(plan->Run({.x = program->At(x).data,
+                                        .weight = computed,
+                                        .y = program->At(dy).data,
+                                        .scale = program->At(norm.scale).data,
+                                        .shift = program->At(norm.shift).data},
+                                       program->ptr_or_null<void>(workspace), how.stream));
         }
         if (has_biases) return absl::OkStatus();
         for (const UnpackedLater& member : unpacked) {
@@ -300,7 +275,7 @@ absl::Status LowerConv2dParameterGradient(Lowering& lowering, const Node& node) 
         }
         return absl::OkStatus();
       },
-      {dy.buffer, x.buffer, scratch, workspace}, traffic);
+      {dy.buffer, x.buffer, scratch, workspace, norm.scale.buffer, norm.shift.buffer}, traffic);
   int64_t first_channel = 0;
   for (size_t i = members; i < node.outputs.size(); ++i) {
     lowering.EmitBiasGradient(node, dy_id, first_channel, node.outputs[i], unpacked[i - members]);

@@ -1,6 +1,7 @@
 // Lowers batch_norm with what the passes have fused into it. The groups of rows (Batch::groups) are
 // a dimension of each launch, and a recording finds their begins in the memory of the device.
 #include "common/base/status_macros.h"
+#include "worker/engine/backend/cuda/conv_plans.h"
 #include "worker/engine/backend/cuda/lower_ops.h"
 
 namespace trainyard::engine::cuda {
@@ -17,7 +18,9 @@ NormGroups GroupsOf(const Enqueue& how, const int32_t* begins, int64_t rows, int
 
 // The places of the operands of batch_norm, and what is known of it before it runs.
 struct NormPlaces {
-  Place x, y, residual;
+  Place x, residual;
+  Place y;             // nowhere if the output is not written
+  Place scale, shift;  // somewhere if it is not
   BufferId mask = kNoBuffer;
   NormForward norm;
 };
@@ -27,8 +30,15 @@ NormPlaces PlaceNorm(Lowering& lowering, const Node& node) {
   places.x = lowering.PlaceOf(node.inputs[0]);
   const ValueId residual = FusedInput(node, node.norm().residual);
   if (residual != kNoValue) places.residual = lowering.PlaceOf(residual);
-  places.y = lowering.MakeOutput(node);
   const ValueId output = node.outputs[0];
+  const auto unwritten = lowering.unwritten_norms.find(output);
+  if (unwritten == lowering.unwritten_norms.end()) {
+    places.y = lowering.MakeOutput(node);
+  } else {
+    places.scale = unwritten->second.scale;
+    places.shift = unwritten->second.shift;
+    lowering.SharePlace(output, Place(places.x));
+  }
   places.norm.relu = node.relu;
   places.norm.weight = lowering.Parameter(node.inputs[1]);
   places.norm.bias = lowering.Parameter(node.inputs[2]);
@@ -48,6 +58,8 @@ NormForward Resolve(const Program& program, const NormPlaces& places) {
   NormForward norm = places.norm;
   norm.x = program.At(places.x);
   norm.y = program.At(places.y);
+  norm.scale = program.At(places.scale);
+  norm.shift = program.At(places.shift);
   norm.residual = program.At(places.residual);
   norm.mask = program.ptr_or_null<uint32_t>(places.mask);
   return norm;
@@ -79,29 +91,51 @@ void LowerNormApply(Lowering& lowering, const Node& node) {
       {places.x.buffer, places.y.buffer, places.residual.buffer, places.mask, mean, variance});
 }
 
+// The bytes of weight, bias, mean and variance, or of as many other numbers of each channel.
+double ChannelBytes(const NormPlaces& places) {
+  return static_cast<double>(4 * places.norm.channels * SizeOf(Type::kF32));
+}
+
+// Gives the output of a batch_norm no memory if all readers can do without, and that saves time.
+absl::Status LeaveOutputUnwritten(Lowering& lowering, const Node& node) {
+  TY_ASSIGN_OR_RETURN(const bool normalise,
+                      ReadersNormalise(lowering, node, lowering.PlaceOf(node.inputs[0])));
+  if (!normalise) return absl::OkStatus();
+  const Type type = lowering.target().type;
+  const int64_t stride = PaddedChannels(lowering.Channels(node.outputs[0]), type);
+  const auto add = [&] {
+    return Place{lowering.AddScratch(stride * SizeOf(type)), 0, stride, type};
+  };
+  const Place scale = add();
+  lowering.unwritten_norms[node.outputs[0]] = {scale, add()};
+  return absl::OkStatus();
+}
+
 // Lowers a batch_norm whose statistics a convolution has summed up.
 void LowerNormOfSums(Lowering& lowering, const Node& node, const NormPlaces& places,
                      BufferId computed) {
   const int64_t channels = places.norm.channels;
-  const int64_t pixels = places.norm.pixels;
   const BufferId mean = lowering.PlainBuffer(node.outputs[1], channels * SizeOf(Type::kF32));
   const BufferId variance = lowering.PlainBuffer(node.outputs[2], channels * SizeOf(Type::kF32));
   const StatisticSums sums = lowering.SumsOfStatistics(node);
   const int64_t square_sums = PaddedChannels(channels, lowering.target().type);
-  lowering.EmitKernel(node,
-                      [=, program = &lowering.program()](const Enqueue& how) {
-                        StatisticSums into = sums;
-                        into.adds = how.adds;
-                        const auto* sum = program->ptr<float>(computed);
-                        NormFinalize(sum, sum + square_sums, pixels, channels,
-                                     program->ptr<float>(mean), program->ptr<float>(variance), into,
-                                     how.stream);
-                        NormApply(Resolve(*program, places), program->ptr<float>(mean),
-                                  program->ptr<float>(variance), how.stream);
-                      },
-                      {places.x.buffer, places.y.buffer, places.residual.buffer, places.mask, mean,
-                       variance, computed},
-                      {.kernels = 2});
+  const bool is_written = places.y.buffer != kNoBuffer;
+  lowering.EmitKernel(
+      node,
+      [=, program = &lowering.program()](const Enqueue& how) {
+        StatisticSums into = sums;
+        into.adds = how.adds;
+        const auto* sum = program->ptr<float>(computed);
+        auto* const means = program->ptr<float>(mean);
+        auto* const variances = program->ptr<float>(variance);
+        const NormForward norm = Resolve(*program, places);
+        NormFinalize(sum, sum + square_sums, norm, means, variances, into, how.stream);
+        if (is_written) NormApply(norm, means, variances, how.stream);
+      },
+      {places.x.buffer, places.y.buffer, places.scale.buffer, places.shift.buffer,
+       places.residual.buffer, places.mask, mean, variance, computed},
+      is_written ? Traffic{.kernels = 2}
+                 : Traffic{.bytes = 2 * ChannelBytes(places), .has_tensors = false});
 }
 
 // The places of the operands of a gradient of batch_norm, and what is known of it before it runs.
@@ -169,6 +203,21 @@ double GradientBytesReadAgain(Lowering& lowering, const Node& node) {
                                     lowering.Bytes(FusedInput(node, norm.second_gradient)) +
                                     lowering.Bytes(FusedInput(node, norm.mask));
   return lowering.Bytes(node.inputs[1]) + gradient;
+}
+
+// Lowers a gradient whose sums the gradient of a convolution has taken, which has also rectified
+// it.
+void LowerGradientOfSums(Lowering& lowering, const Node& node, const NormGradientPlaces& places,
+                         BufferId sums) {
+  lowering.EmitKernel(node,
+                      [=, program = &lowering.program()](const Enqueue& how) {
+                        NormGradient gradient = Resolve(*program, places);
+                        gradient.adds = how.adds;
+                        gradient.relu = false;
+                        NormBackwardOfSums(gradient, program->ptr<float>(sums), how.stream);
+                      },
+                      {places.dy.buffer, places.x.buffer, places.addend.buffer, places.mean,
+                       places.variance, places.dx.buffer, sums});
 }
 
 Traffic GradientTraffic(Lowering& lowering, const Node& node) {
@@ -290,6 +339,7 @@ absl::Status LowerBatchNorm(Lowering& lowering, const Node& node) {
     LowerNormApply(lowering, node);
     return absl::OkStatus();
   }
+  TY_RETURN_IF_ERROR(LeaveOutputUnwritten(lowering, node));
   const NormPlaces places = PlaceNorm(lowering, node);
   const int64_t channels = places.norm.channels;
   const auto summed = lowering.convolution_sums.find(node.inputs[0]);
@@ -307,6 +357,12 @@ absl::Status LowerBatchNorm(Lowering& lowering, const Node& node) {
     return absl::OkStatus();
   }
   const int64_t kernels = NormKernels(places.norm.pixels);
+  const Traffic traffic =
+      places.y.buffer == kNoBuffer
+          ? Traffic{.bytes = lowering.Bytes(node.inputs[0]) + 2 * ChannelBytes(places),
+                    .has_tensors = false}
+          : Traffic{.kernels = kernels,
+                    .more_bytes = kernels > 1 ? lowering.Bytes(node.inputs[0]) : 0};
   lowering.EmitKernel(
       node,
       [=, program = &lowering.program(), rows = lowering.rows(),
@@ -318,14 +374,19 @@ absl::Status LowerBatchNorm(Lowering& lowering, const Node& node) {
         NormTraining(norm, program->ptr<float>(mean), program->ptr<float>(variance), into,
                      program->ptr<void>(workspace), state.tickets, how.stream);
       },
-      {places.x.buffer, places.y.buffer, places.residual.buffer, places.mask, mean, variance,
-       workspace},
-      {.kernels = kernels, .more_bytes = kernels > 1 ? lowering.Bytes(node.inputs[0]) : 0});
+      {places.x.buffer, places.y.buffer, places.scale.buffer, places.shift.buffer,
+       places.residual.buffer, places.mask, mean, variance, workspace},
+      traffic);
   return absl::OkStatus();
 }
 
 absl::Status LowerBatchNormGradient(Lowering& lowering, const Node& node) {
   const NormGradientPlaces places = PlaceNormGradient(lowering, node);
+  const auto summed = lowering.norm_sums.find(node.inputs[0]);
+  if (summed != lowering.norm_sums.end()) {
+    LowerGradientOfSums(lowering, node, places, summed->second);
+    return absl::OkStatus();
+  }
   const BufferId workspace = lowering.AddScratch(
       NormWorkspace(places.gradient.pixels, places.gradient.channels, lowering.step().max_groups));
   if (lowering.target().merges_ranks) {

@@ -83,6 +83,15 @@ class Lowering {
   // The sums, then the sums of squares, by the output of the convolution that took them as
   // statistics.
   std::map<ValueId, BufferId> convolution_sums;
+  // The outputs of batch norms that are not written: readers compute relu(x scale + shift), where x
+  // is the norm's input and lies where the output would be found. Scale and shift are padded.
+  struct UnwrittenNorm {
+    Place scale, shift;
+  };
+  std::map<ValueId, UnwrittenNorm> unwritten_norms;
+  // The sums of a norm's gradient (NormBackwardOfSums), by the gradient at the norm's output: the
+  // convolution that made that has taken them, and rectified it.
+  std::map<ValueId, BufferId> norm_sums;
   // The outputs of cuDNN's attention, which its gradient reads, by logsum.
   std::map<ValueId, ValueId> attention_outputs;
   // Later nodes whose work is done already.

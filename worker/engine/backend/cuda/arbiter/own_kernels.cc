@@ -86,6 +86,9 @@ class KernelArbiter : public dnn::Arbiter {
 
   absl::Status Run(const ConvProblem& p, const ConvMemory& memory, void* workspace,
                    cudaStream_t stream) const override {
+    if (p.normalises || p.norm_sums) {
+      return absl::UnimplementedError("our own kernels have no batch norm within a convolution");
+    }
     const ConvShape shape = ShapeOf(p);
     const View x = {memory.x, p.x_stride, p.type};
     const View y = {memory.y, p.y_stride, p.type};

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "worker/engine/backend/cuda/dnn/attention_graph.h"
-#include "worker/engine/backend/cuda/dnn/conv_graph.h"
+#include "worker/engine/backend/cuda/dnn/conv_slots.h"
 
 namespace trainyard::engine::cuda::dnn {
 
@@ -15,9 +15,23 @@ void* BoundTo(int64_t id, const Bindings& bindings) {
 }
 
 Bindings BindingsOf(const ConvMemory& memory) {
-  return {{kX, memory.x},     {kWeight, memory.weight},
-          {kY, memory.y},     {kBias, const_cast<float*>(memory.bias)},
-          {kSum, memory.sum}, {kSquareSum, memory.square_sum}};
+  const NormMemory& norm = memory.norm;
+  return {{kX, memory.x},
+          {kWeight, memory.weight},
+          {kY, memory.y},
+          {kBias, const_cast<float*>(memory.bias)},
+          {kSum, memory.sum},
+          {kSquareSum, memory.square_sum},
+          {kScale, const_cast<void*>(memory.scale)},
+          {kShift, const_cast<void*>(memory.shift)},
+          {kNormInput, norm.input},
+          {kNormMean, const_cast<float*>(norm.mean)},
+          {kNormInverse, const_cast<float*>(norm.inverse)},
+          {kNormWeight, const_cast<float*>(norm.weight)},
+          {kNormBias, const_cast<float*>(norm.bias)},
+          {kNormWeightGradient, norm.dweight},
+          {kNormBiasGradient, norm.dbias},
+          {kNormFactors, norm.factors}};
 }
 
 Bindings BindingsOf(const AttentionMemory& memory) {
@@ -34,7 +48,17 @@ ConvMemory MemoryOf(const ConvProblem& /*problem*/, const Bindings& bindings) {
           .y = BoundTo(kY, bindings),
           .bias = static_cast<const float*>(BoundTo(kBias, bindings)),
           .sum = static_cast<float*>(BoundTo(kSum, bindings)),
-          .square_sum = static_cast<float*>(BoundTo(kSquareSum, bindings))};
+          .square_sum = static_cast<float*>(BoundTo(kSquareSum, bindings)),
+          .scale = BoundTo(kScale, bindings),
+          .shift = BoundTo(kShift, bindings),
+          .norm = {.input = BoundTo(kNormInput, bindings),
+                   .mean = static_cast<const float*>(BoundTo(kNormMean, bindings)),
+                   .inverse = static_cast<const float*>(BoundTo(kNormInverse, bindings)),
+                   .weight = static_cast<const float*>(BoundTo(kNormWeight, bindings)),
+                   .bias = static_cast<const float*>(BoundTo(kNormBias, bindings)),
+                   .dweight = static_cast<float*>(BoundTo(kNormWeightGradient, bindings)),
+                   .dbias = static_cast<float*>(BoundTo(kNormBiasGradient, bindings)),
+                   .factors = static_cast<float*>(BoundTo(kNormFactors, bindings))}};
 }
 
 AttentionMemory MemoryOf(const AttentionProblem& /*problem*/, const Bindings& bindings) {

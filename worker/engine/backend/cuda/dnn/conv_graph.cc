@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "worker/engine/backend/cuda/dnn/norm_fusion.h"
 
 namespace trainyard::engine::cuda::dnn {
 namespace {
@@ -24,7 +25,10 @@ absl::Status Check(const ConvProblem& p) {
       p.out_width != OutputOf(p.width, p) || p.out_height < 1 || p.out_width < 1 ||
       p.x_stride < p.channels || p.y_stride < p.out_channels ||
       (p.f32_gradient && p.kind != ConvProblem::Kind::kWeightGradient) ||
-      (!forward && (p.bias || p.relu || p.statistics)) || (p.statistics && (p.bias || p.relu))) {
+      (!forward && (p.bias || p.relu || p.statistics)) || (p.statistics && (p.bias || p.relu)) ||
+      (p.normalises && (p.kind == ConvProblem::Kind::kInputGradient || p.bias || p.relu ||
+                        p.f32_gradient || p.groups > 1)) ||
+      (p.norm_sums && (p.kind != ConvProblem::Kind::kInputGradient || p.groups > 1))) {
     return absl::InvalidArgumentError(absl::StrCat("no convolution: ", p.Key()));
   }
   return absl::OkStatus();
@@ -40,15 +44,6 @@ Handle Convolution(GraphBuilder& builder, const ConvProblem& p) {
                        {CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, both(p.padding)},
                        {CUDNN_ATTR_CONVOLUTION_DILATIONS, both(p.dilation)},
                        {CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, both(p.stride)}});
-}
-
-// The output of one operation of the epilogue, which the next one reads.
-Tensor Intermediate(const Tensor& y) {
-  return {.type = CUDNN_DATA_FLOAT, .shape = y.shape, .strides = y.strides, .is_virtual = true};
-}
-
-Tensor PerChannel(int64_t id, int64_t channels) {
-  return {.id = id, .shape = {1, channels, 1, 1}, .strides = {channels, 1, channels, channels}};
 }
 
 void AddForward(GraphBuilder& builder, const ConvProblem& p, Handle x, Handle weight,
@@ -84,8 +79,9 @@ void AddForward(GraphBuilder& builder, const ConvProblem& p, Handle x, Handle we
   }
 }
 
-void AddInputGradient(GraphBuilder& builder, const ConvProblem& p, Handle dx, Handle weight,
+void AddInputGradient(GraphBuilder& builder, const ConvProblem& p, const Tensor& x, Handle weight,
                       Handle dy) {
+  const Handle dx = builder.Add(p.norm_sums ? Intermediate(x) : x, "dx");
   builder.Operation(
       CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR, "input gradient",
       {Of(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, Convolution(builder, p)),
@@ -94,6 +90,7 @@ void AddInputGradient(GraphBuilder& builder, const ConvProblem& p, Handle dx, Ha
        Of(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, dy),
        {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, 1.0F},
        {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA, 0.0F}});
+  if (p.norm_sums) AddNormSums(builder, x, dx);
 }
 
 // A gradient with a wider type than its operands takes an operation of its own. No engine for
@@ -132,19 +129,29 @@ absl::StatusOr<Graph> BuildConvGraph(const ConvProblem& p, cudnnHandle_t handle)
   weight.strides = ImageStrides(weight.shape, p.channels / p.groups);
 
   GraphBuilder builder;
-  const Handle x_handle = builder.Add(x, "x");
+  const Handle input = p.kind == ConvProblem::Kind::kInputGradient ? nullptr
+                       : p.normalises                              ? AddNormalised(builder, x)
+                                                                   : builder.Add(x, "x");
   switch (p.kind) {
     case ConvProblem::Kind::kForward:
-      AddForward(builder, p, x_handle, builder.Add(weight, "weight"), y);
+      AddForward(builder, p, input, builder.Add(weight, "weight"), y);
       break;
     case ConvProblem::Kind::kInputGradient:
-      AddInputGradient(builder, p, x_handle, builder.Add(weight, "weight"), builder.Add(y, "dy"));
+      AddInputGradient(builder, p, x, builder.Add(weight, "weight"), builder.Add(y, "dy"));
       break;
     case ConvProblem::Kind::kWeightGradient:
-      AddWeightGradient(builder, p, x_handle, weight, builder.Add(y, "dy"));
+      AddWeightGradient(builder, p, input, weight, builder.Add(y, "dy"));
       break;
   }
-  return std::move(builder).Finish(handle);
+  absl::StatusOr<Graph> graph = std::move(builder).Finish(handle);
+  if (!graph.ok()) return graph;
+  // The three factors of a norm follow each other.
+  for (Slot& slot : graph->slots) {
+    if (slot.id <= kNormFactors || slot.id > kNormFactors + 2) continue;
+    slot.whole = kNormFactors;
+    slot.offset = (slot.id - kNormFactors) * slot.bytes;
+  }
+  return graph;
 }
 
 }  // namespace trainyard::engine::cuda::dnn

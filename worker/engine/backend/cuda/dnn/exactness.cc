@@ -4,16 +4,24 @@
 #include <algorithm>
 
 #include "worker/engine/backend/cuda/dnn/attention_graph.h"
-#include "worker/engine/backend/cuda/dnn/conv_graph.h"
+#include "worker/engine/backend/cuda/dnn/conv_slots.h"
 
 namespace trainyard::engine::cuda::dnn {
 
 std::vector<WrittenSlot> WrittenBy(const ConvProblem& p) {
-  const double factors = p.tf32 ? kTf32Roundoff : 0;
+  // An engine may round what it computes of a normalised input after each of three operations.
+  const double factors =
+      (p.tf32 ? kTf32Roundoff : 0) + (p.normalises ? 3 * UnitRoundoff(p.type) : 0);
   const int64_t filter = p.kernel * p.kernel;
   const int64_t pixels = p.rows * p.out_height * p.out_width;
   switch (p.kind) {
     case ConvProblem::Kind::kInputGradient:
+      // Engines may disagree about the sign of a norm's output that is almost zero, so one element
+      // may differ by all that it is.
+      if (p.norm_sums) {
+        const Exactness sums = {Type::kF32, UnitRoundoff(p.type), p.rows * p.height * p.width};
+        return {{kNormWeightGradient, sums}, {kNormBiasGradient, sums}};
+      }
       return {{kX, {p.type, factors, p.out_channels / p.groups * filter}}};
     case ConvProblem::Kind::kWeightGradient:
       return {{kWeight, {p.f32_gradient ? Type::kF32 : p.type, factors, pixels}}};

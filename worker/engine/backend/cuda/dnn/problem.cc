@@ -22,7 +22,8 @@ std::string ConvProblem::Key() const {
                       out_height, "x", out_width, " ", kernel, "x", kernel, " s", stride) +
          absl::StrCat(" p", padding, " d", dilation, " g", groups, " xs", x_stride, " ys", y_stride,
                       bias ? " bias" : "", relu ? " relu" : "", statistics ? " statistics" : "",
-                      f32_gradient ? " f32dw" : "");
+                      f32_gradient ? " f32dw" : "", normalises ? " normalises" : "",
+                      norm_sums ? " norm sums" : "");
 }
 
 std::string ConvProblem::Family() const {

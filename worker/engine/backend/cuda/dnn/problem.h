@@ -30,6 +30,14 @@ struct ConvProblem {
   // For kForward without bias and relu: also takes the sums and sums of squares of y over its
   // pixels, each f32 [out_channels].
   bool statistics = false;
+  // For kForward without bias and relu, and for kWeightGradient: the convolution's input is
+  // relu(x scale + shift), as a batch norm and its rectifier compute it, and lies nowhere. scale
+  // and shift are of `type` [channels].
+  bool normalises = false;
+  // For kInputGradient: x is the rectified output of a batch norm. Its gradient is written as zero
+  // where x was not positive, and the gradients of the norm's weight and bias are summed up, f32
+  // [channels] each. The gradient at the norm's input is left to the caller.
+  bool norm_sums = false;
   // For kWeightGradient of 16-bit types: the gradient is f32 nevertheless. cuDNN does that only for
   // packed tensors without groups, on few engines. Without it, sums are rounded to `type` once,
   // which all engines do.
@@ -56,6 +64,19 @@ struct AttentionProblem {
   bool is_safe() const;
 };
 
+// The batch norm of ConvProblem::norm_sums. All but `input`, which lies as x does, are f32
+// [channels].
+struct NormMemory {
+  void* input = nullptr;
+  const float* mean = nullptr;
+  const float* inverse = nullptr;  // 1 / standard deviation
+  const float* weight = nullptr;
+  const float* bias = nullptr;
+  float* dweight = nullptr;
+  float* dbias = nullptr;
+  float* factors = nullptr;  // [3, channels], which cuDNN also writes
+};
+
 // The memory of one execution. Members that the problem does not have stay null.
 struct ConvMemory {
   void* x = nullptr;       // or dx
@@ -64,6 +85,9 @@ struct ConvMemory {
   const float* bias = nullptr;
   float* sum = nullptr;
   float* square_sum = nullptr;
+  const void* scale = nullptr;  // of ConvProblem::normalises
+  const void* shift = nullptr;
+  NormMemory norm = {};
 };
 struct AttentionMemory {
   void* x = nullptr;

@@ -29,7 +29,11 @@ struct NormGroups {
 };
 
 struct NormForward {
-  View x, y;
+  View x;
+  View y;  // null if `scale` and `shift` are written instead
+  // The [channels] by which readers of x compute relu(x scale + shift), which is y. They are zero
+  // in the padding.
+  View scale = {}, shift = {};
   View residual = {};  // added before the rectifier
   bool relu = false;
   uint32_t* mask = nullptr;       // bits that say where y is positive; null if not needed
@@ -63,7 +67,8 @@ inline constexpr int64_t kNormTickets = 8192;
 int64_t NormWorkspace(int64_t pixels, int64_t channels, int64_t groups_max);
 
 // Computes the batch statistics mean and variance (biased; f32 [groups, channels]), then y. It
-// takes two launches, or one if there are few pixels in each group.
+// takes two launches, or one if there are few pixels in each group. Without y, of a single group,
+// it takes one, in which scale and shift are computed.
 void NormTraining(const NormForward& norm, float* mean, float* variance, const StatisticSums& sums,
                   void* workspace, uint32_t* tickets, cudaStream_t stream);
 // Computes y from given statistics, for an evaluation or to compute y again.
@@ -73,9 +78,10 @@ void NormApply(const NormForward& norm, const float* mean, const float* variance
 // is wanted. The second of two reads x again. Several groups of as many pixels in all take no more.
 int64_t NormKernels(int64_t pixels);
 // Computes the same statistics from the sums and sums of squares that a convolution's epilogue
-// took, f32 [channels] each (cuDNN's genstats), instead of a pass over x.
-void NormFinalize(const float* sum, const float* square_sum, int64_t pixels, int64_t channels,
-                  float* mean, float* variance, const StatisticSums& sums, cudaStream_t stream);
+// took, f32 [channels] each (cuDNN's genstats), instead of a pass over x. It computes scale and
+// shift, too, if the norm has them, but never y.
+void NormFinalize(const float* sum, const float* square_sum, const NormForward& norm, float* mean,
+                  float* variance, const StatisticSums& sums, cudaStream_t stream);
 
 // The first part of NormTraining for a single group, for statistics over more pixels than these. It
 // computes mean and variance of x, and reads of `norm` nothing else but pixels and channels. When
@@ -132,6 +138,13 @@ void NormBackwardInput(const NormGradient& norm, const void* workspace, const Ro
                        cudaStream_t stream);
 // The two sums begin this many floats apart.
 int64_t NormSumsStride(int64_t channels);
+// Does the rest of NormBackward for a single group if the gradient of a convolution has taken the
+// sums, f32 [2, NormSumsStride], dbias first: computes dx, and writes or adds dweight and dbias. dy
+// must be d already.
+void NormBackwardOfSums(const NormGradient& norm, const float* sums, cudaStream_t stream);
+// Writes what such a convolution reads of the norm: mean, 1 / sqrt(variance + eps), weight and
+// bias, f32 [4, NormSumsStride], zero in the padding.
+void NormPackOperands(const NormGradient& norm, float* operands, cudaStream_t stream);
 
 // group_norm (graph/ops/group_norm.cc), over the pixels of a row and the channels of a group.
 // `image` is the shape of x.

@@ -50,6 +50,11 @@ struct InputArguments {
   Operand addend;
   Operand dx;
   RowCount all;  // of the pixels over which the sums were taken, if they are more than these
+  // The second pass writes the sums here, or adds them, if something else than the first pass has
+  // taken them; null otherwise.
+  float* dweight = nullptr;
+  float* dbias = nullptr;
+  bool adds = false;
 };
 
 // The factors of a thread's channels.
@@ -294,10 +299,30 @@ __global__ void __launch_bounds__(kTileThreads, kTileBlocksPerMultiprocessor)
   a.mean += blockIdx.z * a.channels;
   a.variance += blockIdx.z * a.channels;
   totals += blockIdx.z * 2 * padded_channels;
+  if (to.dweight != nullptr && place.pixel == pixels.begin) {
+    for (int i = 0; i < place.count; ++i) {
+      const int64_t channel = place.channel + i;
+      AddOrWrite(to.dbias + channel, totals[channel], to.adds);
+      AddOrWrite(to.dweight + channel, totals[padded_channels + channel], to.adds);
+    }
+  }
   if (place.count > 0) {
     ApplyInput<T>(a, to, place, pixels, LoadChannels(totals, place),
                   LoadChannels(totals + padded_channels, place));
   }
+}
+
+__global__ void OperandsKernel(BackwardArguments a, const float* bias, int64_t stride,
+                               float* operands) {
+  const int64_t channel = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (channel >= stride) {
+    return;
+  }
+  const bool is_padding = channel >= a.channels;
+  operands[channel] = is_padding ? 0 : a.mean[channel];
+  operands[stride + channel] = is_padding ? 0 : 1 / sqrtf(a.variance[channel] + a.eps);
+  operands[2 * stride + channel] = is_padding ? 0 : a.weight[channel];
+  operands[3 * stride + channel] = is_padding ? 0 : bias[channel];
 }
 
 GradientSource SourceOf(const NormGradient& norm) {
@@ -326,7 +351,13 @@ InputArguments InputOf(const NormGradient& norm, const RowCount& all) {
   const GradientSource source = norm.residual_gradient
                                     ? GradientSource{Input(norm.residual_gradient), Operand()}
                                     : SourceOf(norm);
-  return {source, Input(norm.addend), Output(norm.dx, norm.channels, norm.clears_padding), all};
+  return {source,
+          Input(norm.addend),
+          Output(norm.dx, norm.channels, norm.clears_padding),
+          all,
+          nullptr,
+          nullptr,
+          false};
 }
 
 // Calls launch(null pointer of the type), with a vector type if all operands are vectors.
@@ -334,6 +365,17 @@ template <class Body>
 void WithTypeOf(const NormGradient& norm, const Body& launch) {
   WithVectorType(launch, norm.channels, norm.x, norm.dy, norm.second_gradient, norm.addend, norm.dx,
                  norm.residual_gradient);
+}
+
+// Launches the second pass, by sums that were taken before.
+void LaunchInput(const NormGradient& norm, const InputArguments& arguments, const float* totals,
+                 cudaStream_t stream) {
+  const Tile tile = PlanParts(norm.pixels, norm.channels, norm.groups.count);
+  WithTypeOf(norm, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    Launch(InputKernel<T>, GridOf(tile), dim3(kTileThreads), 0, stream, ArgumentsOf(norm, tile),
+           arguments, totals);
+  });
 }
 
 }  // namespace
@@ -371,12 +413,22 @@ void NormBackwardSums(const NormGradient& norm, void* workspace, uint32_t* ticke
 
 void NormBackwardInput(const NormGradient& norm, const void* workspace, const RowCount& all,
                        cudaStream_t stream) {
-  const Tile tile = PlanParts(norm.pixels, norm.channels, norm.groups.count);
-  WithTypeOf(norm, [&](auto* type) {
-    using T = std::remove_pointer_t<decltype(type)>;
-    Launch(InputKernel<T>, GridOf(tile), dim3(kTileThreads), 0, stream, ArgumentsOf(norm, tile),
-           InputOf(norm, all), static_cast<const float*>(workspace));
-  });
+  LaunchInput(norm, InputOf(norm, all), static_cast<const float*>(workspace), stream);
+}
+
+void NormBackwardOfSums(const NormGradient& norm, const float* sums, cudaStream_t stream) {
+  InputArguments arguments = InputOf(norm, {});
+  arguments.dweight = norm.dweight;
+  arguments.dbias = norm.dbias;
+  arguments.adds = norm.adds;
+  LaunchInput(norm, arguments, sums, stream);
+}
+
+void NormPackOperands(const NormGradient& norm, float* operands, cudaStream_t stream) {
+  const int64_t stride = NormSumsStride(norm.channels);
+  const auto blocks = static_cast<unsigned>((stride + kTileThreads - 1) / kTileThreads);
+  Launch(OperandsKernel, dim3(blocks), dim3(kTileThreads), 0, stream, ArgumentsOf(norm, {}),
+         norm.bias, stride, operands);
 }
 
 }  // namespace trainyard::engine::cuda

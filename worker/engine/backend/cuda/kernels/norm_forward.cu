@@ -1,5 +1,7 @@
 // Computes batch_norm forward. Sums are taken over the difference of each channel from its first
 // pixel, so that a mean far from zero costs the variance no bits.
+#include <algorithm>
+
 #include "worker/engine/backend/cuda/kernels/device.h"
 #include "worker/engine/backend/cuda/kernels/lanes.h"
 #include "worker/engine/backend/cuda/kernels/norm.h"
@@ -13,6 +15,8 @@ namespace {
 struct ForwardArguments {
   Operand x;
   Operand y;
+  Operand scale;
+  Operand shift;
   Operand residual;
   uint8_t* mask = nullptr;  // eight channels a byte
   int64_t mask_stride = 0;
@@ -51,6 +55,20 @@ __device__ void StoreMask(const ForwardArguments& a, const TilePlace& place, int
       row[i] = 0;
     }
   }
+}
+
+// Writes the scale and shift of a thread's channels, for readers that compute y themselves.
+__device__ void StoreCoefficients(const ForwardArguments& a, const TilePlace& place,
+                                  const Float8& mean, const Float8& variance) {
+  Float8 scale = LoadChannels(a.weight, place);
+  Float8 shift = LoadChannels(a.bias, place);
+#pragma unroll
+  for (int i = 0; i < kLanes; ++i) {
+    scale.at[i] = NormScale(scale.at[i], variance.at[i], a.eps);
+    shift.at[i] = fmaf(-mean.at[i], scale.at[i], shift.at[i]);
+  }
+  StoreLanes<MixedTypes>(a.scale, 0, place.channel, place.count, scale);
+  StoreLanes<MixedTypes>(a.shift, 0, place.channel, place.count, shift);
 }
 
 // Computes y of a thread's pixels, which end at `end`.
@@ -182,6 +200,9 @@ __global__ void __launch_bounds__(NormThreads(kIsOneLaunch),
         to.variance[first + i] = variance.at[i];
       }
     }
+    if (a.scale && place.count > 0) {
+      StoreCoefficients(a, place, mean, variance);
+    }
   }
   if (to.sums.mean != nullptr && IsLastGroup(to.tickets) && place.row == 0) {
     AddGroups(a.groups, a.pixels, a.channels, to.mean, to.variance, to.sums, place.channel,
@@ -220,20 +241,29 @@ __global__ void __launch_bounds__(kTileThreads, kTileBlocksPerMultiprocessor)
   }
 }
 
-__global__ void FinalizeKernel(const float* sum, const float* square_sum, int64_t pixels,
-                               int64_t channels, StatisticArguments to) {
+__global__ void FinalizeKernel(const float* sum, const float* square_sum, ForwardArguments a,
+                               StatisticArguments to) {
   const int64_t channel = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (channel >= channels) {
+  if (channel >= a.channels) {
+    if (channel < a.scale.written) {
+      StoreElement(a.scale, 0, channel, 0);
+      StoreElement(a.shift, 0, channel, 0);
+    }
     return;
   }
   // This is computed in f64, so nothing is lost beyond the rounding of the sums.
-  const double mean = static_cast<double>(sum[channel]) / static_cast<double>(pixels);
-  const double square = static_cast<double>(square_sum[channel]) / static_cast<double>(pixels);
+  const double mean = static_cast<double>(sum[channel]) / static_cast<double>(a.pixels);
+  const double square = static_cast<double>(square_sum[channel]) / static_cast<double>(a.pixels);
   const double spread = square - mean * mean;
   const float variance = static_cast<float>(spread < 0 ? 0.0 : spread);
   to.mean[channel] = static_cast<float>(mean);
   to.variance[channel] = variance;
-  WriteStatistics(to.sums, channel, pixels, static_cast<float>(mean), variance);
+  WriteStatistics(to.sums, channel, a.pixels, static_cast<float>(mean), variance);
+  if (a.scale) {
+    const float scale = NormScale(a.weight[channel], variance, a.eps);
+    StoreElement(a.scale, 0, channel, scale);
+    StoreElement(a.shift, 0, channel, fmaf(-static_cast<float>(mean), scale, a.bias[channel]));
+  }
 }
 
 __global__ void SumStatisticsKernel(const float* mean, const float* variance, NormGroups groups,
@@ -251,6 +281,8 @@ unsigned BlocksOfChannels(int64_t channels) {
 ForwardArguments ArgumentsOf(const NormForward& norm, const Tile& tile) {
   return {Input(norm.x),
           Output(norm.y, norm.channels, norm.clears_padding),
+          Output(norm.scale, norm.channels, /*clears_padding=*/true),
+          Output(norm.shift, norm.channels, /*clears_padding=*/true),
           Input(norm.residual),
           reinterpret_cast<uint8_t*>(norm.mask),
           MaskWords(norm.channels) * static_cast<int64_t>(sizeof(uint32_t)),
@@ -262,6 +294,19 @@ ForwardArguments ArgumentsOf(const NormForward& norm, const Tile& tile) {
           norm.channels,
           norm.groups,
           tile};
+}
+
+// Launches what computes the statistics of a single group, but not y.
+void LaunchStatistics(const NormForward& norm, const StatisticArguments& to, cudaStream_t stream) {
+  const Tile tile = PlanParts(norm.pixels, norm.channels, /*groups=*/1);
+  const ForwardArguments arguments = ArgumentsOf(norm, tile);
+  WithVectorType(
+      [&](auto* type) {
+        using T = std::remove_pointer_t<decltype(type)>;
+        Launch(StatisticsKernel<T, false>, GridOf(tile), dim3(kTileThreads), 0, stream, arguments,
+               to);
+      },
+      norm.channels, norm.x);
 }
 
 }  // namespace
@@ -297,12 +342,16 @@ int64_t NormKernels(int64_t pixels) {
 
 void NormTraining(const NormForward& norm, float* mean, float* variance, const StatisticSums& sums,
                   void* workspace, uint32_t* tickets, cudaStream_t stream) {
+  const StatisticArguments statistics = {mean, variance, sums, static_cast<float*>(workspace),
+                                         tickets};
+  if (norm.scale) {
+    LaunchStatistics(norm, statistics, stream);
+    return;
+  }
   const int64_t groups = norm.groups.count;
   const bool is_one_launch = TakesOneLaunch(UsualPixels(norm.pixels, groups));
   const Tile tile = PlanNorm(norm.pixels, norm.channels, norm.x.type, groups);
   const ForwardArguments arguments = ArgumentsOf(norm, tile);
-  const StatisticArguments statistics = {mean, variance, sums, static_cast<float*>(workspace),
-                                         tickets};
   WithVectorType(
       [&](auto* type) {
         using T = std::remove_pointer_t<decltype(type)>;
@@ -318,21 +367,11 @@ void NormTraining(const NormForward& norm, float* mean, float* variance, const S
 
 void NormStatistics(const NormForward& norm, float* mean, float* variance, void* workspace,
                     uint32_t* tickets, cudaStream_t stream) {
-  const Tile tile = PlanParts(norm.pixels, norm.channels, /*groups=*/1);
-  ForwardArguments arguments;
-  arguments.x = Input(norm.x);
-  arguments.pixels = norm.pixels;
-  arguments.channels = norm.channels;
-  arguments.tile = tile;
-  const StatisticArguments statistics = {mean, variance, StatisticSums{},
-                                         static_cast<float*>(workspace), tickets};
-  WithVectorType(
-      [&](auto* type) {
-        using T = std::remove_pointer_t<decltype(type)>;
-        Launch(StatisticsKernel<T, false>, GridOf(tile), dim3(kTileThreads), 0, stream, arguments,
-               statistics);
-      },
-      norm.channels, norm.x);
+  NormForward input;
+  input.x = norm.x;
+  input.pixels = norm.pixels;
+  input.channels = norm.channels;
+  LaunchStatistics(input, {mean, variance, {}, static_cast<float*>(workspace), tickets}, stream);
 }
 
 void NormSumStatistics(const float* mean, const float* variance, const NormGroups& groups,
@@ -342,10 +381,12 @@ void NormSumStatistics(const float* mean, const float* variance, const NormGroup
          variance, groups, pixels, channels, sums);
 }
 
-void NormFinalize(const float* sum, const float* square_sum, int64_t pixels, int64_t channels,
-                  float* mean, float* variance, const StatisticSums& sums, cudaStream_t stream) {
-  Launch(FinalizeKernel, dim3(BlocksOfChannels(channels)), dim3(kTileThreads), 0, stream, sum,
-         square_sum, pixels, channels, StatisticArguments{mean, variance, sums});
+void NormFinalize(const float* sum, const float* square_sum, const NormForward& norm, float* mean,
+                  float* variance, const StatisticSums& sums, cudaStream_t stream) {
+  const ForwardArguments arguments = ArgumentsOf(norm, {});
+  const int64_t written = std::max(norm.channels, arguments.scale.written);
+  Launch(FinalizeKernel, dim3(BlocksOfChannels(written)), dim3(kTileThreads), 0, stream, sum,
+         square_sum, arguments, StatisticArguments{mean, variance, sums});
 }
 
 }  // namespace trainyard::engine::cuda

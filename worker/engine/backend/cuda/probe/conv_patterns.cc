@@ -112,6 +112,20 @@ std::vector<Pattern> ConvPatterns() {
           })};
 }
 
+std::vector<Pattern> FusedConvPatterns() {
+  return {OfPlanner("scale + bias + relu + conv + genstats",
+                    [](ConvProblem& p) { p.normalises = p.statistics = true; }),
+          OfPlanner("dgrad + relu gradient + batch norm's weights",
+                    [](ConvProblem& p) {
+                      p.kind = ConvProblem::Kind::kInputGradient;
+                      p.norm_sums = true;
+                    }),
+          OfPlanner("scale + bias + relu + wgrad", [](ConvProblem& p) {
+            p.kind = ConvProblem::Kind::kWeightGradient;
+            p.normalises = true;
+          })};
+}
+
 std::vector<Pattern> AttentionPatterns() {
   return {OfAttention("causal attention", false, false),
           OfAttention("causal attention gradient", true, false),

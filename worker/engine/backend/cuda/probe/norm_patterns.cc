@@ -1,6 +1,7 @@
 // Lists patterns of batch norm, layer norm and pooling.
 #include <utility>
 
+#include "worker/engine/backend/cuda/dnn/norm_fusion.h"
 #include "worker/engine/backend/cuda/probe/patterns.h"
 
 namespace trainyard::engine::cuda::probe {
@@ -11,6 +12,17 @@ using dnn::Graph;
 using dnn::GraphBuilder;
 using dnn::Of;
 using Handle = GraphBuilder::Handle;
+
+dnn::Tensor Image(Type type) {
+  dnn::Tensor tensor = {.type = dnn::DataType(type), .shape = {kRows, kChannels, kSize, kSize}};
+  tensor.strides = dnn::ImageStrides(tensor.shape, kChannels);
+  return tensor;
+}
+
+// Returns a tensor of [1, C, 1, 1], which gets the next id.
+dnn::Tensor PerChannel() {
+  return dnn::PerChannel(0, kChannels);
+}
 
 // The rows of layer norm are vectors: [8192, 768, 1, 1].
 dnn::Tensor Rows(Type type) {

@@ -28,17 +28,9 @@ std::vector<Pattern> ResamplePatterns();
 // Returns attention of 4 rows of 1,024 positions, with 12 heads of 64.
 std::vector<Pattern> AttentionPatterns();
 
-// These are building blocks of the patterns above.
+// The images of the patterns, and the channels of their convolutions.
 inline constexpr int64_t kRows = 128;
 inline constexpr int64_t kChannels = 64;
 inline constexpr int64_t kSize = 32;
-
-dnn::Tensor Image(Type type, bool is_virtual = false);
-// Returns a tensor of [1, C, 1, 1].
-dnn::Tensor PerChannel(cudnnDataType_t type = CUDNN_DATA_FLOAT);
-// Returns a weight of [K, C, 3, 3] in NHWC.
-dnn::Tensor Weight(Type type);
-// Adds a convolution of 3 x 3 with padding 1.
-dnn::GraphBuilder::Handle Convolution(dnn::GraphBuilder& builder);
 
 }  // namespace trainyard::engine::cuda::probe

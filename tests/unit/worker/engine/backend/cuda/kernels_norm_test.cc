@@ -230,12 +230,156 @@ TEST(NormStatistics, FollowFromSumsOfAConvolution) {
   const DeviceArray<float> square_sum(std::vector<float>{110, 90});
   const DeviceArray<float> mean(2), variance(2), mean_sum(2), variance_sum(2);
   const DeviceArray<StepControl> control(std::vector<StepControl>{{.weight = 0.5F}});
-  NormFinalize(sum.data(), square_sum.data(), 10, 2, mean.data(), variance.data(),
+  NormForward norm;
+  norm.pixels = 10;
+  norm.channels = 2;
+  NormFinalize(sum.data(), square_sum.data(), norm, mean.data(), variance.data(),
                {mean_sum.data(), variance_sum.data(), false, control.data()}, nullptr);
   EXPECT_EQ(mean.Read(), (std::vector<float>{3, -1}));
   EXPECT_EQ(variance.Read(), (std::vector<float>{2, 8}));
   EXPECT_EQ(mean_sum.Read(), (std::vector<float>{1.5F, -0.5F}));
   EXPECT_FLOAT_EQ(variance_sum.Read()[1], 0.5F * 8 * 10 / 9);
+}
+
+// Readers of x compute y by a scale and a shift, which are zero in the padding.
+TEST(NormCoefficients, GiveTheOutputToThoseWhoReadTheInput) {
+  for (const Type type : {Type::kF16, Type::kBf16}) {
+    for (const int64_t channels : {16, 13}) {
+      const Layout layout = {"x", type, channels, 16, 0, channels < 16};
+      const Layout row = {"coefficients", type, channels, 16, 0, true};
+      const std::vector<float> weight = ChannelValues(channels, -0.5F, 0.4F);
+      const std::vector<float> bias = ChannelValues(channels, 0.3F, -0.2F);
+      const DeviceArray<float> weights(weight), biases(bias);
+      const TestView x = TestView::Random(layout, kManyPixels, 1, 2);
+      const Statistics expected = StatisticsOf(x, kManyPixels, channels);
+      const auto scale = [&](int64_t, int64_t c) {
+        return At(weight, c) / std::sqrt(At(expected.variance, c) + 1e-5);
+      };
+      const auto shift = [&](int64_t, int64_t c) {
+        return At(bias, c) - At(expected.mean, c) * scale(0, c);
+      };
+      std::vector<float> sum(static_cast<size_t>(channels)), square_sum(sum.size());
+      for (int64_t c = 0; c < channels; ++c) {
+        const auto i = static_cast<size_t>(c);
+        const double mean = At(expected.mean, c);
+        sum[i] = static_cast<float>(kManyPixels * mean);
+        square_sum[i] = static_cast<float>(kManyPixels * (At(expected.variance, c) + mean * mean));
+      }
+      const DeviceArray<float> sums(sum), square_sums(square_sum);
+      for (const bool of_sums : {false, true}) {
+        TestView scales(row, 1), shifts(row, 1);
+        const DeviceArray<float> mean(sum.size()), variance(sum.size());
+        const DeviceArray<float> mean_sum(sum.size()), variance_sum(sum.size());
+        const DeviceArray<StepControl> control(std::vector<StepControl>{{.weight = 0.25F}});
+        const StatisticSums into = {mean_sum.data(), variance_sum.data(), false, control.data()};
+        const Scratch scratch(kManyPixels, channels);
+        const NormForward norm = {.x = x.view(),
+                                  .y = {},
+                                  .scale = scales.view(),
+                                  .shift = shifts.view(),
+                                  .relu = true,
+                                  .weight = weights.data(),
+                                  .bias = biases.data(),
+                                  .eps = kEps,
+                                  .pixels = kManyPixels,
+                                  .channels = channels};
+        if (of_sums) {
+          NormFinalize(sums.data(), square_sums.data(), norm, mean.data(), variance.data(), into,
+                       nullptr);
+        } else {
+          NormTraining(norm, mean.data(), variance.data(), into, scratch.workspace.data(),
+                       scratch.tickets.data(), nullptr);
+        }
+        EXPECT_EQ(scales.Differences(scale), "") << channels << " " << of_sums;
+        EXPECT_EQ(shifts.Differences(shift), "") << channels << " " << of_sums;
+        ExpectSums(expected, kManyPixels, mean_sum.Read(), variance_sum.Read(), 0, 0);
+        for (int64_t c = 0; c < channels; ++c) {
+          EXPECT_NEAR(At(mean.Read(), c), At(expected.mean, c), 1e-5);
+          EXPECT_NEAR(At(variance.Read(), c), At(expected.variance, c), 1e-4);
+        }
+        EXPECT_TRUE(scratch.HasZeroTickets());
+      }
+    }
+  }
+}
+
+// A convolution's gradient takes the sums of what it has rectified; the rest is as NormBackward
+// computes it.
+TEST(NormGradients, FollowFromSumsOfAConvolution) {
+  for (const int64_t pixels : {kFewPixels, kManyPixels}) {
+    const Layout layout = {"f16", Type::kF16, 13, 16, 0, true};
+    const int64_t stride = NormSumsStride(13);
+    const TestView x = TestView::Random(layout, pixels, 1, 2);
+    const TestView dy = TestView::Random(layout, pixels, 2);
+    const TestView addend = TestView::Random(layout, pixels, 4);
+    const Statistics statistics = StatisticsOf(x, pixels, 13);
+    const DeviceArray<float> weights(ChannelValues(13, -0.5F, 0.4F));
+    const DeviceArray<float> biases(ChannelValues(13, 0.3F, -0.2F));
+    const DeviceArray<float> mean(
+        std::vector<float>(statistics.mean.begin(), statistics.mean.end()));
+    const DeviceArray<float> variance(
+        std::vector<float>(statistics.variance.begin(), statistics.variance.end()));
+    const Scratch scratch(pixels, 13);
+    std::vector<std::vector<float>> found[2];
+    for (const bool of_sums : {false, true}) {
+      TestView dx(layout, pixels);
+      const DeviceArray<float> dweight(std::vector<float>(13, 100));
+      const DeviceArray<float> dbias(std::vector<float>(13, 200));
+      NormGradient norm;
+      norm.dy = dy.view();
+      norm.x = x.view();
+      norm.bias = biases.data();
+      norm.weight = weights.data();
+      norm.mean = mean.data();
+      norm.variance = variance.data();
+      norm.addend = addend.view();
+      norm.dx = dx.view();
+      norm.dweight = dweight.data();
+      norm.dbias = dbias.data();
+      norm.adds = true;
+      norm.pixels = pixels;
+      norm.channels = 13;
+      norm.clears_padding = true;
+      if (of_sums) {
+        const std::vector<float> before = scratch.workspace.Read();
+        const DeviceArray<float> sums(
+            std::vector<float>(before.begin(), before.begin() + 2 * stride));
+        NormBackwardOfSums(norm, sums.data(), nullptr);
+      } else {
+        NormBackwardSums(norm, scratch.workspace.data(), scratch.tickets.data(), nullptr);
+        NormBackwardInput(norm, scratch.workspace.data(), {}, nullptr);
+      }
+      std::vector<float> all;
+      EXPECT_EQ(dx.Differences([&](int64_t p, int64_t c) {
+        all.push_back(static_cast<float>(dx.at(p, c)));
+        return dx.at(p, c);
+      }),
+                "");
+      found[of_sums ? 1 : 0] = {all, dweight.Read(), dbias.Read()};
+    }
+    EXPECT_EQ(found[1], found[0]) << pixels;
+    EXPECT_NE(found[1][1], std::vector<float>(13, 100));
+  }
+}
+
+TEST(NormGradients, AreReadByAConvolutionInFourRows) {
+  NormGradient norm;
+  const DeviceArray<float> mean(std::vector<float>{1, 2}), variance(std::vector<float>{4, 0.25F});
+  const DeviceArray<float> weight(std::vector<float>{5, 6}), bias(std::vector<float>{7, 8});
+  const DeviceArray<float> operands(std::vector<float>(32, 9));
+  norm.mean = mean.data();
+  norm.variance = variance.data();
+  norm.weight = weight.data();
+  norm.bias = bias.data();
+  norm.eps = 0;
+  norm.channels = 2;
+  NormPackOperands(norm, operands.data(), nullptr);
+  std::vector<float> expected(32, 0);
+  const float values[4][2] = {{1, 2}, {0.5F, 2}, {5, 6}, {7, 8}};
+  for (size_t row = 0; row < 4; ++row) {
+    for (size_t c = 0; c < 2; ++c) expected[8 * row + c] = values[row][c];
+  }
+  EXPECT_EQ(operands.Read(), expected);
 }
 
 }  // namespace
