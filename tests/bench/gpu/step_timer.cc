@@ -51,6 +51,7 @@ CompileOptions CompileOptionsOf(const TimerOptions& options) {
       kCudaBackend, {.precision = options.precision, .deterministic = options.deterministic});
   compile.max_rows = options.rows;
   if (!options.captures) compile.captures = false;
+  if (!options.branches) compile.branches = false;
   return compile;
 }
 

@@ -50,9 +50,15 @@ absl::Status CudaExecutable::RefreshWeights() {
 
 Enqueue CudaExecutable::Training(bool adds) {
   return {.stream = stream_.get(),
+          .tickets = tickets_.as<uint32_t>(),
+          .side = HasBranches() ? &side_ : nullptr,
           .adds = adds,
           .groups = groups_.count(),
           .ranks = ranks_.is_wanted() ? &ranks_ : nullptr};
+}
+
+Enqueue CudaExecutable::Evaluating() const {
+  return {.stream = stream_.get(), .tickets = tickets_.as<uint32_t>(), .counts_top5 = true};
 }
 
 absl::Status CudaExecutable::Run(const Recording& recording,
@@ -238,9 +244,8 @@ absl::StatusOr<Evaluation> CudaExecutable::Evaluate(const Batch& batch) {
   TY_RETURN_IF_ERROR(RefreshWeights());
   last_rows_ = 0;
   TY_RETURN_IF_ERROR(Send(batch, {}, 0, 0));
-  TY_RETURN_IF_ERROR(Run({.work = Work::kEvaluate, .rows = rows}, [&] {
-    return program->Run(0, program->calls().size(), {.stream = stream_.get(), .counts_top5 = true});
-  }));
+  TY_RETURN_IF_ERROR(Run({.work = Work::kEvaluate, .rows = rows},
+                         [&] { return program->Run(0, program->calls().size(), Evaluating()); }));
   TY_RETURN_IF_ERROR(staging_.Release(stream_.get()));
   return ReadEvaluation(static_cast<int64_t>(batch.labels.size()));
 }

@@ -231,10 +231,10 @@ absl::Status LowerBatchNorm(Lowering& lowering, const Node& node) {
     if (how.ranks != nullptr) {
       return TrainOverRanks(how, rows, norm,
                             {.mean = means, .variance = variances, .sums = into, .layer = layer},
-                            scratch, state.tickets);
+                            scratch, how.tickets);
     }
     norm.groups = GroupsOf(how, state.group_begins, rows, norm.pixels);
-    NormTraining(norm, means, variances, into, scratch, state.tickets, how.stream);
+    NormTraining(norm, means, variances, into, scratch, how.tickets, how.stream);
     return absl::OkStatus();
   };
   const int64_t kernels = NormKernels(places.norm.pixels);
@@ -257,10 +257,10 @@ absl::Status LowerBatchNormGradient(Lowering& lowering, const Node& node) {
     gradient.adds = how.adds;
     auto* const scratch = program->ptr<float>(workspace);
     if (how.ranks != nullptr) {
-      return BackwardOverRanks(how, rows, gradient, scratch, state.tickets);
+      return BackwardOverRanks(how, rows, gradient, scratch, how.tickets);
     }
     gradient.groups = GroupsOf(how, state.group_begins, rows, gradient.pixels);
-    NormBackward(gradient, scratch, state.tickets, how.stream);
+    NormBackward(gradient, scratch, how.tickets, how.stream);
     return absl::OkStatus();
   };
   lowering.Emit(node, train,

@@ -166,6 +166,8 @@ class Lowering {
                         const UnpackedLater& other = {});
 
  private:
+  // Divides the buffers of a call of this node into those that it only reads, and the others.
+  Accesses AccessesOf(const Node& node, const Buffers& buffers);
   // Returns the type in which kernels read a parameter.
   Type TypeRead(ValueId parameter) const;
 
@@ -178,6 +180,7 @@ class Lowering {
   std::map<ValueId, Place> places_;
   std::map<ValueId, double> plain_bytes_;  // of values without a layout
   std::map<ValueId, ConcatPart> parts_;    // the parts that are written in place
+  std::map<ValueId, BufferId> sums_;       // the gradients of parameters that calls write
 };
 
 }  // namespace trainyard::engine::cuda
