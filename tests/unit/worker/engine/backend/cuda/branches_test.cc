@@ -86,13 +86,18 @@ struct Model {
   Graph graph;
 };
 
-// Embeddings share the weight of the head, so that calls of both streams add to one gradient.
+// An embedding right before the head, which shares its weight: both add to the same gradient, one
+// call on each stream.
+Graph TiedEmbedding() {
+  GraphBuilder b = GraphBuilder::ForTokens(6, 24);
+  b.SoftmaxCrossEntropy(b.TiedLinear("head", b.Embedding("token", b.input(), 16), "token"));
+  return *std::move(b).Build();
+}
+
 std::vector<Model> Models() {
   std::vector<Model> models;
-  models.push_back(
-      {"convnet",
-       *BuildConvnet(
-           {.input = {3, 8, 8}, .channels = {8, 16}, .classes = 10, .batch_norm = false})});
+  models.push_back({"tied embedding", TiedEmbedding()});
+  models.push_back({"convnet", *BuildConvnet({.input = {3, 8, 8}, .channels = {8, 16}})});
   models.push_back({"residuals", testing::Residuals(8)});
   models.push_back({"inceptions", testing::Inceptions({16, 8, 8, 16})});
   models.push_back(
