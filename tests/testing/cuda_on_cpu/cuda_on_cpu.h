@@ -37,6 +37,9 @@ int64_t LiveBytes();
 // The number of kernels that have run so far, including those of graphs.
 int64_t KernelsLaunched();
 
+// The number of copies that streams were given so far; those in graphs count when they are captured.
+int64_t CopiesEnqueued();
+
 // The shape of the graph that was instantiated last. A fork is a node with several nodes after it,
 // a join is a node with several nodes before it.
 struct GraphShape {

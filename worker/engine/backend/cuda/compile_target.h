@@ -16,10 +16,8 @@ namespace trainyard::engine::cuda {
 
 // Device memory of the executable, at fixed addresses.
 struct StepMemory : StateMemory {
-  const StepControl* control = nullptr;
-  const int32_t* group_begins = nullptr;  // of the batch, if it has several groups; see norm.h
-  LossScale* loss_scale = nullptr;        // null if the loss is not scaled
-  LossTotals* totals = nullptr;           // of the last loss
+  LossScale* loss_scale = nullptr;  // null if the loss is not scaled
+  LossTotals* totals = nullptr;     // of the last loss
   void* loss_workspace = nullptr;
 };
 

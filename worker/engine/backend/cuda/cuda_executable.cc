@@ -123,8 +123,6 @@ StepMemory CudaExecutable::Memory() const {
   memory.parameters = parameters_.as<float>();
   memory.statistics = statistics_.as<float>();
   memory.reduction = reduction_.as<float>();
-  memory.control = staging_.device_control();
-  memory.group_begins = staging_.device_group_begins();
   memory.loss_scale = updater_.loss_scale();
   memory.totals = totals_.as<LossTotals>();
   memory.loss_workspace = loss_workspace_.data();
@@ -238,7 +236,11 @@ std::vector<CallWork> CudaExecutable::StepWork() const {
 
 int64_t CudaExecutable::StepNodes(int64_t rows) const {
   const auto found = launches_.find({.work = Work::kStep, .rows = rows});
-  return found == launches_.end() ? 0 : found->second.graph.nodes;
+  if (found == launches_.end()) return 0;
+  return std::max_element(
+             found->second.graphs.begin(), found->second.graphs.end(),
+             [](const CapturedGraph& a, const CapturedGraph& b) { return a.nodes < b.nodes; })
+      ->nodes;
 }
 
 absl::Status CudaExecutable::Wait() const {

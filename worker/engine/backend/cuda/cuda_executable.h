@@ -151,7 +151,7 @@ class CudaExecutable final : public Executable,
   };
   struct Launch {
     bool has_run = false;
-    CapturedGraph graph;
+    std::array<CapturedGraph, Staging::kSlots> graphs;  // one for each place of the control
   };
   // The memory of a microbatch. Slot 0 also serves everything that is computed as a whole. The
   // boundaries are those of PipelineStage::boundary.
@@ -192,7 +192,8 @@ class CudaExecutable final : public Executable,
   absl::StatusOr<Program*> SendForTraining(const Batch& batch, double weight, double lr);
   // A guarded step is checked after each call, so that its calls run one after the other.
   bool HasBranches() const { return options_.branches && !options_.inspect; }
-  // Returns the parameters of the calls of a training program, and of an evaluation.
+  // Return the parameters of the calls of a training program, and of an evaluation, for what was
+  // sent last.
   Enqueue Training(bool adds);
   Enqueue Evaluating() const;
   // Enqueues what `record` does. From the second time on it is launched as a graph, if graphs are

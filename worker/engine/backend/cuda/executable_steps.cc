@@ -51,6 +51,8 @@ absl::Status CudaExecutable::RefreshWeights() {
 Enqueue CudaExecutable::Training(bool adds) {
   return {.stream = stream_.get(),
           .tickets = tickets_.as<uint32_t>(),
+          .control = staging_.device_control(),
+          .group_begins = staging_.device_group_begins(),
           .side = HasBranches() ? &side_ : nullptr,
           .adds = adds,
           .groups = groups_.count(),
@@ -58,7 +60,10 @@ Enqueue CudaExecutable::Training(bool adds) {
 }
 
 Enqueue CudaExecutable::Evaluating() const {
-  return {.stream = stream_.get(), .tickets = tickets_.as<uint32_t>(), .counts_top5 = true};
+  return {.stream = stream_.get(),
+          .tickets = tickets_.as<uint32_t>(),
+          .control = staging_.device_control(),
+          .counts_top5 = true};
 }
 
 absl::Status CudaExecutable::Run(const Recording& recording,
@@ -69,11 +74,11 @@ absl::Status CudaExecutable::Run(const Recording& recording,
     launch.has_run = true;
     return absl::OkStatus();
   }
-  if (launch.graph.executable == nullptr) {
-    TY_ASSIGN_OR_RETURN(launch.graph, Capture(stream_.get(), record));
+  CapturedGraph& graph = launch.graphs[staging_.slot()];
+  if (graph.executable == nullptr) {
+    TY_ASSIGN_OR_RETURN(graph, Capture(stream_.get(), record));
   }
-  return CudaStatus(cudaGraphLaunch(launch.graph.executable.get(), stream_.get()),
-                    "launching a step");
+  return CudaStatus(cudaGraphLaunch(graph.executable.get(), stream_.get()), "launching a step");
 }
 
 absl::StatusOr<Program*> CudaExecutable::SendForTraining(const Batch& batch, double weight,
@@ -149,9 +154,11 @@ absl::Status CudaExecutable::TakePartInStatistics(const ReadyCallback& on_ready)
   TY_ASSIGN_OR_RETURN(Program * program, Prepare(training_, training_programs_, options_.max_rows));
   Enqueue how = Training(/*adds=*/true);
   how.has_rows = false;
-  return RunCalls(*program,
-                  {.work = Work::kAdd, .rows = 0, .begin = 0, .end = program->calls().size()}, how,
-                  on_ready);
+  const absl::Status ran = RunCalls(
+      *program, {.work = Work::kAdd, .rows = 0, .begin = 0, .end = program->calls().size()}, how,
+      on_ready);
+  TY_RETURN_IF_ERROR(staging_.Release(stream_.get()));
+  return ran;
 }
 
 absl::Status CudaExecutable::SumStatisticsBy(std::shared_ptr<DeviceSum> sum) {
@@ -167,6 +174,7 @@ absl::Status CudaExecutable::EnqueueUpdate() {
 }
 
 absl::Status CudaExecutable::MarkUpdate() {
+  TY_RETURN_IF_ERROR(staging_.Release(stream_.get()));
   has_sums_ = false;
   const size_t slot = next_result_;
   next_result_ = (next_result_ + 1) % kUpdatesInFlight;
@@ -200,7 +208,6 @@ absl::Status CudaExecutable::RunStep(const Program& program, int64_t rows) {
     return EnqueueUpdate();
   };
   TY_RETURN_IF_ERROR(Run({.work = Work::kStep, .rows = rows, .groups = groups_.count()}, record));
-  TY_RETURN_IF_ERROR(staging_.Release(stream_.get()));
   last_rows_ = rows;
   return MarkUpdate();
 }

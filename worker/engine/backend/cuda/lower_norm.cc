@@ -11,8 +11,8 @@ ValueId FusedInput(const Node& node, int place) {
   return place > 0 ? node.inputs[static_cast<size_t>(place)] : kNoValue;
 }
 
-NormGroups GroupsOf(const Enqueue& how, const int32_t* begins, int64_t rows, int64_t pixels) {
-  return {.count = how.groups, .begins = begins, .plane = pixels / rows};
+NormGroups GroupsOf(const Enqueue& how, int64_t rows, int64_t pixels) {
+  return {.count = how.groups, .begins = how.group_begins, .plane = pixels / rows};
 }
 
 // The places of the operands of batch_norm, and what is known of it before it runs.
@@ -70,10 +70,9 @@ void LowerNormApply(Lowering& lowering, const Node& node) {
   const BufferId variance = lowering.StatisticBuffer(node.inputs[4]);
   lowering.EmitKernel(
       node,
-      [=, program = &lowering.program(), rows = lowering.rows(),
-       begins = lowering.state().group_begins](const Enqueue& how) {
+      [=, program = &lowering.program(), rows = lowering.rows()](const Enqueue& how) {
         NormForward norm = Resolve(*program, places);
-        norm.groups = GroupsOf(how, begins, rows, norm.pixels);
+        norm.groups = GroupsOf(how, rows, norm.pixels);
         NormApply(norm, program->ptr<float>(mean), program->ptr<float>(variance), how.stream);
       },
       {places.x.buffer, places.y.buffer, places.residual.buffer, places.mask, mean, variance});
@@ -92,6 +91,7 @@ void LowerNormOfSums(Lowering& lowering, const Node& node, const NormPlaces& pla
                       [=, program = &lowering.program()](const Enqueue& how) {
                         StatisticSums into = sums;
                         into.adds = how.adds;
+                        into.control = how.control;
                         const auto* sum = program->ptr<float>(computed);
                         NormFinalize(sum, sum + square_sums, pixels, channels,
                                      program->ptr<float>(mean), program->ptr<float>(variance), into,
@@ -220,20 +220,21 @@ absl::Status LowerBatchNorm(Lowering& lowering, const Node& node) {
   const BufferId workspace =
       lowering.AddScratch(NormWorkspace(places.norm.pixels, channels, lowering.step().max_groups));
   const uint32_t layer = LayerNumber(lowering, node);
-  const auto train = [=, program = &lowering.program(), rows = lowering.rows(),
-                      state = lowering.state()](const Enqueue& how) -> absl::Status {
+  const auto train = [=, program = &lowering.program(),
+                      rows = lowering.rows()](const Enqueue& how) -> absl::Status {
     NormForward norm = Resolve(*program, places);
     auto* const means = program->ptr<float>(mean);
     auto* const variances = program->ptr<float>(variance);
     void* const scratch = program->ptr<void>(workspace);
     StatisticSums into = sums;
     into.adds = how.adds;
+    into.control = how.control;
     if (how.ranks != nullptr) {
       return TrainOverRanks(how, rows, norm,
                             {.mean = means, .variance = variances, .sums = into, .layer = layer},
                             scratch, how.tickets);
     }
-    norm.groups = GroupsOf(how, state.group_begins, rows, norm.pixels);
+    norm.groups = GroupsOf(how, rows, norm.pixels);
     NormTraining(norm, means, variances, into, scratch, how.tickets, how.stream);
     return absl::OkStatus();
   };
@@ -251,15 +252,15 @@ absl::Status LowerBatchNormGradient(Lowering& lowering, const Node& node) {
   const NormGradientPlaces places = PlaceNormGradient(lowering, node);
   const BufferId workspace = lowering.AddScratch(
       NormWorkspace(places.gradient.pixels, places.gradient.channels, lowering.step().max_groups));
-  const auto train = [=, program = &lowering.program(), rows = lowering.rows(),
-                      state = lowering.state()](const Enqueue& how) -> absl::Status {
+  const auto train = [=, program = &lowering.program(),
+                      rows = lowering.rows()](const Enqueue& how) -> absl::Status {
     NormGradient gradient = Resolve(*program, places);
     gradient.adds = how.adds;
     auto* const scratch = program->ptr<float>(workspace);
     if (how.ranks != nullptr) {
       return BackwardOverRanks(how, rows, gradient, scratch, how.tickets);
     }
-    gradient.groups = GroupsOf(how, state.group_begins, rows, gradient.pixels);
+    gradient.groups = GroupsOf(how, rows, gradient.pixels);
     NormBackward(gradient, scratch, how.tickets, how.stream);
     return absl::OkStatus();
   };

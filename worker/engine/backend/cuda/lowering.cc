@@ -137,8 +137,7 @@ BufferId Lowering::StatisticBuffer(ValueId id) {
 
 StatisticSums Lowering::SumsAt(const BatchStatistics& statistics) const {
   return {state_.reduction + reduction_.entry(statistics.running_mean).offset,
-          state_.reduction + reduction_.entry(statistics.running_variance).offset, false,
-          state_.control};
+          state_.reduction + reduction_.entry(statistics.running_variance).offset};
 }
 
 StatisticSums Lowering::SumsOfStatistics(const Node& norm) const {

@@ -39,6 +39,7 @@ struct MapViews {
   int64_t pixels = 0;  // of the output
   int64_t channels = 0;
   bool clears_padding = false;
+  const StepControl* control = nullptr;
   cudaStream_t stream = nullptr;
 };
 
@@ -156,6 +157,7 @@ class Lowering {
           MapViews<inputs> at = views;
           for (size_t i = 0; i < from.size(); ++i) at.in[i] = program->At(from[i]);
           at.out = program->At(to);
+          at.control = how.control;
           at.stream = how.stream;
           run(at);
         },

@@ -15,6 +15,7 @@
 #include "worker/engine/backend/backend.h"
 #include "worker/engine/backend/call_list.h"
 #include "worker/engine/backend/cuda/branch.h"
+#include "worker/engine/backend/cuda/device/step_control.h"
 #include "worker/engine/backend/cuda/device/types.h"
 #include "worker/engine/backend/cuda/rank_sums.h"
 #include "worker/engine/backend/cuda/side_stream.h"
@@ -26,15 +27,17 @@ struct Enqueue {
   cudaStream_t stream = nullptr;
   // The tickets of launches on this stream; see norm.h.
   uint32_t* tickets = nullptr;
+  // What was sent for this step, on the device.
+  const StepControl* control = nullptr;
+  const int32_t* group_begins = nullptr;  // if there are several groups; see norm.h
   // The stream for branches, or null if all calls run on the one above, in their order.
   const SideStream* side = nullptr;
   // If false, sums overwrite the reduction arena. If true, they are added to it.
   bool adds = false;
   // Only the loss of an evaluation counts them.
   bool counts_top5 = false;
-  // For batch_norm: the number of groups of rows, whose begins are in StepMemory. If `ranks` is not
-  // null, the ranks share its statistics. Then a rank without rows runs only the calls in which all
-  // ranks take part.
+  // For batch_norm: the number of groups of rows. If `ranks` is not null, the ranks share its
+  // statistics. Then a rank without rows runs only the calls in which all ranks take part.
   int64_t groups = 1;
   const RankSums* ranks = nullptr;
   bool has_rows = true;
