@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +14,7 @@
 #include "worker/engine/backend/cuda/cuda_backend.h"
 #include "worker/engine/backend/cuda/cuda_executable.h"
 #include "worker/engine/backend/cuda/program.h"
+#include "worker/engine/backend/cuda/side_stream.h"
 #include "worker/engine/graph/graph_builder.h"
 #include "worker/engine/models/models.h"
 
@@ -79,6 +80,83 @@ TEST(BranchMemory, IsNotGivenToCallsBesideIt) {
     EXPECT_EQ(planned.program.calls()[5].ends_branch, is_side);
     EXPECT_FALSE(planned.program.calls()[5].is_side) << "nothing runs beside the last call";
   }
+}
+
+// Runs a branch and a call beside it, which ends with `status`, on a device. Each call notes its
+// stream and tickets, and does `work`.
+class BranchRun : public ::testing::Test {
+ protected:
+  void TearDown() override { cuda_on_cpu::SetSeed(1); }
+
+  struct Seen {
+    cudaStream_t stream;
+    uint32_t* tickets;
+    friend bool operator==(const Seen&, const Seen&) = default;
+  };
+
+  absl::Status Run(const cuda::SideStream* side, const std::function<void()>& work,
+                   const absl::Status& status = absl::OkStatus()) {
+    Program program;
+    const auto emit = [&](bool is_side, const absl::Status& ends) {
+      Call call;
+      call.name = "call";
+      call.is_side = is_side;
+      call.enqueue = [this, &work, ends](const cuda::Enqueue& how) {
+        seen_.push_back({how.stream, how.tickets});
+        EXPECT_EQ(cuda_on_cpu::Enqueue(how.stream, work), cudaSuccess);
+        return ends;
+      };
+      program.Emit(std::move(call), cuda::Accesses());
+    };
+    emit(true, absl::OkStatus());
+    emit(false, status);
+    emit(true, absl::OkStatus());
+    emit(false, absl::OkStatus());
+    program.Plan(/*is_guarded=*/false, nullptr);
+    seen_.clear();
+    return program.Run(0, program.calls().size(),
+                       {.stream = stream_.get(), .tickets = &tickets_, .side = side});
+  }
+
+  const cuda::Stream stream_ = *cuda::CreateStream();
+  const cuda::SideStream side_ = *cuda::SideStream::Create(Backing::kMemory);
+  uint32_t tickets_ = 0;
+  std::vector<Seen> seen_;
+};
+
+// Launches that may run at the same time would otherwise take each other's tickets.
+TEST_F(BranchRun, HasTicketsOfItsOwn) {
+  const Seen main = {stream_.get(), &tickets_};
+  const Seen side = {side_.stream(), side_.tickets()};
+  ASSERT_TRUE(Run(&side_, [] {}).ok());
+  EXPECT_EQ(seen_, (std::vector<Seen>{side, main, side, main}));
+  ASSERT_TRUE(Run(nullptr, [] {}).ok());
+  EXPECT_EQ(seen_, std::vector<Seen>(4, main));
+}
+
+TEST_F(BranchRun, IsWaitedForAfterAnErrorToo) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    cuda_on_cpu::SetSeed(seed);
+    int runs = 0;
+    EXPECT_TRUE(absl::IsInternal(Run(
+        &side_, [&runs] { ++runs; }, absl::InternalError("lost"))));
+    EXPECT_EQ(seen_.size(), 2U);
+    ASSERT_EQ(cudaStreamSynchronize(stream_.get()), cudaSuccess);
+    EXPECT_EQ(runs, 2) << "seed " << seed;
+    ASSERT_EQ(cudaStreamSynchronize(side_.stream()), cudaSuccess);
+  }
+}
+
+TEST_F(BranchRun, ThatFailsInACaptureLeavesTheStreamsFree) {
+  const auto captured = cuda::Capture(stream_.get(), [this] {
+    return Run(
+        &side_, [] {}, absl::InternalError("lost"));
+  });
+  EXPECT_EQ(captured.status().message(), "call: lost");
+  int runs = 0;
+  ASSERT_TRUE(Run(&side_, [&runs] { ++runs; }).ok());
+  ASSERT_EQ(cudaStreamSynchronize(stream_.get()), cudaSuccess);
+  EXPECT_EQ(runs, 4);
 }
 
 struct Model {
