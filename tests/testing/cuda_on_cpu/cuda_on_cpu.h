@@ -37,7 +37,7 @@ int64_t LiveBytes();
 // The number of kernels that have run so far, including those of graphs.
 int64_t KernelsLaunched();
 
-// The number of copies that streams were given so far; those in graphs count when they are captured.
+// The number of copies that streams were given so far. Those in graphs count at their capture.
 int64_t CopiesEnqueued();
 
 // The shape of the graph that was instantiated last. A fork is a node with several nodes after it,

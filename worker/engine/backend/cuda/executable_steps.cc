@@ -174,7 +174,7 @@ absl::Status CudaExecutable::EnqueueUpdate() {
 }
 
 absl::Status CudaExecutable::MarkUpdate() {
-  TY_RETURN_IF_ERROR(staging_.Release(stream_.get()));
+  TY_RETURN_IF_ERROR(staging_.ReleaseAfterUpdate(stream_.get()));
   has_sums_ = false;
   const size_t slot = next_result_;
   next_result_ = (next_result_ + 1) % kUpdatesInFlight;

@@ -27,7 +27,7 @@ struct Enqueue {
   cudaStream_t stream = nullptr;
   // The tickets of launches on this stream; see norm.h.
   uint32_t* tickets = nullptr;
-  // What was sent for this step, on the device.
+  // These were sent for this step, and lie on the device.
   const StepControl* control = nullptr;
   const int32_t* group_begins = nullptr;  // if there are several groups; see norm.h
   // The stream for branches, or null if all calls run on the one above, in their order.

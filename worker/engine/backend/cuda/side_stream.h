@@ -18,9 +18,9 @@ class SideStream {
   // With Backing::kAddresses there is only the memory, for a plan.
   static absl::StatusOr<SideStream> Create(Backing backing);
 
-  // What is enqueued here from now on comes after what `main` has been given so far.
+  // Makes this stream wait for the work that `main` has so far.
   absl::Status Fork(cudaStream_t main) const;
-  // What `main` is given from now on comes after what was enqueued here so far.
+  // Makes `main` wait for the work that this stream has so far.
   absl::Status Join(cudaStream_t main) const;
 
   cudaStream_t stream() const { return stream_.get(); }

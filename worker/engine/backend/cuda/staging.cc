@@ -12,7 +12,10 @@ namespace {
 
 // The control lies at the beginning of a slot, and the begins of groups behind it.
 constexpr int64_t kControlBytes = 256;
-static_assert(sizeof(StepControl) <= kControlBytes);
+// A rate that follows its batch has a place of its own in host memory, since the batch may still be
+// read there.
+constexpr int64_t kRateOffset = kControlBytes - int64_t{sizeof(float)};
+static_assert(sizeof(StepControl) <= kRateOffset);
 
 // An empty span may have a null address, which memcpy must not see.
 void CopyOnHost(std::byte* to, const void* from, size_t bytes) {
@@ -53,17 +56,17 @@ int64_t Staging::device_bytes() const {
 
 absl::StatusOr<Staging::Slot*> Staging::NextSlot(const Waiter& waiter) {
   current_ = (current_ + 1) % kSlots;
+  is_updated_ = false;
   Slot* const slot = &slots_[current_];
   TY_RETURN_IF_ERROR(waiter.ForEvent(slot->released.get(), "waiting for an earlier step"));
   return slot;
 }
 
-absl::Status Staging::CopySlot(const Slot& slot, int64_t bytes, cudaStream_t compute) {
-  TY_CHECK(bytes <= slot.device.bytes());
-  TY_RETURN_IF_ERROR(
-      CudaStatus(cudaMemcpyAsync(slot.device.data(), slot.host.as<std::byte>(),
-                                 static_cast<size_t>(bytes), cudaMemcpyHostToDevice, copies_.get()),
-                 "copying a batch"));
+absl::Status Staging::CopyAsync(void* to, const void* from, int64_t bytes, const Slot& slot,
+                                cudaStream_t compute) {
+  TY_RETURN_IF_ERROR(CudaStatus(
+      cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, copies_.get()),
+      "copying a batch"));
   TY_RETURN_IF_ERROR(
       CudaStatus(cudaEventRecord(slot.copied.get(), copies_.get()), "marking a batch"));
   return CudaStatus(cudaStreamWaitEvent(compute, slot.copied.get(), 0), "waiting for a batch");
@@ -97,26 +100,38 @@ absl::Status Staging::Send(const Sent& batch, StepControl control, const Waiter&
   CopyOnHost(host + labels_offset_, labels.data(), labels_bytes);
   CopyOnHost(host + inputs_offset_, inputs.data(), inputs.size());
   CopyOnHost(host + pixels_offset, pixels.data(), pixels.size());
-  return CopySlot(*slot, end, compute);
+  return CopyAsync(device, host, end, *slot, compute);
 }
 
 absl::Status Staging::SendRate(float lr, const Waiter& waiter, cudaStream_t compute) {
   const Slot& before = slots_[current_];
+  if (!is_updated_) {
+    // Only an update reads the rate, and none has read this slot yet.
+    auto* const rate = reinterpret_cast<float*>(before.host.as<std::byte>() + kRateOffset);
+    *rate = lr;
+    return CopyAsync(before.device.data() + offsetof(StepControl, lr), rate, sizeof lr, before,
+                     compute);
+  }
   TY_ASSIGN_OR_RETURN(Slot * slot, NextSlot(waiter));
   std::memcpy(slot->host.as<std::byte>(), before.host.as<std::byte>(),
               static_cast<size_t>(labels_offset_));
   slot->host.as<StepControl>()->lr = lr;
-  return CopySlot(*slot, labels_offset_, compute);
+  return CopyAsync(slot->device.data(), slot->host.as<std::byte>(), labels_offset_, *slot, compute);
 }
 
 absl::Status Staging::Release(cudaStream_t compute) {
-  // After SendRate, the control leads to the batch of an earlier slot.
+  // After the rate of a second update, the control leads to the batch of an earlier slot.
   for (const size_t slot : {current_, batch_}) {
     TY_RETURN_IF_ERROR(
         CudaStatus(cudaEventRecord(slots_[slot].released.get(), compute), "marking a step"));
     if (current_ == batch_) break;
   }
   return absl::OkStatus();
+}
+
+absl::Status Staging::ReleaseAfterUpdate(cudaStream_t compute) {
+  is_updated_ = true;
+  return Release(compute);
 }
 
 }  // namespace trainyard::engine::cuda

@@ -37,10 +37,13 @@ class Staging {
   // the batch there.
   absl::Status Send(const Sent& batch, StepControl control, const Waiter& waiter,
                     cudaStream_t compute);
-  // Sends the same control with another learning rate. The batch stays where it is.
+  // Gives what was sent last a learning rate. If an update has used it already, and may still read
+  // its rate, the control is copied into the next slot; the batch stays where it is.
   absl::Status SendRate(float lr, const Waiter& waiter, cudaStream_t compute);
   // Notes that the work on `compute` so far is the last that reads what was sent.
   absl::Status Release(cudaStream_t compute);
+  // Does so for work that ends with an update.
+  absl::Status ReleaseAfterUpdate(cudaStream_t compute);
 
   // There is one slot for the step that runs, one for the step that waits, and one that is being
   // filled.
@@ -60,12 +63,14 @@ class Staging {
   };
   // Waits until the device is done with the next slot.
   absl::StatusOr<Slot*> NextSlot(const Waiter& waiter);
-  // Copies the first bytes of the slot to the device. Work on `compute` comes after that.
-  absl::Status CopySlot(const Slot& slot, int64_t bytes, cudaStream_t compute);
+  // Copies bytes of the slot to the device. Work on `compute` comes after that.
+  absl::Status CopyAsync(void* to, const void* from, int64_t bytes, const Slot& slot,
+                         cudaStream_t compute);
 
   std::array<Slot, kSlots> slots_;
   size_t current_ = 0;
-  size_t batch_ = 0;  // the slot of the last batch
+  size_t batch_ = 0;         // the slot of the last batch
+  bool is_updated_ = false;  // an update uses what was sent last
   int64_t labels_offset_ = 0;
   int64_t inputs_offset_ = 0;
   Stream copies_;

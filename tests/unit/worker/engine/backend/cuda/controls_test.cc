@@ -108,6 +108,30 @@ TEST_F(Controls, AreThoseOfTheirStepWithUpdatesInFlight) {
   }
 }
 
+// A rank without rows updates without a batch, while the update before still needs its rate.
+TEST_F(Controls, KeepTheRateOfAnUpdateThatAnotherOneFollows) {
+  const auto train = [this](bool is_whole, bool waits) {
+    const auto executable = Compile();
+    for (uint64_t number = 0; number < kSteps; ++number) {
+      Start(*executable, StepOf(number), is_whole);
+      const int waits_before = waits ? 1 : 0;
+      for (int i = 0; i < waits_before; ++i) EXPECT_TRUE(executable->FinishUpdate().ok());
+      EXPECT_TRUE(executable->StartUpdate(0.5).ok());
+      for (int i = waits_before; i < 2; ++i) EXPECT_TRUE(executable->FinishUpdate().ok());
+    }
+    return testing::ReadAllState(*executable);
+  };
+  for (const bool is_whole : {true, false}) {
+    cuda_on_cpu::SetSeed(1);
+    const testing::NamedValues waited = train(is_whole, true);
+    for (uint64_t seed = 2; seed <= 6; ++seed) {
+      cuda_on_cpu::SetSeed(seed);
+      EXPECT_EQ(train(is_whole, false), waited)
+          << (is_whole ? "whole steps" : "sums of batches") << ", seed " << seed;
+    }
+  }
+}
+
 TEST_F(Controls, ComeWithTheBatchInOneCopy) {
   const auto executable = Compile();
   for (uint64_t number = 0; number < kSteps; ++number) {
