@@ -30,8 +30,8 @@ SMOKE_NETS = "smoke:4,gpt2-smoke:2"
 MODES = ["eager", "graph"]
 # Other forms of our program: flags of bench_gpu.
 OTHERS = {"inputs from the host": [], "deterministic": ["--resident", "--deterministic"],
-          "call by call": ["--resident", "--no-graph"], "f16": ["--resident", "--precision", "f16"],
-          "tf32": ["--resident", "--precision", "tf32"]}
+          "call by call": ["--resident", "--no-graph"], "one stream": ["--resident", "--no-branches"],
+          "f16": ["--resident", "--precision", "f16"], "tf32": ["--resident", "--precision", "tf32"]}
 # Whether PyTorch's networks are compiled, by the value of --compiled.
 COMPILED = {"no": [False], "yes": [True], "both": [False, True]}
 RUNS = 3

@@ -33,6 +33,7 @@ struct Arguments {
   double seconds = 0.5;
   bool is_resident = false;
   bool no_graph = false;
+  bool no_branches = false;
   bool no_autotuning = false;
   bool allow_fallbacks = false;
   bool counts = false;
@@ -170,6 +171,7 @@ nlohmann::json StepJson(const Arguments& arguments, const StepTimer& timer,
           {"precision", arguments.precision},
           {"resident", arguments.is_resident},
           {"graph", arguments.timer.captures},
+          {"branches", arguments.timer.branches},
           {"deterministic", arguments.timer.deterministic},
           {"seconds_per_step", seconds},
           {"units_per_second", static_cast<double>(timer.units()) / seconds},
@@ -234,6 +236,7 @@ absl::Status Run(Arguments arguments) {
   if (arguments.fusions == "always") arguments.timer.fusions = Fusions::kAlways;
   if (arguments.fusions == "never") arguments.timer.fusions = Fusions::kNever;
   arguments.timer.captures = !arguments.no_graph;
+  arguments.timer.branches = !arguments.no_branches;
   arguments.timer.autotunes = !arguments.no_autotuning;
   if (arguments.no_autotuning && arguments.timer.verifies_plans) {
     return absl::InvalidArgumentError(
@@ -284,6 +287,8 @@ int Main(int argc, char** argv) {
   app.add_option("--seconds", arguments.seconds, "of a run")->check(CLI::Range(0.0, 60.0));
   app.add_flag("--resident", arguments.is_resident, "inputs stay on the device");
   app.add_flag("--no-graph", arguments.no_graph, "enqueue a step call by call");
+  app.add_flag("--no-branches", arguments.no_branches,
+               "one call after the other, also within a graph");
   app.add_flag("--deterministic", timer.deterministic, "the same bits each time");
   app.add_flag("--no-autotuning", arguments.no_autotuning, "take each library's first guess");
   app.add_flag(

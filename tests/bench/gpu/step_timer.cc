@@ -19,7 +19,8 @@ namespace {
 
 using cuda::CudaStatus;
 
-// The first step loads code, the second runs as one call, the third is recorded.
+// The first step loads code, the second runs as one call, and the others are recorded, one for each
+// slot of Staging.
 constexpr int64_t kWarmUpSteps = 5;
 constexpr int64_t kStepsMax = 100000;
 
@@ -51,6 +52,7 @@ CompileOptions CompileOptionsOf(const TimerOptions& options) {
       kCudaBackend, {.precision = options.precision, .deterministic = options.deterministic});
   compile.max_rows = options.rows;
   if (!options.captures) compile.captures = false;
+  if (!options.branches) compile.branches = false;
   return compile;
 }
 

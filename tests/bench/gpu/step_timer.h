@@ -19,6 +19,7 @@ struct TimerOptions {
   int rows = 64;
   Precision precision = Precision::kBf16;
   bool captures = true;
+  bool branches = true;
   bool deterministic = false;
   bool autotunes = true;
   std::string plan_cache_folder = {};  // empty: there is none

@@ -236,7 +236,7 @@ def resnet50(kit, part):
     net = by_role(kit, ["resnet50:256"])[0]
     if tune(kit, part, net):
         compare(kit, part, "beside PyTorch", [net], 240, "--compiled", "no", "--others",
-                "inputs from the host,call by call")
+                "inputs from the host,call by call,one stream")
         run_profiler(kit, part, net)
         tune(kit, part, net, precision="f16")
 
@@ -247,11 +247,11 @@ def gpt2(kit, part):
     tune(kit, part, net, "--deterministic")
     if is_tuned:
         compare(kit, part, "beside compiled PyTorch", [net], 300, "--compiled", "yes", "--others",
-                "inputs from the host,deterministic")
+                "inputs from the host,deterministic,one stream")
     for other in OTHER_NETS if not kit.is_emulated else ["smoke:2"]:
         if tune(kit, part, other, seconds=200):
             compare(kit, part, "beside PyTorch " + other.replace(":", " "), [other], 150, "--compiled", "no",
-                    "--others", "inputs from the host")
+                    "--others", "inputs from the host,one stream")
 
 
 def job(kit, part):

@@ -76,6 +76,7 @@ cudaError_t AppendCopy(Machine& machine, Lock& lock, const Rows& copy, cudaMemcp
   if (error != cudaSuccess) {
     return error;
   }
+  ++machine.copies_enqueued;
   std::function<void()> work = [copy] { Copy(copy); };
   const bool is_captured = stream->capture != nullptr;
   const bool is_late = is_blocking && from == MemoryKind::kPageable && to == MemoryKind::kDevice;
@@ -114,6 +115,12 @@ cudaError_t AppendFill(Machine& machine, Lock& lock, void* to, int value, size_t
 }
 
 }  // namespace
+int64_t CopiesEnqueued() {
+  Machine& machine = Machine::Get();
+  const Lock lock(machine.mutex);
+  return machine.copies_enqueued;
+}
+
 }  // namespace trainyard::cuda_on_cpu
 
 using trainyard::cuda_on_cpu::AppendCopy;

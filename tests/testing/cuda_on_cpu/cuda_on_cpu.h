@@ -54,6 +54,18 @@ struct HostLaunches {
 };
 HostLaunches LaunchesByTheHost();
 
+// The number of copies that streams were given so far. Those in graphs count at their capture.
+int64_t CopiesEnqueued();
+
+// The shape of the graph that was instantiated last. A fork is a node with several nodes after it,
+// a join is a node with several nodes before it.
+struct GraphShape {
+  int64_t nodes = 0;
+  int64_t forks = 0;
+  int64_t joins = 0;
+};
+GraphShape LastGraphShape();
+
 // Sets the seed that orders streams, nodes of graphs, blocks and threads from here on. At first it
 // is TRAINYARD_CUDA_SEED of the environment, or 1.
 void SetSeed(uint64_t seed);

@@ -24,6 +24,15 @@ std::shared_ptr<const GraphPlan> MakePlan(const CUgraph_st& graph) {
   return plan;
 }
 
+GraphShape ShapeOf(const GraphPlan& plan) {
+  GraphShape shape = {.nodes = static_cast<int64_t>(plan.nodes.size())};
+  for (const GraphPlan::Node& node : plan.nodes) {
+    shape.forks += node.before.size() > 1 ? 1 : 0;
+    shape.joins += node.after_count > 1 ? 1 : 0;
+  }
+  return shape;
+}
+
 cudaError_t Launch(Machine& machine, Lock& lock, CUgraphExec_st* exec, CUstream_st* stream) {
   if (exec == nullptr || stream == nullptr) {
     return cudaErrorInvalidResourceHandle;
@@ -62,6 +71,13 @@ cudaError_t Launch(Machine& machine, Lock& lock, CUgraphExec_st* exec, CUstream_
 }
 
 }  // namespace
+
+GraphShape LastGraphShape() {
+  Machine& machine = Machine::Get();
+  const Lock lock(machine.mutex);
+  return machine.last_graph;
+}
+
 }  // namespace trainyard::cuda_on_cpu
 
 using trainyard::cuda_on_cpu::Call;
@@ -71,11 +87,12 @@ using trainyard::cuda_on_cpu::Machine;
 extern "C" {
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
-  return Call([&](Machine&, Lock&) {
+  return Call([&](Machine& machine, Lock&) {
     if (exec == nullptr || graph == nullptr) {
       return cudaErrorInvalidValue;
     }
     *exec = new CUgraphExec_st{trainyard::cuda_on_cpu::MakePlan(*graph), nullptr};
+    machine.last_graph = trainyard::cuda_on_cpu::ShapeOf(*(*exec)->plan);
     return cudaSuccess;
   });
 }

@@ -88,6 +88,8 @@ class Machine {
   std::vector<std::shared_ptr<Capture>> captures;
   // The allocations by address. All other addresses are pageable memory of the host.
   std::map<uintptr_t, Allocation> allocations;
+  GraphShape last_graph;
+  int64_t copies_enqueued = 0;
   // The dynamic shared memory that kernels may use, if it is not 48 KiB.
   std::map<const void*, int> dynamic_shared_limits;
 

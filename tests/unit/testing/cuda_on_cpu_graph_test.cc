@@ -144,7 +144,11 @@ TEST_F(CudaOnCpuGraph, BranchesRunInAnyOrder) {
   Scale(x_, kCount, 1, 3, stream_);
   Scale(x_, kCount, 10, 0, side_);
   Join();
-  EXPECT_THAT(ValuesUnderSeeds(End()), testing::ElementsAre(3, 30));
+  const cudaGraphExec_t exec = End();
+  EXPECT_EQ(LastGraphShape().nodes, 3);
+  EXPECT_EQ(LastGraphShape().forks, 1);
+  EXPECT_EQ(LastGraphShape().joins, 0) << "no node comes after both";
+  EXPECT_THAT(ValuesUnderSeeds(exec), testing::ElementsAre(3, 30));
 }
 
 TEST_F(CudaOnCpuGraph, AJoinComesAfterBothBranches) {

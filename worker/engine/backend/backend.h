@@ -61,6 +61,9 @@ struct CompileOptions {
   std::string choices = {};
   // GPUs: a step is recorded once, and then launched as one graph.
   bool captures = true;
+  // GPUs: the gradients of a layer's weights run beside what follows them, as a branch of the
+  // step's graph. The bits are the same. It takes memory for what a branch still reads.
+  bool branches = true;
   // If this is not null, batch norm takes its statistics, and the means of its gradient, over the
   // rows of all ranks. Accumulate then calls it once for each batch_norm of the forward half, in
   // order, and once for each of the backward half, each time with as many values on every rank. A

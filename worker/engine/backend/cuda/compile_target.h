@@ -16,11 +16,8 @@ namespace trainyard::engine::cuda {
 
 // Device memory of the executable, at fixed addresses.
 struct StepMemory : StateMemory {
-  const StepControl* control = nullptr;
-  const int32_t* group_begins = nullptr;  // of the batch, if it has several groups; see norm.h
-  LossScale* loss_scale = nullptr;        // null if the loss is not scaled
-  LossTotals* totals = nullptr;           // of the last loss
-  uint32_t* tickets = nullptr;            // zero between launches; see norm.h
+  LossScale* loss_scale = nullptr;  // null if the loss is not scaled
+  LossTotals* totals = nullptr;     // of the last loss
   void* loss_workspace = nullptr;
 };
 
@@ -35,6 +32,8 @@ struct CompileTarget {
   // True if the halves of a step run apart, with those of other microbatches between them. Then
   // the backward half adds the batch statistics to the sums, which the forward half must not touch.
   bool is_halved = false;
+  // True if gradients of parameters may run beside the calls that follow them.
+  bool has_branches = false;
   Fusions fusions = Fusions::kWhereFaster;
   // The bytes that the device's memory moves in a microsecond.
   double bytes_per_microsecond = 3e6;

@@ -32,21 +32,20 @@ absl::Status LowerNode(Lowering& lowering, const Node& node) {
 
 void LowerInput(Lowering& lowering) {
   const ValueId input = lowering.step().graph.input;
-  const StepControl* control = lowering.state().control;
   Call call;
   call.name = call.op = "input";
   if (lowering.step().graph.vocabulary > 0) {
     const int64_t count = lowering.Pixels(input) * lowering.Channels(input);
     const BufferId tokens = lowering.PlainBuffer(input, count * SizeOf(Type::kF32));
     call.enqueue = [=, program = &lowering.program()](const Enqueue& how) {
-      ReadTokens(control, program->ptr<int32_t>(tokens), count, how.stream);
+      ReadTokens(how.control, program->ptr<int32_t>(tokens), count, how.stream);
       return absl::OkStatus();
     };
   } else if (lowering.IsImage(input)) {
     const Place place = lowering.MakePlace(input, lowering.target().type);
     const ImageShape shape = lowering.Image(input);
     call.enqueue = [=, program = &lowering.program()](const Enqueue& how) {
-      ReadImages(control, program->At(place), shape, how.stream);
+      ReadImages(how.control, program->At(place), shape, how.stream);
       return absl::OkStatus();
     };
   } else {
@@ -54,7 +53,7 @@ void LowerInput(Lowering& lowering) {
     const int64_t pixels = lowering.Pixels(input);
     const int64_t channels = lowering.Channels(input);
     call.enqueue = [=, program = &lowering.program()](const Enqueue& how) {
-      ReadFeatures(control, program->At(place), pixels, channels, how.stream);
+      ReadFeatures(how.control, program->At(place), pixels, channels, how.stream);
       return absl::OkStatus();
     };
   }

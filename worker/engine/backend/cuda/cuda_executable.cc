@@ -92,6 +92,9 @@ absl::Status CudaExecutable::Allocate(const OptimizerSpec& optimizer) {
   TY_RETURN_IF_ERROR(AllocateBoundaries());
   TY_ASSIGN_OR_RETURN(totals_, make(sizeof(LossTotals)));
   TY_ASSIGN_OR_RETURN(tickets_, make(kNormTickets));
+  if (HasBranches()) {
+    TY_ASSIGN_OR_RETURN(side_, SideStream::Create(backing_));
+  }
   const int64_t labels = options_.max_rows * model_.labels_per_row();
   TY_ASSIGN_OR_RETURN(loss_workspace_, make(LossWorkspace(labels)));
   TY_ASSIGN_OR_RETURN(weights_, PackedWeights::Create(training_, evaluation_, layout_,
@@ -120,11 +123,8 @@ StepMemory CudaExecutable::Memory() const {
   memory.parameters = parameters_.as<float>();
   memory.statistics = statistics_.as<float>();
   memory.reduction = reduction_.as<float>();
-  memory.control = staging_.device_control();
-  memory.group_begins = staging_.device_group_begins();
   memory.loss_scale = updater_.loss_scale();
   memory.totals = totals_.as<LossTotals>();
-  memory.tickets = tickets_.as<uint32_t>();
   memory.loss_workspace = loss_workspace_.data();
   return memory;
 }
@@ -148,6 +148,7 @@ absl::StatusOr<Program*> CudaExecutable::Prepare(const StepGraph& step, Programs
                                 .is_guarded = options_.inspect,
                                 .merges_ranks = ranks_.is_wanted(),
                                 .is_halved = options_.microbatch_slots > 0,
+                                .has_branches = HasBranches(),
                                 .fusions = planners_->fusions,
                                 .bytes_per_microsecond = planners_->bytes_per_microsecond,
                                 .effort = effort,
@@ -215,7 +216,7 @@ void CudaExecutable::UpdatePlan() {
   plan_.activations = SlotBytes();
   plan_.workspace = weights_.bytes() + updater_.workspace_bytes() + staging_.device_bytes() +
                     image_bytes_.bytes() + totals_.bytes() + tickets_.bytes() +
-                    loss_workspace_.bytes() + ranks_.device_bytes();
+                    side_.device_bytes() + loss_workspace_.bytes() + ranks_.device_bytes();
   plan_.kernels = kContextBytes;
   const auto largest = training_programs_.find(options_.max_rows);
   if (largest != training_programs_.end()) {
@@ -238,7 +239,11 @@ std::vector<CallWork> CudaExecutable::StepWork() const {
 
 int64_t CudaExecutable::StepNodes(int64_t rows) const {
   const auto found = launches_.find({.work = Work::kStep, .rows = rows});
-  return found == launches_.end() ? 0 : found->second.graph.nodes;
+  if (found == launches_.end()) return 0;
+  return std::max_element(
+             found->second.graphs.begin(), found->second.graphs.end(),
+             [](const CapturedGraph& a, const CapturedGraph& b) { return a.nodes < b.nodes; })
+      ->nodes;
 }
 
 absl::Status CudaExecutable::Wait() const {

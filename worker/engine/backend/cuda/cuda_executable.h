@@ -26,6 +26,7 @@
 #include "worker/engine/backend/cuda/rank_sums.h"
 #include "worker/engine/backend/cuda/runtime/runtime.h"
 #include "worker/engine/backend/cuda/runtime/waiter.h"
+#include "worker/engine/backend/cuda/side_stream.h"
 #include "worker/engine/backend/cuda/staging.h"
 #include "worker/engine/backend/cuda/updater.h"
 #include "worker/engine/backend/row_groups.h"
@@ -151,7 +152,7 @@ class CudaExecutable final : public Executable,
   };
   struct Launch {
     bool has_run = false;
-    CapturedGraph graph;
+    std::array<CapturedGraph, Staging::kSlots> graphs;  // one for each place of the control
   };
   // The memory of a microbatch. Slot 0 also serves everything that is computed as a whole. The
   // boundaries are those of PipelineStage::boundary.
@@ -190,8 +191,12 @@ class CudaExecutable final : public Executable,
   absl::Status RefreshWeights();
   // Sends a training batch, and returns the program that is to run on it.
   absl::StatusOr<Program*> SendForTraining(const Batch& batch, double weight, double lr);
-  // Returns the parameters of the calls of a training program.
+  // A guarded step is checked after each call, so that its calls run one after the other.
+  bool HasBranches() const { return options_.branches && !options_.inspect; }
+  // Return the parameters of the calls of a training program, and of an evaluation, for what was
+  // sent last.
   Enqueue Training(bool adds);
+  Enqueue Evaluating() const;
   // Enqueues what `record` does. From the second time on it is launched as a graph, if graphs are
   // wanted.
   absl::Status Run(const Recording& recording, const std::function<absl::Status()>& record);
@@ -243,6 +248,7 @@ class CudaExecutable final : public Executable,
   std::vector<Slot> slots_;
   std::vector<DeviceBuffer> sums_;
   DeviceBuffer totals_, tickets_, loss_workspace_;
+  SideStream side_;  // empty if there are no branches
   PackedWeights weights_;
   Updater updater_;
   // The divided slots of all ranks, in the device's order, as they are before the first update and

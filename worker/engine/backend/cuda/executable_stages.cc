@@ -157,7 +157,7 @@ absl::StatusOr<Evaluation> CudaExecutable::EvaluateStage(const Batch& batch, int
   TY_RETURN_IF_ERROR(Send(read, /*group_begins=*/{}, 0, 0));
   TY_RETURN_IF_ERROR(Run({.work = Work::kEvaluate, .rows = rows}, [&] {
     BindSlot(*program, 0);
-    return program->Run(0, program->calls().size(), {.stream = stream_.get(), .counts_top5 = true});
+    return program->Run(0, program->calls().size(), Evaluating());
   }));
   TY_RETURN_IF_ERROR(staging_.Release(stream_.get()));
   if (!model_.has_loss()) return Evaluation{};

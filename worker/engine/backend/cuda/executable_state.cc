@@ -172,7 +172,7 @@ absl::StatusOr<std::vector<float>> CudaExecutable::Predict(absl::Span<const floa
   last_rows_ = 0;
   TY_RETURN_IF_ERROR(Send({.inputs = inputs, .labels = {}}, {}, 0, 0));
   // The last call is the loss, which needs labels.
-  TY_RETURN_IF_ERROR(program->Run(0, program->calls().size() - 1, {.stream = stream_.get()}));
+  TY_RETURN_IF_ERROR(program->Run(0, program->calls().size() - 1, Evaluating()));
   TY_RETURN_IF_ERROR(staging_.Release(stream_.get()));
   return ReadLogits(*program, rows);
 }

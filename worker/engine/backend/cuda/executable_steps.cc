@@ -50,9 +50,20 @@ absl::Status CudaExecutable::RefreshWeights() {
 
 Enqueue CudaExecutable::Training(bool adds) {
   return {.stream = stream_.get(),
+          .tickets = tickets_.as<uint32_t>(),
+          .control = staging_.device_control(),
+          .group_begins = staging_.device_group_begins(),
+          .side = HasBranches() ? &side_ : nullptr,
           .adds = adds,
           .groups = groups_.count(),
           .ranks = ranks_.is_wanted() ? &ranks_ : nullptr};
+}
+
+Enqueue CudaExecutable::Evaluating() const {
+  return {.stream = stream_.get(),
+          .tickets = tickets_.as<uint32_t>(),
+          .control = staging_.device_control(),
+          .counts_top5 = true};
 }
 
 absl::Status CudaExecutable::Run(const Recording& recording,
@@ -63,11 +74,11 @@ absl::Status CudaExecutable::Run(const Recording& recording,
     launch.has_run = true;
     return absl::OkStatus();
   }
-  if (launch.graph.executable == nullptr) {
-    TY_ASSIGN_OR_RETURN(launch.graph, Capture(stream_.get(), record));
+  CapturedGraph& graph = launch.graphs[staging_.slot()];
+  if (graph.executable == nullptr) {
+    TY_ASSIGN_OR_RETURN(graph, Capture(stream_.get(), record));
   }
-  return CudaStatus(cudaGraphLaunch(launch.graph.executable.get(), stream_.get()),
-                    "launching a step");
+  return CudaStatus(cudaGraphLaunch(graph.executable.get(), stream_.get()), "launching a step");
 }
 
 absl::StatusOr<Program*> CudaExecutable::SendForTraining(const Batch& batch, double weight,
@@ -145,9 +156,11 @@ absl::Status CudaExecutable::TakePartInStatistics(const ReadyCallback& on_ready)
   TY_ASSIGN_OR_RETURN(Program * program, Prepare(training_, training_programs_, options_.max_rows));
   Enqueue how = Training(/*adds=*/true);
   how.has_rows = false;
-  return RunCalls(*program,
-                  {.work = Work::kAdd, .rows = 0, .begin = 0, .end = program->calls().size()}, how,
-                  on_ready);
+  const absl::Status ran = RunCalls(
+      *program, {.work = Work::kAdd, .rows = 0, .begin = 0, .end = program->calls().size()}, how,
+      on_ready);
+  TY_RETURN_IF_ERROR(staging_.Release(stream_.get()));
+  return ran;
 }
 
 absl::Status CudaExecutable::SumStatisticsBy(std::shared_ptr<DeviceSum> sum) {
@@ -165,6 +178,7 @@ absl::Status CudaExecutable::EnqueueUpdate() {
 }
 
 absl::Status CudaExecutable::MarkUpdate() {
+  TY_RETURN_IF_ERROR(staging_.ReleaseAfterUpdate(stream_.get()));
   has_sums_ = false;
   stage_timer_.EndStep();
   const size_t slot = next_result_;
@@ -200,7 +214,6 @@ absl::Status CudaExecutable::RunStep(const Program& program, int64_t rows) {
     return EnqueueUpdate();
   };
   TY_RETURN_IF_ERROR(Run({.work = Work::kStep, .rows = rows, .groups = groups_.count()}, record));
-  TY_RETURN_IF_ERROR(staging_.Release(stream_.get()));
   last_rows_ = rows;
   return MarkUpdate();
 }
@@ -245,9 +258,8 @@ absl::StatusOr<Evaluation> CudaExecutable::Evaluate(const Batch& batch) {
   TY_RETURN_IF_ERROR(RefreshWeights());
   last_rows_ = 0;
   TY_RETURN_IF_ERROR(Send(batch, {}, 0, 0));
-  TY_RETURN_IF_ERROR(Run({.work = Work::kEvaluate, .rows = rows}, [&] {
-    return program->Run(0, program->calls().size(), {.stream = stream_.get(), .counts_top5 = true});
-  }));
+  TY_RETURN_IF_ERROR(Run({.work = Work::kEvaluate, .rows = rows},
+                         [&] { return program->Run(0, program->calls().size(), Evaluating()); }));
   TY_RETURN_IF_ERROR(staging_.Release(stream_.get()));
   return ReadEvaluation(static_cast<int64_t>(batch.labels.size()));
 }

@@ -158,10 +158,7 @@ absl::Status LowerLinearParameterGradient(Lowering& lowering, const Node& node) 
   const BufferId workspace =
       lowering.AddScratch(std::max(WorkspaceOf(writing), WorkspaceOf(adding)));
   blas::MatmulMemory memory = {.d = lowering.Sums(gradient)};
-  if (sums_dy) {
-    memory.sums = lowering.Sums(node.outputs[1]);
-    memory.tickets = lowering.state().tickets;
-  }
+  if (sums_dy) memory.sums = lowering.Sums(node.outputs[1]);
   lowering.Emit(
       node,
       [=, program = &lowering.program()](const Enqueue& how) {
@@ -169,6 +166,7 @@ absl::Status LowerLinearParameterGradient(Lowering& lowering, const Node& node) 
         at.a = program->At(a).data;
         at.b = program->At(b).data;
         at.workspace = program->ptr<void>(workspace);
+        if (sums_dy) at.tickets = how.tickets;
         return (how.adds ? adding : writing)->Run(at, how.stream);
       },
       {a.buffer, b.buffer, workspace}, TrafficOf(node.adds ? adding : writing, nullptr));

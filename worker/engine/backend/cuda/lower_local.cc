@@ -78,11 +78,10 @@ absl::Status LowerDropout(Lowering& lowering, const Node& node) {
   const auto scale = static_cast<float>(1 / (1 - node.dropout().rate));
   const int64_t pixels = lowering.PixelsPerRow(output);
   const int64_t rows = lowering.rows();
-  const StepControl* const control = lowering.state().control;
   // Elements of a sequence are counted in memory order, those of an image channel by channel.
   const bool counts_by_pixel = !lowering.IsImage(output);
   lowering.EmitMap<1>(node, [=](const MapViews<1>& at) {
-    Dropout(at.in[0], at.out, rows, pixels, at.channels, layer, threshold, scale, control,
+    Dropout(at.in[0], at.out, rows, pixels, at.channels, layer, threshold, scale, at.control,
             at.stream, at.clears_padding, counts_by_pixel);
   });
   return absl::OkStatus();

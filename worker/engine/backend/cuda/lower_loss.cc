@@ -40,7 +40,7 @@ void EmitLoss(Lowering& lowering, const Node& node, ValueId logits_id, const Pla
         LossSums into = sums;
         into.adds = how.adds;
         Loss(counted, program->At(logits), program->At(dlogits), /*clears_padding=*/true, into,
-             state.control, state.loss_scale, state.loss_workspace, how.stream);
+             how.control, state.loss_scale, state.loss_workspace, how.stream);
       },
       {logits.buffer, dlogits.buffer}, traffic);
 }

@@ -12,8 +12,8 @@ ValueId FusedInput(const Node& node, int place) {
   return place > 0 ? node.inputs[static_cast<size_t>(place)] : kNoValue;
 }
 
-NormGroups GroupsOf(const Enqueue& how, const int32_t* begins, int64_t rows, int64_t pixels) {
-  return {.count = how.groups, .begins = begins, .plane = pixels / rows};
+NormGroups GroupsOf(const Enqueue& how, int64_t rows, int64_t pixels) {
+  return {.count = how.groups, .begins = how.group_begins, .plane = pixels / rows};
 }
 
 // The places of the operands of batch_norm, and what is known of it before it runs.
@@ -82,10 +82,9 @@ void LowerNormApply(Lowering& lowering, const Node& node) {
   const BufferId variance = lowering.StatisticBuffer(node.inputs[4]);
   lowering.EmitKernel(
       node,
-      [=, program = &lowering.program(), rows = lowering.rows(),
-       begins = lowering.state().group_begins](const Enqueue& how) {
+      [=, program = &lowering.program(), rows = lowering.rows()](const Enqueue& how) {
         NormForward norm = Resolve(*program, places);
-        norm.groups = GroupsOf(how, begins, rows, norm.pixels);
+        norm.groups = GroupsOf(how, rows, norm.pixels);
         NormApply(norm, program->ptr<float>(mean), program->ptr<float>(variance), how.stream);
       },
       {places.x.buffer, places.y.buffer, places.residual.buffer, places.mask, mean, variance});
@@ -125,6 +124,7 @@ void LowerNormOfSums(Lowering& lowering, const Node& node, const NormPlaces& pla
       [=, program = &lowering.program()](const Enqueue& how) {
         StatisticSums into = sums;
         into.adds = how.adds;
+        into.control = how.control;
         const auto* sum = program->ptr<float>(computed);
         auto* const means = program->ptr<float>(mean);
         auto* const variances = program->ptr<float>(variance);
@@ -253,13 +253,12 @@ void LowerNormOverRanks(Lowering& lowering, const Node& node, const NormPlaces& 
   const int64_t rows = lowering.rows();
   const int64_t channels = places.norm.channels;
   lowering.Emit(node,
-                [=, program = &lowering.program(),
-                 tickets = lowering.state().tickets](const Enqueue& how) -> absl::Status {
+                [=, program = &lowering.program()](const Enqueue& how) -> absl::Status {
                   auto* const mean = program->ptr<float>(memory.mean);
                   auto* const variance = program->ptr<float>(memory.variance);
                   if (how.has_rows) {
                     NormStatistics(Resolve(*program, places), mean, variance,
-                                   program->ptr<void>(memory.workspace), tickets, how.stream);
+                                   program->ptr<void>(memory.workspace), how.tickets, how.stream);
                   }
                   how.ranks->PackMoments(how.has_rows ? rows : 0, channels, mean, variance,
                                          how.stream);
@@ -276,6 +275,7 @@ void LowerNormOverRanks(Lowering& lowering, const Node& node, const NormPlaces& 
                   MergedMoments merged = {
                       .plane = norm.pixels / rows, .sums = memory.sums, .layer = layer};
                   merged.sums.adds = how.adds;
+                  merged.sums.control = how.control;
                   if (how.has_rows) {
                     merged.mean = program->ptr<float>(memory.mean);
                     merged.variance = program->ptr<float>(memory.variance);
@@ -299,14 +299,13 @@ void LowerNormGradientOverRanks(Lowering& lowering, const Node& node,
       places.mask.buffer,     places.mean,     places.variance,      places.dx.buffer,
       places.residual.buffer, workspace};
   lowering.Emit(node,
-                [=, program = &lowering.program(),
-                 tickets = lowering.state().tickets](const Enqueue& how) -> absl::Status {
+                [=, program = &lowering.program()](const Enqueue& how) -> absl::Status {
                   float* sums = nullptr;
                   if (how.has_rows) {
                     sums = program->ptr<float>(workspace);
                     NormGradient gradient = Resolve(*program, places);
                     gradient.adds = how.adds;
-                    NormBackwardSums(gradient, sums, tickets, how.stream);
+                    NormBackwardSums(gradient, sums, how.tickets, how.stream);
                   }
                   how.ranks->PackSums(channels, sums, how.stream);
                   return absl::OkStatus();
@@ -365,14 +364,14 @@ absl::Status LowerBatchNorm(Lowering& lowering, const Node& node) {
                     .more_bytes = kernels > 1 ? lowering.Bytes(node.inputs[0]) : 0};
   lowering.EmitKernel(
       node,
-      [=, program = &lowering.program(), rows = lowering.rows(),
-       state = lowering.state()](const Enqueue& how) {
+      [=, program = &lowering.program(), rows = lowering.rows()](const Enqueue& how) {
         NormForward norm = Resolve(*program, places);
-        norm.groups = GroupsOf(how, state.group_begins, rows, norm.pixels);
+        norm.groups = GroupsOf(how, rows, norm.pixels);
         StatisticSums into = sums;
         into.adds = how.adds;
+        into.control = how.control;
         NormTraining(norm, program->ptr<float>(mean), program->ptr<float>(variance), into,
-                     program->ptr<void>(workspace), state.tickets, how.stream);
+                     program->ptr<void>(workspace), how.tickets, how.stream);
       },
       {places.x.buffer, places.y.buffer, places.scale.buffer, places.shift.buffer,
        places.residual.buffer, places.mask, mean, variance, workspace},
@@ -395,12 +394,11 @@ absl::Status LowerBatchNormGradient(Lowering& lowering, const Node& node) {
   }
   lowering.EmitKernel(
       node,
-      [=, program = &lowering.program(), rows = lowering.rows(),
-       state = lowering.state()](const Enqueue& how) {
+      [=, program = &lowering.program(), rows = lowering.rows()](const Enqueue& how) {
         NormGradient gradient = Resolve(*program, places);
         gradient.adds = how.adds;
-        gradient.groups = GroupsOf(how, state.group_begins, rows, gradient.pixels);
-        NormBackward(gradient, program->ptr<void>(workspace), state.tickets, how.stream);
+        gradient.groups = GroupsOf(how, rows, gradient.pixels);
+        NormBackward(gradient, program->ptr<void>(workspace), how.tickets, how.stream);
       },
       {places.dy.buffer, places.x.buffer, places.second.buffer, places.addend.buffer,
        places.mask.buffer, places.mean, places.variance, places.dx.buffer, places.residual.buffer,

@@ -82,11 +82,11 @@ void LowerStageStatistics(Lowering& lowering) {
     call.op = "copy";
     call.bytes = 4 * static_cast<double>(channels * SizeOf(Type::kF32));
     call.enqueue = [=, program = &lowering.program(), rows = lowering.rows(),
-                    begins = lowering.state().group_begins,
                     per_row = statistics.count_per_row](const Enqueue& how) {
       StatisticSums into = sums;
       into.adds = how.adds;
-      const NormGroups groups = {.count = how.groups, .begins = begins, .plane = per_row};
+      into.control = how.control;
+      const NormGroups groups = {.count = how.groups, .begins = how.group_begins, .plane = per_row};
       NormSumStatistics(program->ptr<float>(mean), program->ptr<float>(variance), groups,
                         rows * per_row, channels, into, how.stream);
       return absl::OkStatus();

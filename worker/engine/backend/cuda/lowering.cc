@@ -2,6 +2,7 @@
 #include "worker/engine/backend/cuda/lowering.h"
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -11,6 +12,15 @@
 #include "worker/engine/graph/cost.h"
 
 namespace trainyard::engine::cuda {
+namespace {
+
+// Returns true for gradients of weights and biases that nothing else in the step waits for. They
+// run beside the gradient of the layer's input, which has the same dy.
+bool BeginsBranch(OpKind op) {
+  return op == OpKind::kConv2dParameterGradient || op == OpKind::kLinearParameterGradient;
+}
+
+}  // namespace
 
 Lowering::Lowering(const StepGraph& step, const ReductionLayout& reduction, const StepMemory& state,
                    const PackedWeights& weights, const CompileTarget& target, Program& program)
@@ -127,8 +137,7 @@ BufferId Lowering::StatisticBuffer(ValueId id) {
 
 StatisticSums Lowering::SumsAt(const BatchStatistics& statistics) const {
   return {state_.reduction + reduction_.entry(statistics.running_mean).offset,
-          state_.reduction + reduction_.entry(statistics.running_variance).offset, false,
-          state_.control};
+          state_.reduction + reduction_.entry(statistics.running_variance).offset};
 }
 
 StatisticSums Lowering::SumsOfStatistics(const Node& norm) const {
@@ -164,7 +173,30 @@ void Lowering::Emit(const Node& node, std::function<absl::Status(const Enqueue&)
     for (const ValueId id : node.outputs) call.bytes += Bytes(id);
   }
   if (traffic.taken != nullptr) CountTaken(node, *traffic.taken, call);
-  program_.Emit(std::move(call), buffers);
+  call.is_side = target_.has_branches && BeginsBranch(node.op);
+  program_.Emit(std::move(call), AccessesOf(node, buffers));
+}
+
+Accesses Lowering::AccessesOf(const Node& node, const Buffers& buffers) {
+  Accesses accesses;
+  std::set<BufferId> outputs, inputs;
+  for (const ValueId id : node.outputs) {
+    if (id == kNoValue) continue;
+    if (HasPlace(id)) outputs.insert(PlaceOf(id).buffer);
+    if (value(id).role != Role::kParameterGradient) continue;
+    // Several nodes may write the gradient of a shared parameter.
+    const auto [sums, is_new] = sums_.try_emplace(id, kNoBuffer);
+    if (is_new) sums->second = program_.AddFixedBuffer(Sums(id));
+    accesses.writes.push_back(sums->second);
+  }
+  for (const ValueId id : node.inputs) {
+    if (id != kNoValue && HasPlace(id)) inputs.insert(PlaceOf(id).buffer);
+  }
+  for (const BufferId buffer : buffers) {
+    const bool is_read = inputs.contains(buffer) && !outputs.contains(buffer);
+    (is_read ? accesses.reads : accesses.writes).push_back(buffer);
+  }
+  return accesses;
 }
 
 void Lowering::CountTaken(const Node& node, const Node& next, Call& call) const {
@@ -203,11 +235,11 @@ void Lowering::EmitBiasGradient(const Node& node, ValueId dy_id, int64_t first_c
   const BufferId workspace = AddScratch(ColumnSumWorkspace(pixels, channels));
   const int64_t bytes = pixels * channels * SizeOf(dy.type) + other.bytes;
   EmitKernel(node,
-             [=, program = &program_, tickets = state_.tickets](const Enqueue& how) {
+             [=, program = &program_](const Enqueue& how) {
                const PackedGradient packed =
                    other.gradient ? other.gradient(how) : PackedGradient();
                ColumnSum(program->At(dy), pixels, channels, how.adds, sums,
-                         program->ptr<void>(workspace), tickets, packed, how.stream);
+                         program->ptr<void>(workspace), how.tickets, packed, how.stream);
              },
              {dy.buffer, workspace, other.buffer},
              {.bytes = static_cast<double>(bytes), .has_tensors = false});

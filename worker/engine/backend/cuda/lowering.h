@@ -40,6 +40,7 @@ struct MapViews {
   int64_t pixels = 0;  // of the output
   int64_t channels = 0;
   bool clears_padding = false;
+  const StepControl* control = nullptr;
   cudaStream_t stream = nullptr;
 };
 
@@ -170,6 +171,7 @@ class Lowering {
           MapViews<inputs> at = views;
           for (size_t i = 0; i < from.size(); ++i) at.in[i] = program->At(from[i]);
           at.out = program->At(to);
+          at.control = how.control;
           at.stream = how.stream;
           run(at);
         },
@@ -182,6 +184,8 @@ class Lowering {
  private:
   // Adds the arithmetic and the bytes of `next`, which the call of `node` does as well.
   void CountTaken(const Node& node, const Node& next, Call& call) const;
+  // Divides the buffers of a call of this node into those that it only reads, and the others.
+  Accesses AccessesOf(const Node& node, const Buffers& buffers);
   // Returns the type in which kernels read a parameter.
   Type TypeRead(ValueId parameter) const;
 
@@ -194,6 +198,7 @@ class Lowering {
   std::map<ValueId, Place> places_;
   std::map<ValueId, double> plain_bytes_;  // of values without a layout
   std::map<ValueId, ConcatPart> parts_;    // the parts that are written in place
+  std::map<ValueId, BufferId> sums_;       // the gradients of parameters that calls write
 };
 
 }  // namespace trainyard::engine::cuda

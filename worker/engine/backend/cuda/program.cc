@@ -17,6 +17,34 @@ BufferId Program::AddArenaBuffer(int64_t bytes) {
   return buffers_.AddArena(AlignUpDevice(std::max<int64_t>(bytes, 1)));
 }
 
+void Program::Emit(Call call, const Accesses& accesses) {
+  const bool is_side = call.is_side;
+  if (branch_.EndsBefore(is_side, accesses)) EndBranch();
+  if (is_side && !branch_.is_open()) branch_begin_ = calls_.size();
+  call.ends_branch = ends_branch_;
+  ends_branch_ = false;
+  branch_.Add(is_side, accesses);
+  std::vector<BufferId> buffers = accesses.reads;
+  buffers.insert(buffers.end(), accesses.writes.begin(), accesses.writes.end());
+  CallList::Emit(std::move(call), buffers);
+}
+
+// No memory of the branch may be given to a call beside it, so its buffers live until here.
+void Program::EndBranch() {
+  if (branch_.has_company()) {
+    buffers_.Touch(static_cast<int>(calls_.size()) - 1, branch_.Buffers());
+    ends_branch_ = true;
+  } else if (branch_.is_open()) {
+    for (size_t i = branch_begin_; i < calls_.size(); ++i) calls_[i].is_side = false;
+  }
+  branch_ = Branch();
+}
+
+void Program::Plan(bool is_guarded, const Program* larger) {
+  EndBranch();
+  CallList::Plan(is_guarded, larger);
+}
+
 absl::Status Program::FillGuards(int call, cudaStream_t stream) const {
   for (std::byte* guard : buffers_.NewGuards(call)) {
     TY_RETURN_IF_ERROR(
@@ -52,14 +80,36 @@ absl::Status Program::RunCall(size_t i, const Enqueue& enqueue) const {
   return CheckGuards(static_cast<int>(i), enqueue.stream);
 }
 
-absl::Status Program::Run(size_t begin, size_t end, const Enqueue& enqueue) const {
+absl::Status Program::RunCalls(size_t begin, size_t end, const Enqueue& enqueue,
+                               bool& is_forked) const {
+  Enqueue beside = enqueue;
+  if (enqueue.side != nullptr) {
+    beside.stream = enqueue.side->stream();
+    beside.tickets = enqueue.side->tickets();
+  }
   for (size_t i = begin; i < end; ++i) {
     const Call& call = calls_[i];
-    if (enqueue.has_rows || call.is_of_all_ranks) {
-      TY_RETURN_IF_ERROR(RunCall(i, enqueue));
+    if (!enqueue.has_rows && !call.is_of_all_ranks) continue;
+    if (is_forked && call.ends_branch) {
+      TY_RETURN_IF_ERROR(enqueue.side->Join(enqueue.stream));
+      is_forked = false;
     }
+    const bool is_side = call.is_side && enqueue.side != nullptr;
+    if (is_side && !is_forked) {
+      TY_RETURN_IF_ERROR(enqueue.side->Fork(enqueue.stream));
+      is_forked = true;
+    }
+    TY_RETURN_IF_ERROR(RunCall(i, is_side ? beside : enqueue));
   }
   return absl::OkStatus();
+}
+
+absl::Status Program::Run(size_t begin, size_t end, const Enqueue& enqueue) const {
+  bool is_forked = false;
+  absl::Status ran = RunCalls(begin, end, enqueue, is_forked);
+  // After an error, too, nobody may find the stream idle while a branch still runs.
+  if (is_forked) ran.Update(enqueue.side->Join(enqueue.stream));
+  return ran;
 }
 
 std::vector<Program::Segment> Program::Segments(size_t begin, size_t end,

@@ -7,27 +7,38 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "worker/engine/backend/backend.h"
 #include "worker/engine/backend/call_list.h"
+#include "worker/engine/backend/cuda/branch.h"
+#include "worker/engine/backend/cuda/device/step_control.h"
 #include "worker/engine/backend/cuda/device/types.h"
 #include "worker/engine/backend/cuda/rank_sums.h"
+#include "worker/engine/backend/cuda/side_stream.h"
 
 namespace trainyard::engine::cuda {
 
 // The parameters of calls when they are enqueued. A captured call keeps those of its capture.
 struct Enqueue {
   cudaStream_t stream = nullptr;
+  // The tickets of launches on this stream; see norm.h.
+  uint32_t* tickets = nullptr;
+  // These were sent for this step, and lie on the device.
+  const StepControl* control = nullptr;
+  const int32_t* group_begins = nullptr;  // if there are several groups; see norm.h
+  // The stream for branches, or null if all calls run on the one above, in their order.
+  const SideStream* side = nullptr;
   // If false, sums overwrite the reduction arena. If true, they are added to it.
   bool adds = false;
   // Only the loss of an evaluation counts them.
   bool counts_top5 = false;
-  // For batch_norm: the number of groups of rows, whose begins are in StepMemory. `ranks` is not
-  // null if the program was compiled for statistics of all ranks. Then a rank without rows runs
-  // only the calls in which all ranks take part.
+  // For batch_norm: the number of groups of rows. `ranks` is not null if the program was compiled
+  // for statistics of all ranks. Then a rank without rows runs only the calls in which all ranks
+  // take part.
   int64_t groups = 1;
   const RankSums* ranks = nullptr;
   bool has_rows = true;
@@ -45,6 +56,8 @@ struct Call : CallWork {
   bool is_of_all_ranks = false;
   // It sums over the ranks, and cannot be captured.
   bool is_sum_of_ranks = false;
+  bool is_side = false;      // it is a part of a branch; see branch.h
+  bool ends_branch = false;  // the main stream waits for the branch before it
 };
 
 // The time of one call, from events on the stream.
@@ -63,6 +76,15 @@ class Program : public CallList<Call> {
   void SetFixed(BufferId buffer, void* data) {
     if (buffer != kNoBuffer) buffers_.SetFixed(buffer, data);
   }
+  // Appends a call. If it is_side, it may become part of a branch.
+  void Emit(Call call, const Accesses& accesses);
+  // Does so for one that may write all of the buffers.
+  void Emit(Call call, const std::vector<BufferId>& buffers) {
+    Emit(std::move(call), Accesses{.reads = {}, .writes = buffers});
+  }
+  // Lays out the arena; see CallList.
+  void Plan(bool is_guarded, const Program* larger);
+
   // The place of a value: element (p, c) is at `offset` + p * stride + c of the buffer.
   struct Place {
     BufferId buffer = kNoBuffer;
@@ -82,8 +104,9 @@ class Program : public CallList<Call> {
     calls_.back().is_sum_of_ranks = is_sum;
   }
 
-  // Enqueues the calls from `begin` to `end`. A guarded program waits for each call, and returns
-  // INTERNAL with the name of a call that wrote beyond a buffer.
+  // Enqueues the calls from `begin` to `end`. The stream then also waits for their branches. A
+  // guarded program waits for each call, and returns INTERNAL with the name of a call that wrote
+  // beyond a buffer.
   absl::Status Run(size_t begin, size_t end, const Enqueue& enqueue) const;
 
   // Calls that follow each other. After the last of them the reduction arena is final up to
@@ -100,7 +123,7 @@ class Program : public CallList<Call> {
   std::vector<Segment> Segments(size_t begin, size_t end,
                                 absl::Span<const int64_t> ready_ends) const;
   std::vector<CallWork> Work() const;
-  // Runs all calls, and returns how long each took.
+  // Runs all calls one after the other, and returns how long each took.
   absl::StatusOr<std::vector<CallTime>> Time(const Enqueue& enqueue) const;
 
   // The compiler sets these. The logits are as the loss reads them.
@@ -120,9 +143,16 @@ class Program : public CallList<Call> {
   size_t forward_calls = 0;  // the number of calls of the forward half
 
  private:
+  // Closes the branch, which the next call must not run beside.
+  void EndBranch();
   absl::Status RunCall(size_t i, const Enqueue& enqueue) const;
+  absl::Status RunCalls(size_t begin, size_t end, const Enqueue& enqueue, bool& is_forked) const;
   absl::Status FillGuards(int call, cudaStream_t stream) const;
   absl::Status CheckGuards(int call, cudaStream_t stream) const;
+
+  Branch branch_;             // of the calls so far
+  size_t branch_begin_ = 0;   // its first call
+  bool ends_branch_ = false;  // the next call comes after a branch
 };
 
 }  // namespace trainyard::engine::cuda

@@ -10,19 +10,16 @@
 namespace trainyard::engine::cuda {
 namespace {
 
-// The control lies at the beginning of a slot in host memory, and the begins of groups behind it.
+// The control lies at the beginning of a slot, and the begins of groups behind it.
 constexpr int64_t kControlBytes = 256;
-static_assert(sizeof(StepControl) <= kControlBytes);
+// A rate that follows its batch has a place of its own in host memory, since the batch may still be
+// read there.
+constexpr int64_t kRateOffset = kControlBytes - int64_t{sizeof(float)};
+static_assert(sizeof(StepControl) <= kRateOffset);
 
 // An empty span may have a null address, which memcpy must not see.
 void CopyOnHost(std::byte* to, const void* from, size_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
-}
-
-absl::Status CopyAsync(void* to, const void* from, size_t bytes, cudaStream_t stream) {
-  if (bytes == 0) return absl::OkStatus();
-  return CudaStatus(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream),
-                    "copying a batch");
 }
 
 }  // namespace
@@ -30,15 +27,14 @@ absl::Status CopyAsync(void* to, const void* from, size_t bytes, cudaStream_t st
 absl::StatusOr<Staging> Staging::Create(int64_t inputs_bytes, int64_t labels_bytes,
                                         int64_t groups_max, Backing backing) {
   Staging staging;
-  staging.labels_offset_ = AlignUpDevice(inputs_bytes);
-  const int64_t bytes = staging.labels_offset_ + AlignUpDevice(labels_bytes);
-  const int64_t control_bytes =
+  staging.labels_offset_ =
       kControlBytes + AlignUpDevice((groups_max + 1) * int64_t{sizeof(int32_t)});
-  TY_ASSIGN_OR_RETURN(staging.control_, DeviceBuffer::Create(control_bytes, backing));
+  staging.inputs_offset_ = staging.labels_offset_ + AlignUpDevice(labels_bytes);
+  const int64_t bytes = staging.inputs_offset_ + AlignUpDevice(inputs_bytes);
   for (Slot& slot : staging.slots_) {
     TY_ASSIGN_OR_RETURN(slot.device, DeviceBuffer::Create(bytes, backing));
     if (backing == Backing::kAddresses) continue;
-    TY_ASSIGN_OR_RETURN(slot.host, PinnedBuffer::Create(control_bytes + bytes));
+    TY_ASSIGN_OR_RETURN(slot.host, PinnedBuffer::Create(slot.device.bytes()));
     TY_ASSIGN_OR_RETURN(slot.copied, CreateEvent());
     TY_ASSIGN_OR_RETURN(slot.released, CreateEvent());
   }
@@ -49,73 +45,93 @@ absl::StatusOr<Staging> Staging::Create(int64_t inputs_bytes, int64_t labels_byt
 }
 
 const int32_t* Staging::device_group_begins() const {
-  return reinterpret_cast<const int32_t*>(control_.data() + kControlBytes);
+  return reinterpret_cast<const int32_t*>(slots_[current_].device.data() + kControlBytes);
 }
 
 int64_t Staging::device_bytes() const {
-  int64_t bytes = control_.bytes();
+  int64_t bytes = 0;
   for (const Slot& slot : slots_) bytes += slot.device.bytes();
   return bytes;
 }
 
 absl::StatusOr<Staging::Slot*> Staging::NextSlot(const Waiter& waiter) {
-  Slot* const slot = &slots_[next_];
-  next_ = (next_ + 1) % kSlots;
+  current_ = (current_ + 1) % kSlots;
+  is_updated_ = false;
+  Slot* const slot = &slots_[current_];
   TY_RETURN_IF_ERROR(waiter.ForEvent(slot->released.get(), "waiting for an earlier step"));
   return slot;
+}
+
+absl::Status Staging::CopyAsync(void* to, const void* from, int64_t bytes, const Slot& slot,
+                                cudaStream_t compute) {
+  TY_RETURN_IF_ERROR(CudaStatus(
+      cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, copies_.get()),
+      "copying a batch"));
+  TY_RETURN_IF_ERROR(
+      CudaStatus(cudaEventRecord(slot.copied.get(), copies_.get()), "marking a batch"));
+  return CudaStatus(cudaStreamWaitEvent(compute, slot.copied.get(), 0), "waiting for a batch");
 }
 
 absl::Status Staging::Send(const Sent& batch, StepControl control, const Waiter& waiter,
                            cudaStream_t compute) {
   const auto& [inputs, pixels, labels, group_begins] = batch;
   TY_ASSIGN_OR_RETURN(Slot * slot, NextSlot(waiter));
-  current_ = slot;
+  batch_ = current_;
   std::byte* const device = slot->device.data();
-  control.inputs = device;
+  control.inputs = device + inputs_offset_;
   control.labels = reinterpret_cast<const int32_t*>(device + labels_offset_);
-  const size_t pixels_offset =
-      static_cast<size_t>(AlignUpDevice(static_cast<int64_t>(inputs.size())));
-  const size_t sent = pixels.empty() ? inputs.size() : pixels_offset + pixels.size();
-  TY_CHECK(static_cast<int64_t>(sent) <= labels_offset_);
+  const auto inputs_bytes = static_cast<int64_t>(inputs.size());
+  const int64_t pixels_offset = inputs_offset_ + AlignUpDevice(inputs_bytes);
   if (!pixels.empty()) {
     control.stored.pixels = reinterpret_cast<const uint8_t*>(device + pixels_offset);
   }
-  auto* const host = slot->host.as<std::byte>();
-  std::byte* const host_inputs = host + control_.bytes();
   const size_t labels_bytes = labels.size() * sizeof(int32_t);
+  const int64_t end = !pixels.empty()  ? pixels_offset + static_cast<int64_t>(pixels.size())
+                      : inputs.empty() ? labels_offset_ + static_cast<int64_t>(labels_bytes)
+                                       : inputs_offset_ + inputs_bytes;
+  TY_CHECK(end <= slot->host.bytes());
+  auto* const host = slot->host.as<std::byte>();
   std::memcpy(host, &control, sizeof control);
   TY_CHECK(kControlBytes + static_cast<int64_t>(group_begins.size() * sizeof(int32_t)) <=
-           control_.bytes());
+           labels_offset_);
   std::transform(group_begins.begin(), group_begins.end(),
                  reinterpret_cast<int32_t*>(host + kControlBytes),
                  [](int64_t begin) { return static_cast<int32_t>(begin); });
-  CopyOnHost(host_inputs, inputs.data(), inputs.size());
-  CopyOnHost(host_inputs + pixels_offset, pixels.data(), pixels.size());
-  CopyOnHost(host_inputs + labels_offset_, labels.data(), labels_bytes);
-
-  TY_RETURN_IF_ERROR(CopyAsync(device, host_inputs, sent, copies_.get()));
-  TY_RETURN_IF_ERROR(CopyAsync(device + labels_offset_, host_inputs + labels_offset_, labels_bytes,
-                               copies_.get()));
-  TY_RETURN_IF_ERROR(
-      CudaStatus(cudaEventRecord(slot->copied.get(), copies_.get()), "marking a batch"));
-  TY_RETURN_IF_ERROR(
-      CudaStatus(cudaStreamWaitEvent(compute, slot->copied.get(), 0), "waiting for a batch"));
-  const size_t control_bytes =
-      group_begins.empty() ? sizeof control : kControlBytes + group_begins.size() * sizeof(int32_t);
-  return CopyAsync(control_.data(), host, control_bytes, compute);
+  CopyOnHost(host + labels_offset_, labels.data(), labels_bytes);
+  CopyOnHost(host + inputs_offset_, inputs.data(), inputs.size());
+  CopyOnHost(host + pixels_offset, pixels.data(), pixels.size());
+  return CopyAsync(device, host, end, *slot, compute);
 }
 
 absl::Status Staging::SendRate(float lr, const Waiter& waiter, cudaStream_t compute) {
+  const Slot& before = slots_[current_];
+  if (!is_updated_) {
+    // Only an update reads the rate, and none has read this slot yet.
+    auto* const rate = reinterpret_cast<float*>(before.host.as<std::byte>() + kRateOffset);
+    *rate = lr;
+    return CopyAsync(before.device.data() + offsetof(StepControl, lr), rate, sizeof lr, before,
+                     compute);
+  }
   TY_ASSIGN_OR_RETURN(Slot * slot, NextSlot(waiter));
-  auto* const host = slot->host.as<float>();
-  *host = lr;
-  TY_RETURN_IF_ERROR(
-      CopyAsync(control_.data() + offsetof(StepControl, lr), host, sizeof lr, compute));
-  return CudaStatus(cudaEventRecord(slot->released.get(), compute), "marking a rate");
+  std::memcpy(slot->host.as<std::byte>(), before.host.as<std::byte>(),
+              static_cast<size_t>(labels_offset_));
+  slot->host.as<StepControl>()->lr = lr;
+  return CopyAsync(slot->device.data(), slot->host.as<std::byte>(), labels_offset_, *slot, compute);
 }
 
 absl::Status Staging::Release(cudaStream_t compute) {
-  return CudaStatus(cudaEventRecord(current_->released.get(), compute), "marking a step");
+  // After the rate of a second update, the control leads to the batch of an earlier slot.
+  for (const size_t slot : {current_, batch_}) {
+    TY_RETURN_IF_ERROR(
+        CudaStatus(cudaEventRecord(slots_[slot].released.get(), compute), "marking a step"));
+    if (current_ == batch_) break;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Staging::ReleaseAfterUpdate(cudaStream_t compute) {
+  is_updated_ = true;
+  return Release(compute);
 }
 
 }  // namespace trainyard::engine::cuda

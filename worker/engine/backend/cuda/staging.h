@@ -1,5 +1,5 @@
-// Sends batches to the device. They are copied to pinned memory, and from there by a stream of
-// their own while the device still computes the step before.
+// Sends batches to the device, each with the control of its step. They are copied to pinned memory,
+// and from there by a stream of their own while the device still computes the step before.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -32,38 +32,47 @@ class Staging {
     absl::Span<const int32_t> labels = {};
     absl::Span<const int64_t> group_begins = {};  // as RowGroups::begins()
   };
-  // Sends a batch. `control` receives its addresses. It lies at device_control(), and the begins of
-  // groups at device_group_begins(), when work that is enqueued on `compute` after this call runs.
-  // Waits if all slots are still in use.
+  // Sends a batch with `control`, which receives its addresses, as one copy into the next slot.
+  // Waits if all slots are still in use. Work that is enqueued on `compute` after this call finds
+  // the batch there.
   absl::Status Send(const Sent& batch, StepControl control, const Waiter& waiter,
                     cudaStream_t compute);
-  // Sends only the learning rate.
+  // Gives what was sent last a learning rate. If an update has used it already, and may still read
+  // its rate, the control is copied into the next slot; the batch stays where it is.
   absl::Status SendRate(float lr, const Waiter& waiter, cudaStream_t compute);
-  // Notes that the work on `compute` so far is the last that reads the batch.
+  // Notes that the work on `compute` so far is the last that reads what was sent.
   absl::Status Release(cudaStream_t compute);
+  // Does so for work that ends with an update.
+  absl::Status ReleaseAfterUpdate(cudaStream_t compute);
 
-  const StepControl* device_control() const { return control_.as<StepControl>(); }
+  // There is one slot for the step that runs, one for the step that waits, and one that is being
+  // filled.
+  static constexpr size_t kSlots = 3;
+  // Returns the slot of what was sent last, and where its control and its begins of groups lie.
+  size_t slot() const { return current_; }
+  const StepControl* device_control() const { return slots_[current_].device.as<StepControl>(); }
   const int32_t* device_group_begins() const;
   int64_t device_bytes() const;
 
  private:
-  // There is one slot for the step that runs, one for the step that waits, and one that is being
-  // filled.
-  static constexpr size_t kSlots = 3;
   struct Slot {
-    PinnedBuffer host;    // control with the groups, inputs, labels
-    DeviceBuffer device;  // inputs, labels
+    PinnedBuffer host;    // control, begins of groups, labels, inputs
+    DeviceBuffer device;  // the same
     Event copied;
     Event released;
   };
   // Waits until the device is done with the next slot.
   absl::StatusOr<Slot*> NextSlot(const Waiter& waiter);
+  // Copies bytes of the slot to the device. Work on `compute` comes after that.
+  absl::Status CopyAsync(void* to, const void* from, int64_t bytes, const Slot& slot,
+                         cudaStream_t compute);
 
   std::array<Slot, kSlots> slots_;
-  size_t next_ = 0;
-  Slot* current_ = nullptr;
+  size_t current_ = 0;
+  size_t batch_ = 0;         // the slot of the last batch
+  bool is_updated_ = false;  // an update uses what was sent last
   int64_t labels_offset_ = 0;
-  DeviceBuffer control_;  // with the begins of groups behind it
+  int64_t inputs_offset_ = 0;
   Stream copies_;
 };
 

@@ -1,5 +1,5 @@
 // Defines what changes from step to step. It lies in device memory, so that a captured graph never
-// has to change. The host writes one before each launch, and kernels read it.
+// has to change. The host sends one with each batch, and kernels read it.
 #pragma once
 
 #include <cstdint>
