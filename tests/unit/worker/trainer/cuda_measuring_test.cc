@@ -31,6 +31,7 @@
 #include "worker/engine/make_backend.h"
 #include "worker/engine/shared_backend.h"
 #include "worker/trainer/cuda/cuda_support.h"
+#include "worker/trainer/pipeline/pipeline_executable.h"
 
 namespace trainyard::trainer {
 namespace {
