@@ -211,7 +211,7 @@ void Daemon::SendReport(agent::Report report) {
   process_->link.SetReport(std::move(report), is_urgent);
   // An answer that has come already is taken first.
   std::shared_ptr<PendingCall>& call = process_->call;
-  if (is_urgent && call != nullptr && process_->is_sync && !call->ended()) {
+  if (process_->link.is_interrupted() && call != nullptr && process_->is_sync && !call->ended()) {
     call->Cancel();
     call.reset();
   }

@@ -34,7 +34,7 @@ LinkCore::LinkCore(std::vector<Device> devices, Session& session, Rng& rng,
 
 void LinkCore::SetReport(Report report, bool urgent) {
   report_ = std::move(report);
-  is_interrupted_ = is_interrupted_ || urgent;
+  has_urgent_news_ = has_urgent_news_ || urgent;
 }
 
 LinkCore::Step LinkCore::Next() {
@@ -64,7 +64,8 @@ std::vector<Device> LinkCore::CurrentDevices() const {
 }
 
 LinkCore::Sync LinkCore::MakeSync(std::string session) {
-  is_interrupted_ = false;
+  is_prompt_ = has_urgent_news_;
+  has_urgent_news_ = false;
   if (!sent_.has_value() || *sent_ != *report_) {
     sent_ = *report_;
     ++sequence_;
@@ -75,8 +76,10 @@ LinkCore::Sync LinkCore::MakeSync(std::string session) {
   // Until the server has been heard once in this session, any answer is news.
   sync.desired_revision = answers_heard_ > 0 ? report_->desired_revision : 0;
   sync.answers_heard = answers_heard_;
-  sync.max_wait =
-      SomethingRuns(*report_) ? std::min(sync_interval_, progress_interval_) : sync_interval_;
+  if (!is_prompt_) {
+    sync.max_wait =
+        SomethingRuns(*report_) ? std::min(sync_interval_, progress_interval_) : sync_interval_;
+  }
   sync.report = *sent_;
   sync.timeout = kSyncTimeout + sync_interval_;
   return sync;

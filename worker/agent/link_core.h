@@ -56,11 +56,13 @@ class LinkCore {
   LinkCore(std::vector<Device> devices, Session& session, Rng& rng,
            absl::Duration progress_interval = kProgressInterval);
 
-  // Sets the newest report. An urgent one interrupts a sync that is under way.
+  // Sets the newest report. An urgent one interrupts a sync that the server may hold.
   void SetReport(Report report, bool urgent);
-  // Returns true if urgent news came after the last sync was made. It must then be cancelled, and
-  // the next one made.
-  bool is_interrupted() const { return is_interrupted_; }
+  // Returns true if urgent news came after the last sync was made, so that it must be cancelled and
+  // the next one made. The next one is then answered at once, and is not interrupted itself.
+  // Otherwise news that come faster than the server answers would let every answer go to a call
+  // that has been cancelled, and the lease would end although the server is there.
+  bool is_interrupted() const { return has_urgent_news_ && !is_prompt_; }
 
   // Returns the step that is due now. A pause is requested once. A call is due until one of the
   // functions below reports its end.
@@ -84,7 +86,8 @@ class LinkCore {
   absl::Duration lease_duration_ = kDefaultLease;
   absl::Duration sync_interval_ = kDefaultSyncInterval;
   std::optional<absl::Duration> pause_;
-  bool is_interrupted_ = false;
+  bool has_urgent_news_ = false;  // since the last sync was made
+  bool is_prompt_ = false;        // the last sync is answered at once
   std::optional<Report> report_;
   // These start again with each session.
   std::optional<Report> sent_;

@@ -44,7 +44,7 @@ void SchedulerLink::SetReport(Report report, bool urgent) {
   absl::MutexLock lock(&mutex_);
   core_.SetReport(std::move(report), urgent);
   has_news_ = true;
-  if (urgent && call_ != nullptr && call_interruptible_) call_->TryCancel();
+  if (call_ != nullptr && call_interruptible_ && core_.is_interrupted()) call_->TryCancel();
 }
 
 void SchedulerLink::Run() {

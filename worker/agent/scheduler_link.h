@@ -45,7 +45,7 @@ class SchedulerLink {
   // Ends the thread. A call in flight is cancelled.
   void Stop();
 
-  // Sets the newest report. An urgent one interrupts the long poll that is under way.
+  // Sets the newest report. An urgent one interrupts a sync that the server may hold.
   void SetReport(Report report, bool urgent);
 
  private:

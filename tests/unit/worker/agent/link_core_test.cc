@@ -129,6 +129,23 @@ TEST_F(LinkCoreTest, UrgentNewsInterruptASyncUntilTheNextOneIsMade) {
   EXPECT_FALSE(link_.is_interrupted());
 }
 
+TEST_F(LinkCoreTest, ASyncAfterAnInterruptedOneIsAnsweredAtOnceAndNotInterrupted) {
+  Register();
+  EXPECT_GT(Expect<LinkCore::Sync>().max_wait, absl::ZeroDuration());
+  link_.SetReport(ReportOf(0, 1), true);
+  EXPECT_TRUE(link_.is_interrupted());
+  EXPECT_EQ(Expect<LinkCore::Sync>().max_wait, absl::ZeroDuration());
+  link_.SetReport(ReportOf(0, 2), true);
+  EXPECT_FALSE(link_.is_interrupted()) << "each lost answer is followed by one that is heard";
+
+  int64_t serial = link_.Answered({}, absl::ZeroDuration()).serial;
+  link_.SetReport(ReportOf(serial, 2), false);
+  EXPECT_EQ(Expect<LinkCore::Sync>().max_wait, absl::ZeroDuration()) << "the news go out at once";
+  serial = link_.Answered({}, absl::ZeroDuration()).serial;
+  link_.SetReport(ReportOf(serial, 2), false);
+  EXPECT_GT(Expect<LinkCore::Sync>().max_wait, absl::ZeroDuration()) << "there are no more news";
+}
+
 TEST_F(LinkCoreTest, WhileSomethingRunsItReportsMoreOften) {
   Register();
   EXPECT_EQ(Expect<LinkCore::Sync>().max_wait, absl::Seconds(5));
