@@ -6,13 +6,13 @@
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <pwd.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -26,6 +26,7 @@
 #include "common/base/version.h"
 #include "common/rpc/address.h"
 #include "common/rpc/channel.h"
+#include "server/acceptor.h"
 #include "server/leftovers.h"
 #include "server/listen.h"
 #include "server/rpc/agent_service.h"
@@ -103,8 +104,11 @@ class App::Impl {
   std::unique_ptr<rpc::SharingServiceImpl> sharing_;
   std::unique_ptr<rpc::CheckpointServiceImpl> checkpoints_;
   std::unique_ptr<rpc::AgentServiceImpl> agents_;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_;
   std::unique_ptr<grpc::Server> server_;
+  std::optional<Acceptor> acceptor_;
   std::vector<std::string> addresses_;
+  std::vector<std::string> socket_paths_;
 };
 
 absl::Status App::Impl::Open(const std::string& state_dir, const core::Config& config) {
@@ -190,35 +194,31 @@ absl::Status App::Impl::Listen(std::vector<std::string> listen) {
   builder.SetMaxReceiveMessageSize(rpc::kMessageSizeMax);
   builder.SetMaxSendMessageSize(rpc::kMessageSizeMax);
   builder.SetResourceQuota(grpc::ResourceQuota("server").Resize(kMessageMemoryMax));
-  std::vector<rpc::Address> addresses;
-  std::vector<int> ports(listen.size(), 0);
-  for (size_t i = 0; i < listen.size(); ++i) {
-    TY_ASSIGN_OR_RETURN(addresses.emplace_back(), PrepareAddress(listen[i]));
-    builder.AddListeningPort(addresses[i].ToString(), grpc::InsecureServerCredentials(), &ports[i]);
+  std::vector<UniqueFd> sockets;
+  for (const std::string& text : listen) {
+    TY_ASSIGN_OR_RETURN(Listener listener, trainyard::Listen(text));
+    addresses_.push_back(listener.address.ToString());
+    if (listener.address.kind == rpc::Address::Kind::kUnix) {
+      socket_paths_.push_back(listener.address.path);
+    }
+    for (UniqueFd& socket : listener.sockets) sockets.push_back(std::move(socket));
   }
+  connections_ = builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+      grpc::InsecureServerCredentials());
   builder.RegisterService(jobs_.get());
   builder.RegisterService(fleet_.get());
   builder.RegisterService(sharing_.get());
   builder.RegisterService(checkpoints_.get());
   builder.RegisterService(agents_.get());
-  // Sockets are private to this user from the moment that they exist.
-  const mode_t old_mask = umask(0077);
   server_ = builder.BuildAndStart();
-  umask(old_mask);
-  for (size_t i = 0; i < listen.size(); ++i) {
-    if (server_ == nullptr || ports[i] <= 0) {
-      // gRPC stops at the first address that it cannot bind, and leaves its port at 0.
-      if (ports[i] <= 0) return error::AddressInUse(listen[i]);
-      continue;
-    }
-    if (addresses[i].kind == rpc::Address::Kind::kTcp) {
-      addresses[i].port = static_cast<uint16_t>(ports[i]);
-    } else if (chmod(addresses[i].path.c_str(), 0600) != 0) {
-      return ErrnoStatus(errno, "cannot set the mode of", addresses[i].path);
-    }
-    addresses_.push_back(addresses[i].ToString());
-  }
   if (server_ == nullptr) return absl::InternalError("the gRPC server does not start");
+  acceptor_.emplace(std::move(sockets), [this](int listener, UniqueFd connection) {
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
+    parameters.listener_fd = listener;
+    parameters.fd = connection.release();
+    connections_->HandleNewConnection(&parameters);
+  });
   return ReplaceFile(JoinPath(state_dir_, "ready"),
                      absl::StrCat(absl::StrJoin(addresses_, "\n"), "\n"), 0600);
 }
@@ -228,6 +228,8 @@ void App::Impl::Stop() {
   LogInfo("shutting down");
   unlink(JoinPath(state_dir_, "ready").c_str());
   server_->GetHealthCheckService()->SetServingStatus(false);
+  acceptor_.reset();
+  for (const std::string& path : socket_paths_) unlink(path.c_str());
   streams_.EndAll(absl::UnavailableError("the server is shutting down; try again"));
   runtime_->Stop();
   server_->Shutdown(absl::ToChronoTime(Clock::Real()->Now() + kShutdownGrace));
@@ -250,6 +252,7 @@ absl::StatusOr<std::unique_ptr<App>> App::Start(const ServerOptions& options) {
   InitLog("trainyard-server", LogLevel::kInfo, options.log_format);
   // A client that disappears while the server writes to it must not end the process.
   std::signal(SIGPIPE, SIG_IGN);
+  RaiseDescriptorLimit();
   // The path is absolute, since the address of the socket is shown to others.
   const std::string state_dir = std::filesystem::absolute(options.state_dir).string();
   TY_RETURN_IF_ERROR(MakeDirectories(state_dir, 0700));

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 
 #include <cstring>
@@ -34,44 +35,54 @@ class ListenTest : public ::testing::Test {
   const std::string address_ = "unix:" + path_;
 };
 
-TEST_F(ListenTest, AFreePathIsTaken) {
-  const auto address = PrepareAddress(address_);
-  ASSERT_TRUE(address.ok()) << address.status();
-  EXPECT_EQ(address->path, path_);
+TEST_F(ListenTest, AFreePathIsTakenForThisUserAlone) {
+  const auto listener = Listen(address_);
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  EXPECT_EQ(listener->address.path, path_);
+  struct stat info {};
+  ASSERT_EQ(stat(path_.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600U);
 }
 
-TEST_F(ListenTest, TheSocketOfADeadServerIsRemoved) {
+TEST_F(ListenTest, TheSocketOfADeadServerIsReplaced) {
   { const UniqueFd dead = MakeSocket(path_, true); }
   ASSERT_TRUE(FileExists(path_));
-  EXPECT_TRUE(PrepareAddress(address_).ok());
-  EXPECT_FALSE(FileExists(path_));
+  EXPECT_TRUE(Listen(address_).ok());
 }
 
 TEST_F(ListenTest, TheSocketOfALivingServerIsLeft) {
   const UniqueFd alive = MakeSocket(path_, true);
-  EXPECT_EQ(ErrorReason(PrepareAddress(address_).status()), "ADDRESS_IN_USE");
+  EXPECT_EQ(ErrorReason(Listen(address_).status()), "ADDRESS_IN_USE");
   EXPECT_TRUE(FileExists(path_));
 }
 
 TEST_F(ListenTest, WhatIsNoSocketIsNeverRemoved) {
   dir_.Write("s", "precious");
-  EXPECT_EQ(ErrorReason(PrepareAddress(address_).status()), "ADDRESS_IN_USE");
+  EXPECT_EQ(ErrorReason(Listen(address_).status()), "ADDRESS_IN_USE");
   EXPECT_EQ(*ReadFile(path_), "precious");
 }
 
 TEST_F(ListenTest, AFolderThatIsNotThereIsNamed) {
-  const auto address = PrepareAddress("unix:" + dir_.File("no/such"));
-  EXPECT_TRUE(absl::IsNotFound(address.status()));
-  EXPECT_THAT(std::string(address.status().message()), HasSubstr(dir_.File("no")));
+  const auto listener = Listen("unix:" + dir_.File("no/such"));
+  EXPECT_TRUE(absl::IsNotFound(listener.status()));
+  EXPECT_THAT(std::string(listener.status().message()), HasSubstr(dir_.File("no")));
 }
 
 TEST_F(ListenTest, OtherHostsAreRefusedWithTheReason) {
   for (const char* text : {"0.0.0.0:7070", "192.168.1.2:7070", "lab.example:7070", "[::]:7070"}) {
-    const auto address = PrepareAddress(text);
-    EXPECT_TRUE(absl::IsInvalidArgument(address.status())) << text;
-    EXPECT_THAT(std::string(address.status().message()), HasSubstr("TLS")) << text;
+    const auto listener = Listen(text);
+    EXPECT_TRUE(absl::IsInvalidArgument(listener.status())) << text;
+    EXPECT_THAT(std::string(listener.status().message()), HasSubstr("TLS")) << text;
   }
-  EXPECT_TRUE(PrepareAddress("127.0.0.1:0").ok());
+}
+
+TEST_F(ListenTest, PortZeroBecomesAFreePort) {
+  for (const char* text : {"127.0.0.1:0", "localhost:0"}) {
+    const auto listener = Listen(text);
+    ASSERT_TRUE(listener.ok()) << listener.status();
+    EXPECT_GT(listener->address.port, 0) << text;
+    EXPECT_EQ(ErrorReason(Listen(listener->address.ToString()).status()), "ADDRESS_IN_USE");
+  }
 }
 
 }  // namespace
