@@ -77,7 +77,7 @@ class App::Impl {
  public:
   explicit Impl(DirectoryLock lock) : lock_(std::move(lock)) {}
 
-  absl::Status Open(const std::string& state_dir, const core::Config& config);
+  absl::Status Open(const std::string& state_dir, const ServerOptions& given);
   absl::Status Listen(std::vector<std::string> listen);
   void Stop();
   const std::vector<std::string>& addresses() const { return addresses_; }
@@ -111,15 +111,16 @@ class App::Impl {
   std::vector<std::string> socket_paths_;
 };
 
-absl::Status App::Impl::Open(const std::string& state_dir, const core::Config& config) {
+absl::Status App::Impl::Open(const std::string& state_dir, const ServerOptions& given) {
   state_dir_ = state_dir;
   unlink(JoinPath(state_dir_, "ready").c_str());
-  TY_ASSIGN_OR_RETURN(store_, store::OpenSqliteStore(JoinPath(state_dir_, "trainyard.db")));
+  TY_ASSIGN_OR_RETURN(store_, store::OpenSqliteStore(JoinPath(state_dir_, "trainyard.db"),
+                                                     {given.accept_lost_commits}));
   TY_ASSIGN_OR_RETURN(metrics_, store::OpenSqliteMetricsStore(JoinPath(state_dir_, "metrics.db")));
   TY_ASSIGN_OR_RETURN(blobs_, runtime::BlobStore::Open(state_dir_));
   logs_ = std::make_unique<runtime::LogStore>(JoinPath(state_dir_, "logs"));
   runtime::Runtime::Options options;
-  options.config = config;
+  options.config = given.config;
   const std::string orphans = OrphanFolder(state_dir_, Clock::Real()->Now());
   std::set<JobId> deleted;
   options.on_load = [this, &orphans, &deleted](const core::Snapshot& stored) -> absl::Status {
@@ -258,7 +259,7 @@ absl::StatusOr<std::unique_ptr<App>> App::Start(const ServerOptions& options) {
   TY_RETURN_IF_ERROR(MakeDirectories(state_dir, 0700));
   TY_ASSIGN_OR_RETURN(DirectoryLock lock, DirectoryLock::Acquire(state_dir));
   auto impl = std::make_unique<Impl>(std::move(lock));
-  TY_RETURN_IF_ERROR(impl->Open(state_dir, options.config));
+  TY_RETURN_IF_ERROR(impl->Open(state_dir, options));
   TY_RETURN_IF_ERROR(impl->Listen(options.listen));
   for (const std::string& address : impl->addresses()) LogInfo("listening on " + address);
   return std::unique_ptr<App>(new App(std::move(impl)));

@@ -19,6 +19,8 @@ struct ServerOptions {
   std::vector<std::string> listen;
   LogFormat log_format = LogFormat::kText;
   core::Config config = {};
+  // Starts with a database that is older than what was committed to it.
+  bool accept_lost_commits = false;
 };
 
 // Returns <state home>/trainyard/server, where the state home is $XDG_STATE_HOME, or ~/.local/state
@@ -31,7 +33,7 @@ class App {
   // Locks the state directory (and creates it with mode 0700 if it does not exist), opens the
   // stores, loads what they remember, listens, and then writes <state_dir>/ready with one address a
   // line. Returns STATE_LOCKED, STATE_NOT_OWNED, ADDRESS_IN_USE, INVALID_ARGUMENT for a bad
-  // address, or the errors of the stores.
+  // address, or the errors of the stores, such as COMMITS_LOST.
   static absl::StatusOr<std::unique_ptr<App>> Start(const ServerOptions& options);
   ~App();
 

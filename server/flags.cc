@@ -45,6 +45,9 @@ ParsedFlags ParseFlags(int argc, char** argv, const std::string& default_state_d
                                                     {"json", LogFormat::kJson}};
   app.add_option("--log_format", flags.options.log_format, "text or json")
       ->transform(CLI::CheckedTransformer(formats));
+  app.add_flag("--accept_lost_commits", flags.options.accept_lost_commits,
+               "Start with a database that has lost its last commits, by damage or because an "
+               "older copy was restored");
   core::Config& config = flags.options.config;
   AddDuration(app, "--min_runtime", config.min_runtime_us,
               "A job is not preempted before it has run for this long");

@@ -273,6 +273,16 @@ absl::Status CorruptFile(absl::string_view path, absl::string_view what) {
                    absl::StrCat("'", path, "' is corrupt: ", what));
 }
 
+absl::Status CommitsLost(absl::string_view path, int64_t have, int64_t committed) {
+  return MakeError(
+      absl::StatusCode::kDataLoss, "COMMITS_LOST",
+      absl::StrCat("'", path, "' is at revision ", have, ", but revision ", committed,
+                   " was committed to it: the last ", committed - have,
+                   " commits are gone, and with them what they acknowledged. Its -wal file is "
+                   "damaged or missing, or an older copy was put in its place. Restore a newer "
+                   "copy, or start once with --accept_lost_commits to go on without them"));
+}
+
 absl::Status LossNotFinite(double loss, int64_t step, absl::string_view lr_field, double lr) {
   return MakeError(
       absl::StatusCode::kInvalidArgument, "LOSS_NOT_FINITE",

@@ -103,6 +103,9 @@ absl::Status DiskFull(absl::string_view path);
 absl::Status DatasetNotFound(absl::string_view dataset, absl::string_view looked_at);
 // CORRUPT_FILE: the file's bytes are not what its format demands; fetch it again.
 absl::Status CorruptFile(absl::string_view path, absl::string_view what);
+// COMMITS_LOST: the database is older than what was committed to it; restore a copy, or accept the
+// loss with --accept_lost_commits.
+absl::Status CommitsLost(absl::string_view path, int64_t have, int64_t committed);
 // LOSS_NOT_FINITE: the training diverged; lower the learning rate, or warm up longer. `lr_field` is
 // the field of the spec that holds the rate, "optimizer.sgd.lr".
 absl::Status LossNotFinite(double loss, int64_t step, absl::string_view lr_field, double lr);

@@ -3,8 +3,10 @@
 // it existed.
 #include "server/codec/submission.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/ids.h"
 #include "common/base/status_macros.h"
@@ -58,6 +60,10 @@ absl::Status TakeOptions(const v1::Job& options, core::Submission& submission) {
   return absl::OkStatus();
 }
 
+bool IsPrintable(absl::string_view text) {
+  return std::all_of(text.begin(), text.end(), absl::ascii_isprint);
+}
+
 }  // namespace
 
 void TakeSpec(const v1::JobSpec& resolved, core::Submission& submission) {
@@ -107,9 +113,25 @@ std::string EncodeOptions(const core::Submission& submission) {
   return options.SerializeAsString();
 }
 
+core::Submission DamagedSubmission(std::string uid) {
+  v1::JobSpec spec;
+  spec.set_name("damaged");
+  spec.set_description("The store has lost the spec of this job.");
+  spec.mutable_devices()->set_count(1);
+  spec.mutable_devices()->set_type("none (the spec of this job is damaged)");
+  spec.set_preemptible(false);
+  core::Submission submission;
+  TakeSpec(spec, submission);
+  // No message that shows the job may hold what is no text.
+  submission.uid = IsPrintable(uid) ? std::move(uid) : "damaged";
+  submission.spec = submission.resolved_spec = spec.SerializeAsString();
+  return submission;
+}
+
 absl::StatusOr<core::Submission> DecodeSubmission(std::string uid, std::string spec,
                                                   std::string resolved_spec,
                                                   absl::string_view options) {
+  if (!IsPrintable(uid)) return absl::DataLossError("the uid of a submission is no text");
   core::Submission submission;
   v1::JobSpec resolved;
   if (!resolved.ParseFromString(resolved_spec)) return absl::DataLossError("no resolved spec");

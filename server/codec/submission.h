@@ -23,9 +23,16 @@ void SetOptions(const core::Submission& submission, v1::Job& job);
 // Returns the bytes of a job in which only the fields of SetOptions are set.
 std::string EncodeOptions(const core::Submission& submission);
 
-// Returns the submission whose parts were kept as bytes, or DATA_LOSS if they are no such messages.
+// Returns the submission whose parts were kept as bytes, or DATA_LOSS if the resolved spec or the
+// options are no such messages.
 absl::StatusOr<core::Submission> DecodeSubmission(std::string uid, std::string spec,
                                                   std::string resolved_spec,
                                                   absl::string_view options);
+
+// Stands for a submission whose bytes cannot be read any more, so that one damaged row does not
+// keep the server from serving all others. Its jobs are shown under a name that says so. They ask
+// for a type of devices that nobody has, so none of them is placed, and what runs ends as it would
+// have.
+core::Submission DamagedSubmission(std::string uid);
 
 }  // namespace trainyard::codec

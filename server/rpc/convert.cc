@@ -88,14 +88,22 @@ void SetTimeUnlessZero(int64_t microseconds, Mutable mutable_time) {
 
 }  // namespace
 
-v1::JobSpec ParseSpec(const std::string& serialized) {
+v1::JobSpec ResolvedSpecOf(const core::Submission& submission) {
+  v1::JobSpec resolved;
+  // The submission was made from it, so it can be parsed.
+  TY_CHECK(resolved.ParseFromString(submission.resolved_spec));
+  return resolved;
+}
+
+v1::JobSpec SpecOf(const core::Submission& submission) {
   v1::JobSpec spec;
-  TY_CHECK(spec.ParseFromString(serialized));  // we serialized it, and the store keeps checksums
-  return spec;
+  // Nothing has read it since it was submitted. If the store has damaged it, the resolved spec says
+  // the same in full.
+  return spec.ParseFromString(submission.spec) ? spec : ResolvedSpecOf(submission);
 }
 
 v1::JobSpec ResolvedSpecOf(const core::JobRecord& job) {
-  v1::JobSpec resolved = ParseSpec(job.submission->resolved_spec);
+  v1::JobSpec resolved = ResolvedSpecOf(*job.submission);
   if (job.precision != core::Precision::kNone) {
     resolved.mutable_train()->set_precision(
         ParseEnum<v1::Precision>("PRECISION_", core::Text(job.precision), &v1::Precision_Parse));
@@ -137,7 +145,7 @@ v1::Job ToProto(const runtime::JobView& view) {
   const bool is_element = record.array != JobId{};
   job.set_uid(is_element ? ElementUid(record.submission->uid, record.array_index())
                          : record.submission->uid);
-  *job.mutable_spec() = ParseSpec(record.submission->spec);
+  *job.mutable_spec() = SpecOf(*record.submission);
   *job.mutable_resolved_spec() = ResolvedSpecOf(record);
   if (is_element) job.set_array(JobName(record.array));
   job.set_array_index(record.array_index());

@@ -35,8 +35,9 @@ using codec::FromTimestamp;
 using codec::ToDuration;
 using codec::ToTimestamp;
 
-// Parses a serialized spec of a record.
-v1::JobSpec ParseSpec(const std::string& serialized);
+// Return the spec as it was submitted, and with all its defaults.
+v1::JobSpec SpecOf(const core::Submission& submission);
+v1::JobSpec ResolvedSpecOf(const core::Submission& submission);
 // Returns the spec that the job runs. Each job of an array has a spec of its own. Once the job was
 // placed, the spec names a precision, whatever was submitted.
 v1::JobSpec ResolvedSpecOf(const core::JobRecord& job);

@@ -44,7 +44,7 @@ absl::StatusOr<v1::JobSpec> SpecOf(const core::Yard& yard, JobId job) {
   if (found != yard.snapshot().jobs.end()) return ResolvedSpecOf(found->second);
   const auto known = core::FindSubmission(yard.snapshot(), job);
   if (known.submission == nullptr) return error::JobNotFound(JobName(job));
-  v1::JobSpec spec = ParseSpec(known.submission->resolved_spec);
+  v1::JobSpec spec = ResolvedSpecOf(*known.submission);
   if (known.submission->array_size == 0) return spec;
   return spec::ArrayElement(spec, static_cast<int32_t>(job.value - known.id.value));
 }

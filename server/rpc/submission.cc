@@ -228,8 +228,8 @@ absl::StatusOr<Clone> CloneOf(const v1::CloneJobRequest& request, const runtime:
 
 v1::Job PreviewOf(const core::Submission& submission, const v1::Explanation& explanation) {
   v1::Job job;
-  *job.mutable_spec() = ParseSpec(submission.spec);
-  *job.mutable_resolved_spec() = ParseSpec(submission.resolved_spec);
+  *job.mutable_spec() = SpecOf(submission);
+  *job.mutable_resolved_spec() = ResolvedSpecOf(submission);
   codec::SetOptions(submission, job);
   *job.mutable_explanation() = explanation;
   *job.mutable_queue_reasons() = explanation.reasons();

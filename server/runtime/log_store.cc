@@ -60,14 +60,29 @@ absl::StatusOr<int64_t> LogStore::Append(const LogId& log, int64_t offset, absl:
   TY_RETURN_IF_ERROR(WriteFully(fd.get(), rest, path));
   // The file is synced even if nothing is new, because a process that died may have written the
   // bytes.
-  if (fdatasync(fd.get()) != 0) return ErrnoStatus(errno, "cannot sync", path);
+  if (fdatasync(fd.get()) != 0) {
+    const absl::Status failed = ErrnoStatus(errno, "cannot sync", path);
+    // The kernel counts these pages as written now, and a further sync would say so. Only what is
+    // before `offset` was acknowledged, so the rest is dropped, and comes again.
+    if (ftruncate(fd.get(), offset) != 0) return ErrnoStatus(errno, "cannot truncate", path);
+    return failed;
+  }
   if (old_size == 0) {
-    const std::string folder = FolderOf(log.attempt.job);
-    TY_RETURN_IF_ERROR(SyncDirectory(absl::StrCat(folder, "/", log.attempt.number)));
-    TY_RETURN_IF_ERROR(SyncDirectory(folder));
-    TY_RETURN_IF_ERROR(SyncDirectory(dir_));
+    const absl::Status synced = SyncFolders(log);
+    if (!synced.ok()) {
+      // The next attempt to append is the first one again.
+      (void)unlink(path.c_str());
+      return synced;
+    }
   }
   return old_size + static_cast<int64_t>(rest.size());
+}
+
+absl::Status LogStore::SyncFolders(const LogId& log) const {
+  const std::string folder = FolderOf(log.attempt.job);
+  TY_RETURN_IF_ERROR(SyncDirectory(absl::StrCat(folder, "/", log.attempt.number)));
+  TY_RETURN_IF_ERROR(SyncDirectory(folder));
+  return SyncDirectory(dir_);
 }
 
 absl::StatusOr<std::string> LogStore::Read(const LogId& log, int64_t offset,

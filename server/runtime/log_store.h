@@ -52,6 +52,8 @@ class LogStore {
   std::string Path(const LogId& log) const;
   std::string FolderOf(JobId job) const;
   Mutex& MutexOf(const LogId& log);
+  // Makes the name of a new file durable.
+  absl::Status SyncFolders(const LogId& log) const;
 
   const std::string dir_;
   // There is one writer for each log. Several logs may share a mutex.

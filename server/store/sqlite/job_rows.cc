@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "server/codec/progress.h"
 #include "server/codec/submission.h"
@@ -171,9 +172,13 @@ using DecodedSubmissions = std::map<JobId, DecodedSubmission>;
 absl::StatusOr<DecodedSubmissions> ReadSubmissions(Database& db) {
   DecodedSubmissions all;
   TY_RETURN_IF_ERROR(Submissions().Read(db, [&](SubmissionRow& row) -> absl::Status {
-    auto decoded = codec::DecodeSubmission(std::move(row.uid), std::move(row.spec),
+    auto decoded = codec::DecodeSubmission(row.uid, std::move(row.spec),
                                            std::move(row.resolved_spec), row.options);
-    if (!decoded.ok()) return Annotate(decoded.status(), JobName(row.id));
+    if (!decoded.ok()) {
+      LogError("a row of the database is damaged: the job cannot start or start again",
+               {{"job", JobName(row.id)}, {"error", decoded.status().ToString()}});
+      decoded = codec::DamagedSubmission(std::move(row.uid));
+    }
     all[row.id].submission = std::make_shared<const Submission>(*std::move(decoded));
     return absl::OkStatus();
   }));

@@ -3,12 +3,15 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "server/store/sqlite/database.h"
+#include "server/store/sqlite/high_water_mark.h"
 #include "server/store/sqlite/migrations.h"
 #include "server/store/sqlite/rows.h"
 
@@ -19,8 +22,9 @@ namespace {
 // events, so that a long page never delays a commit.
 class SqliteStore : public Store {
  public:
-  SqliteStore(std::unique_ptr<Database> writer, std::unique_ptr<Database> reader)
-      : writer_(std::move(writer)), reader_(std::move(reader)) {}
+  SqliteStore(std::unique_ptr<Database> writer, std::unique_ptr<Database> reader,
+              HighWaterMark mark)
+      : writer_(std::move(writer)), mark_(std::move(mark)), reader_(std::move(reader)) {}
 
   absl::StatusOr<core::Snapshot> Load() override;
   absl::Status Commit(const core::Delta& delta) override;
@@ -36,6 +40,7 @@ class SqliteStore : public Store {
   absl::Status WriteShares(const core::Delta& delta);
 
   std::unique_ptr<Database> writer_;
+  HighWaterMark mark_;
   // A std::mutex, because the thread sanitizer does not see through absl::Mutex.
   std::mutex reader_mutex_;
   std::unique_ptr<Database> reader_;  // guarded by reader_mutex_
@@ -73,7 +78,9 @@ absl::Status SqliteStore::Commit(const core::Delta& delta) {
   }
   TY_RETURN_IF_ERROR(WriteRows(delta, JobId{before.next_job}));
   TY_RETURN_IF_ERROR(WriteMeta(*writer_, delta));
-  return transaction.Commit();
+  TY_RETURN_IF_ERROR(transaction.Commit());
+  mark_.Write({delta.revision, delta.next_job, delta.next_event});
+  return absl::OkStatus();
 }
 
 absl::Status SqliteStore::WriteDeletions(const core::Delta& delta) {
@@ -138,13 +145,45 @@ absl::StatusOr<std::vector<core::EventRecord>> SqliteStore::ListEvents(absl::str
   return ReadEvents(*reader_, parent, after_sequence, limit);
 }
 
+// Moves the counters of the database to the mark, so that neither numbers of jobs nor revisions are
+// given out again.
+absl::Status MoveTo(const Watermark& mark, Database& db) {
+  Transaction transaction(db);
+  TY_RETURN_IF_ERROR(transaction.Begin());
+  core::Snapshot have;
+  TY_RETURN_IF_ERROR(ReadMeta(db, have));
+  core::Delta delta;
+  delta.revision = mark.revision;
+  delta.next_job = std::max(have.next_job, mark.next_job);
+  delta.next_event = std::max(have.next_event, mark.next_event);
+  delta.pool_time_us = have.pool_time_us;
+  TY_RETURN_IF_ERROR(WriteMeta(db, delta));
+  return transaction.Commit();
+}
+
+// Compares the database with the mark of its last commit.
+absl::Status CheckForLostCommits(const HighWaterMark& mark_file, Database& db, bool accept) {
+  TY_ASSIGN_OR_RETURN(const std::optional<Watermark> mark, mark_file.Read());
+  core::Snapshot have;
+  TY_RETURN_IF_ERROR(ReadMeta(db, have));
+  if (!mark.has_value() || mark->revision <= have.revision) return absl::OkStatus();
+  if (!accept) return error::CommitsLost(db.path(), have.revision, mark->revision);
+  LogError("the database has lost commits; the server goes on without them, as it was told",
+           {{"have", absl::StrCat(have.revision)}, {"committed", absl::StrCat(mark->revision)}});
+  return MoveTo(*mark, db);
+}
+
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Store>> OpenSqliteStore(const std::string& path) {
+absl::StatusOr<std::unique_ptr<Store>> OpenSqliteStore(const std::string& path,
+                                                       const SqliteStoreOptions& options) {
   TY_ASSIGN_OR_RETURN(auto writer, Database::Open(path, Database::Mode::kDurable));
   TY_RETURN_IF_ERROR(Migrate(*writer, "state", StateMigrations()));
+  TY_ASSIGN_OR_RETURN(HighWaterMark mark,
+                      HighWaterMark::Open(absl::StrCat(path, kCommittedSuffix)));
+  TY_RETURN_IF_ERROR(CheckForLostCommits(mark, *writer, options.accept_lost_commits));
   TY_ASSIGN_OR_RETURN(auto reader, Database::Open(path, Database::Mode::kReadOnly));
-  return std::make_unique<SqliteStore>(std::move(writer), std::move(reader));
+  return std::make_unique<SqliteStore>(std::move(writer), std::move(reader), std::move(mark));
 }
 
 }  // namespace trainyard::store

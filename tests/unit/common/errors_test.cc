@@ -75,6 +75,7 @@ TEST(Errors, EachNamesTheValueAndWhatToDo) {
       {error::StateLocked("/state", "process 12"), "process 12"},
       {error::StateNotOwned("/state", 1, 2), "uid 1"},
       {error::AddressInUse("host:1"), "host:1"},
+      {error::CommitsLost("/s/t.db", 120, 135), "last 15 commits"},
       {error::DiskFull("/disk"), "/disk"},
       {error::DatasetNotFound("mnist", "a, b"), "looked for a, b"},
       {error::CorruptFile("/f", "byte 3"), "'/f' is corrupt: byte 3"},

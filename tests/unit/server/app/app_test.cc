@@ -136,6 +136,24 @@ TEST_F(AppTest, TheFilesOfADeletedJobGo) {
   EXPECT_TRUE(testing::WaitUntil([&] { return !FileExists(dir_.File("a/logs/1")); }));
 }
 
+TEST_F(AppTest, AnOlderDatabaseThatIsAcceptedGivesOutNoNumberAgain) {
+  const std::string database = dir_.File("a/trainyard.db");
+  auto app = Start(Options("a"));
+  ASSERT_NE(app, nullptr);
+  app.reset();
+  const std::string backup = *ReadFile(database);
+  app = Start(Options("a"));
+  ASSERT_NE(app, nullptr);
+  EXPECT_EQ(CreateJob(*app, "lost").name(), "jobs/1");
+  app.reset();
+  ASSERT_TRUE(WriteFileAtomically(database, backup).ok());
+  ServerOptions options = Options("a");
+  options.accept_lost_commits = true;
+  app = Start(options);
+  ASSERT_NE(app, nullptr);
+  EXPECT_EQ(CreateJob(*app, "next").name(), "jobs/2");
+}
+
 TEST_F(AppTest, AnOlderDatabaseDestroysNothingThatIsNewer) {
   const std::string database = dir_.File("a/trainyard.db");
   const AttemptId newer_attempt{JobId{1}, 1};
@@ -164,6 +182,10 @@ TEST_F(AppTest, AnOlderDatabaseDestroysNothingThatIsNewer) {
   }
 
   ASSERT_TRUE(WriteFileAtomically(database, backup).ok());
+  EXPECT_EQ(ErrorReason(App::Start(Options("a")).status()), "COMMITS_LOST");
+  EXPECT_TRUE(FileExists(dir_.File("a/logs/2"))) << "a server that is refused moves nothing";
+  // Nobody knows any more what was committed, as on a new machine.
+  ASSERT_EQ(unlink((database + "-committed").c_str()), 0);
   app = Start(Options("a"));
   ASSERT_NE(app, nullptr);
   EXPECT_FALSE(FileExists(dir_.File("a/logs/1")));

@@ -3,6 +3,7 @@
 #include "server/store/sqlite/sqlite_store.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 
@@ -285,6 +286,104 @@ TEST_F(SqliteStoreTest, AWordThatNobodyKnowsIsCorruption) {
   EXPECT_NE(status.message().find("jobs/1: 'DREAMING' is no state of a job"),
             absl::string_view::npos)
       << status;
+}
+
+TEST_F(SqliteStoreTest, ADamagedSpecKeepsOnlyItsOwnJobFromStarting) {
+  {
+    auto store = OpenSqliteStore(path());
+    ASSERT_TRUE(store.ok());
+    core::Delta delta = OneJob();
+    delta.jobs.push_back(delta.jobs[0]);
+    delta.jobs[1].id = JobId{2};
+    delta.next_job = 3;
+    ASSERT_TRUE((*store)->Commit(delta).ok());
+  }
+  for (const char* damage : {"UPDATE submissions SET resolved_spec = x'00ff' WHERE id = 1",
+                             "UPDATE submissions SET options = x'00ff' WHERE id = 1",
+                             "UPDATE submissions SET uid = CAST(x'ff01' AS TEXT) WHERE id = 1"}) {
+    Tamper(damage);
+    auto store = OpenSqliteStore(path());
+    ASSERT_TRUE(store.ok());
+    const auto snapshot = (*store)->Load();
+    ASSERT_TRUE(snapshot.ok()) << damage << ": " << snapshot.status();
+    EXPECT_EQ(snapshot->jobs.at(JobId{2}).submission->name, "convnet") << damage;
+    const core::JobRecord& damaged = snapshot->jobs.at(JobId{1});
+    EXPECT_EQ(damaged.submission->name, "damaged") << damage;
+    EXPECT_NE(damaged.submission->demand.type, "") << "it must not be placed";
+    EXPECT_TRUE(v1::JobSpec().ParseFromString(damaged.submission->resolved_spec)) << damage;
+  }
+}
+
+TEST_F(SqliteStoreTest, ADatabaseThatHasLostCommitsIsRefusedUnlessThatIsAccepted) {
+  {
+    auto store = OpenSqliteStore(path());
+    ASSERT_TRUE(store.ok());
+    ASSERT_TRUE((*store)->Commit(OneJob()).ok());
+  }
+  const auto before = ReadFile(path());
+  {
+    auto store = OpenSqliteStore(path());
+    ASSERT_TRUE(store.ok());
+    core::Delta second;
+    second.revision = 2;
+    second.next_job = 9;
+    second.next_event = 5;
+    ASSERT_TRUE((*store)->Commit(second).ok());
+  }
+  ASSERT_TRUE(WriteFileAtomically(path(), *before).ok());
+  const absl::Status refused = OpenSqliteStore(path()).status();
+  EXPECT_EQ(ErrorReason(refused), "COMMITS_LOST") << refused;
+  EXPECT_NE(refused.message().find("--accept_lost_commits"), absl::string_view::npos);
+
+  for (const bool accept : {true, false}) {
+    auto store = OpenSqliteStore(path(), {accept});
+    ASSERT_TRUE(store.ok()) << store.status();
+    const auto snapshot = (*store)->Load();
+    ASSERT_TRUE(snapshot.ok());
+    EXPECT_EQ(snapshot->revision, 2);
+    EXPECT_EQ(snapshot->next_job, 9) << "no number is given out twice";
+    EXPECT_EQ(snapshot->next_event, 5);
+  }
+}
+
+// SQLite drops a damaged frame of the log, and all after it, without a word.
+TEST_F(SqliteStoreTest, EveryFlippedBitOfTheLogIsNoticed) {
+  const std::string wal = path() + "-wal";
+  std::string log;
+  std::string file;
+  {
+    auto store = OpenSqliteStore(path());
+    ASSERT_TRUE(store.ok());
+    core::Delta delta = OneJob();
+    ASSERT_TRUE((*store)->Commit(delta).ok());
+    for (delta = {}, delta.next_job = 2, delta.revision = 2; delta.revision < 6; ++delta.revision) {
+      ASSERT_TRUE((*store)->Commit(delta).ok());
+    }
+    // The log as a server that is killed leaves it.
+    log = *ReadFile(wal);
+    file = *ReadFile(path());
+  }
+  constexpr size_t kTried = 60;
+  for (size_t i = 0; i < kTried; ++i) {
+    std::string damaged = log;
+    damaged[i * log.size() / kTried] ^= '\x04';
+    ASSERT_TRUE(WriteFileAtomically(path(), file).ok());
+    ASSERT_TRUE(WriteFileAtomically(wal, damaged).ok());
+    (void)unlink((path() + "-shm").c_str());
+    const auto store = OpenSqliteStore(path());
+    const absl::Status status = store.ok() ? (*store)->Load().status() : store.status();
+    EXPECT_EQ(ErrorReason(status), "COMMITS_LOST") << "byte " << i * log.size() / kTried;
+  }
+}
+
+TEST_F(SqliteStoreTest, AMarkThatIsGoneOrDamagedIsMadeAnew) {
+  const std::string mark = path() + std::string(kCommittedSuffix);
+  ASSERT_TRUE(OpenSqliteStore(path()).ok());
+  ASSERT_TRUE(WriteFileAtomically(mark, "revision 99 next_job 1 next_event 1 x\n").ok());
+  auto store = OpenSqliteStore(path());
+  ASSERT_TRUE(store.ok()) << store.status();
+  ASSERT_TRUE((*store)->Commit(OneJob()).ok());
+  EXPECT_EQ(ReadFile(mark)->find("revision 00000000000000000001 "), 0u) << *ReadFile(mark);
 }
 
 TEST_F(SqliteStoreTest, ARowWithoutItsRecordIsCorruption) {
