@@ -18,6 +18,7 @@
 #include "server/rpc/download.h"
 #include "server/rpc/limits.h"
 #include "server/rpc/request.h"
+#include "server/rpc/streams.h"
 
 namespace trainyard::rpc {
 namespace {
@@ -276,7 +277,7 @@ void AgentServiceImpl::CommitSealed(grpc::ServerUnaryReactor* reactor, core::Com
 
 grpc::ServerWriteReactor<v1::DownloadCheckpointResponse>* AgentServiceImpl::FetchCheckpoint(
     grpc::CallbackServerContext*, const v1::DownloadCheckpointRequest* request) {
-  return StartDownload(services_, *request);
+  return StartDownload(services_, Streams::kWorkers, *request);
 }
 
 }  // namespace trainyard::rpc

@@ -12,6 +12,7 @@
 #include "server/rpc/convert.h"
 #include "server/rpc/download.h"
 #include "server/rpc/request.h"
+#include "server/rpc/streams.h"
 
 namespace trainyard::rpc {
 namespace {
@@ -88,8 +89,11 @@ grpc::ServerUnaryReactor* CheckpointServiceImpl::GetCheckpoint(
 }
 
 grpc::ServerWriteReactor<v1::DownloadCheckpointResponse>* CheckpointServiceImpl::DownloadCheckpoint(
-    grpc::CallbackServerContext*, const v1::DownloadCheckpointRequest* request) {
-  return StartDownload(services_, *request);
+    grpc::CallbackServerContext* context, const v1::DownloadCheckpointRequest* request) {
+  RequestCheck check;
+  const std::string owner = UserActor(UserOf(*context, services_, check));
+  if (!check.ok()) return FailedStream<v1::DownloadCheckpointResponse>(check.Take());
+  return StartDownload(services_, owner, *request);
 }
 
 }  // namespace trainyard::rpc

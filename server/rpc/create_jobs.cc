@@ -165,7 +165,7 @@ Reactor* FailedCreateJobs(const absl::Status& status) {
 
 Reactor* StartCreateJobs(Services& services, const std::string& user) {
   auto stream = std::make_shared<CreateJobsStream>(services, user);
-  const absl::Status added = services.streams.Add(stream);
+  const absl::Status added = services.streams.Add(stream, UserActor(user));
   if (!added.ok()) return FailedCreateJobs(added);
   stream->Begin();
   return stream.get();

@@ -63,11 +63,11 @@ absl::StatusOr<core::CheckpointFile> FindFile(const Services& services,
 }  // namespace
 
 grpc::ServerWriteReactor<v1::DownloadCheckpointResponse>* StartDownload(
-    Services& services, const v1::DownloadCheckpointRequest& request) {
+    Services& services, absl::string_view owner, const v1::DownloadCheckpointRequest& request) {
   auto file = FindFile(services, request);
   if (!file.ok()) return FailedStream<v1::DownloadCheckpointResponse>(file.status());
   return StartStream<v1::DownloadCheckpointResponse>(
-      services.streams,
+      services.streams, owner,
       std::make_shared<DownloadStream>(services, *std::move(file), request.offset()));
 }
 

@@ -8,9 +8,9 @@
 
 namespace trainyard::rpc {
 
-// Returns NOT_FOUND if the checkpoint or the file does not exist, and OUT_OF_RANGE for an offset
-// past the end of the file.
+// Streams to `owner` (see Streams). Returns NOT_FOUND if the checkpoint or the file does not exist,
+// and OUT_OF_RANGE for an offset past the end of the file.
 grpc::ServerWriteReactor<v1::DownloadCheckpointResponse>* StartDownload(
-    Services& services, const v1::DownloadCheckpointRequest& request);
+    Services& services, absl::string_view owner, const v1::DownloadCheckpointRequest& request);
 
 }  // namespace trainyard::rpc

@@ -163,18 +163,18 @@ grpc::ServerUnaryReactor* JobServiceImpl::ListEvents(grpc::CallbackServerContext
 }
 
 grpc::ServerWriteReactor<v1::WatchJobsResponse>* JobServiceImpl::WatchJobs(
-    grpc::CallbackServerContext*, const v1::WatchJobsRequest* request) {
-  return StartWatchJobs(services_, *request);
+    grpc::CallbackServerContext* context, const v1::WatchJobsRequest* request) {
+  return StartWatchJobs(services_, *context, *request);
 }
 
 grpc::ServerWriteReactor<v1::TailLogsResponse>* JobServiceImpl::TailLogs(
-    grpc::CallbackServerContext*, const v1::TailLogsRequest* request) {
-  return StartTailLogs(services_, *request);
+    grpc::CallbackServerContext* context, const v1::TailLogsRequest* request) {
+  return StartTailLogs(services_, *context, *request);
 }
 
 grpc::ServerWriteReactor<v1::WatchMetricsResponse>* JobServiceImpl::WatchMetrics(
-    grpc::CallbackServerContext*, const v1::WatchMetricsRequest* request) {
-  return StartWatchMetrics(services_, *request);
+    grpc::CallbackServerContext* context, const v1::WatchMetricsRequest* request) {
+  return StartWatchMetrics(services_, *context, *request);
 }
 
 grpc::ServerUnaryReactor* JobServiceImpl::QueryMetrics(grpc::CallbackServerContext* context,

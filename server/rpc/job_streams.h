@@ -10,15 +10,18 @@ namespace trainyard::rpc {
 // Streams jobs in ascending order of revision: first those that exist, then those that change. A
 // slow watcher gets only the newest state of each job.
 grpc::ServerWriteReactor<v1::WatchJobsResponse>* StartWatchJobs(
-    Services& services, const v1::WatchJobsRequest& request);
+    Services& services, const grpc::CallbackServerContext& context,
+    const v1::WatchJobsRequest& request);
 
 // Streams bytes of the ranks' logs. When it follows a job, it continues with the job's next
 // attempt, from the first byte, and ends when the job has ended and everything was sent.
-grpc::ServerWriteReactor<v1::TailLogsResponse>* StartTailLogs(Services& services,
-                                                              const v1::TailLogsRequest& request);
+grpc::ServerWriteReactor<v1::TailLogsResponse>* StartTailLogs(
+    Services& services, const grpc::CallbackServerContext& context,
+    const v1::TailLogsRequest& request);
 
 // Streams points in order of arrival. It ends as StartTailLogs does.
 grpc::ServerWriteReactor<v1::WatchMetricsResponse>* StartWatchMetrics(
-    Services& services, const v1::WatchMetricsRequest& request);
+    Services& services, const grpc::CallbackServerContext& context,
+    const v1::WatchMetricsRequest& request);
 
 }  // namespace trainyard::rpc

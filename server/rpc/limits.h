@@ -85,7 +85,10 @@ inline int32_t StagesMax() {
 }
 
 inline constexpr absl::Duration kSyncWaitMax = absl::Seconds(5);
-// The streams that are open at a time. Each costs a few KiB and a wake-up.
-inline constexpr size_t kStreamsMax = 2000;
+// The streams that are open at a time, of all users, of one of them, and of all workers. Each costs
+// a few KiB and a wake-up.
+inline constexpr size_t kStreamsOfUsersMax = 2000;
+inline constexpr size_t kStreamsOfUserMax = 500;
+inline constexpr size_t kStreamsOfWorkersMax = 2000;
 
 }  // namespace trainyard::rpc

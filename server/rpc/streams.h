@@ -7,10 +7,12 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "common/rpc/status.h"
 #include "grpcpp/support/server_callback.h"
@@ -28,8 +30,13 @@ class StreamBase {
 // Keeps all open streams alive. The class is thread-safe.
 class Streams {
  public:
-  // Returns RESOURCE_EXHAUSTED if there are too many streams, and UNAVAILABLE after EndAll.
-  absl::Status Add(std::shared_ptr<StreamBase> stream);
+  // The owner of all streams of workers. Those of users cannot take their places, since a worker
+  // that gets no checkpoint costs a job an attempt.
+  static constexpr absl::string_view kWorkers = "workers";
+
+  // Adds a stream of the workers, or of a user (UserActor). Returns RESOURCE_EXHAUSTED if the
+  // owner, or all users together, have too many streams, and UNAVAILABLE after EndAll.
+  absl::Status Add(std::shared_ptr<StreamBase> stream, absl::string_view owner);
   void Remove(StreamBase* stream);
   // Ends all streams, and every later one.
   void EndAll(const absl::Status& status);
@@ -37,7 +44,12 @@ class Streams {
 
  private:
   mutable absl::Mutex mutex_;
-  std::map<StreamBase*, std::shared_ptr<StreamBase>> streams_ ABSL_GUARDED_BY(mutex_);
+  struct Open {
+    std::shared_ptr<StreamBase> stream;
+    std::string owner;
+  };
+  std::map<StreamBase*, Open> streams_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, size_t> open_by_owner_ ABSL_GUARDED_BY(mutex_);
   absl::Status ended_ ABSL_GUARDED_BY(mutex_);
 };
 
@@ -161,8 +173,9 @@ grpc::ServerWriteReactor<Response>* FailedStream(const absl::Status& status) {
 
 // Registers the stream and asks for its first message.
 template <typename Response, typename S>
-grpc::ServerWriteReactor<Response>* StartStream(Streams& streams, std::shared_ptr<S> stream) {
-  const absl::Status added = streams.Add(stream);
+grpc::ServerWriteReactor<Response>* StartStream(Streams& streams, absl::string_view owner,
+                                                std::shared_ptr<S> stream) {
+  const absl::Status added = streams.Add(stream, owner);
   if (!added.ok()) return FailedStream<Response>(added);
   stream->Begin();
   return stream.get();

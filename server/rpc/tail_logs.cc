@@ -114,9 +114,11 @@ class TailLogsStream : public PullStream<v1::TailLogsResponse> {
 
 }  // namespace
 
-grpc::ServerWriteReactor<v1::TailLogsResponse>* StartTailLogs(Services& services,
-                                                              const v1::TailLogsRequest& request) {
+grpc::ServerWriteReactor<v1::TailLogsResponse>* StartTailLogs(
+    Services& services, const grpc::CallbackServerContext& context,
+    const v1::TailLogsRequest& request) {
   RequestCheck check;
+  const std::string owner = UserActor(UserOf(context, services, check));
   AttemptId attempt;
   if (const auto named = ParseAttemptName(request.name()); named.ok()) {
     attempt = *named;
@@ -134,7 +136,8 @@ grpc::ServerWriteReactor<v1::TailLogsResponse>* StartTailLogs(Services& services
     return FailedStream<v1::TailLogsResponse>(error::AttemptNotFound(request.name()));
   }
   return StartStream<v1::TailLogsResponse>(
-      services.streams, std::make_shared<TailLogsStream>(services, attempt, stream, request));
+      services.streams, owner,
+      std::make_shared<TailLogsStream>(services, attempt, stream, request));
 }
 
 }  // namespace trainyard::rpc

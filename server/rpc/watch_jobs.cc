@@ -119,8 +119,10 @@ class WatchJobsStream : public PullStream<v1::WatchJobsResponse> {
 }  // namespace
 
 grpc::ServerWriteReactor<v1::WatchJobsResponse>* StartWatchJobs(
-    Services& services, const v1::WatchJobsRequest& request) {
+    Services& services, const grpc::CallbackServerContext& context,
+    const v1::WatchJobsRequest& request) {
   RequestCheck check;
+  const std::string owner = UserActor(UserOf(context, services, check));
   std::set<JobId> jobs;
   check.MaxCount("names", request.names_size(), kWatchedJobsMax);
   check.NotNegative("start_revision", request.start_revision());
@@ -134,7 +136,7 @@ grpc::ServerWriteReactor<v1::WatchJobsResponse>* StartWatchJobs(
     }
   }
   return StartStream<v1::WatchJobsResponse>(
-      services.streams,
+      services.streams, owner,
       std::make_shared<WatchJobsStream>(services, std::move(jobs), request.start_revision()));
 }
 

@@ -64,8 +64,10 @@ class WatchMetricsStream : public PullStream<v1::WatchMetricsResponse> {
 }  // namespace
 
 grpc::ServerWriteReactor<v1::WatchMetricsResponse>* StartWatchMetrics(
-    Services& services, const v1::WatchMetricsRequest& request) {
+    Services& services, const grpc::CallbackServerContext& context,
+    const v1::WatchMetricsRequest& request) {
   RequestCheck check;
+  const std::string owner = UserActor(UserOf(context, services, check));
   const JobId job = check.Job("name", request.name());
   check.NotNegative("cursor", request.cursor());
   check.MaxCount("metrics", request.metrics_size(), kPointsMax);
@@ -74,7 +76,7 @@ grpc::ServerWriteReactor<v1::WatchMetricsResponse>* StartWatchMetrics(
     return FailedStream<v1::WatchMetricsResponse>(error::JobNotFound(JobName(job)));
   }
   return StartStream<v1::WatchMetricsResponse>(
-      services.streams, std::make_shared<WatchMetricsStream>(services, job, request));
+      services.streams, owner, std::make_shared<WatchMetricsStream>(services, job, request));
 }
 
 }  // namespace trainyard::rpc

@@ -153,8 +153,8 @@ void CheckpointFetcher::Run(AttemptId id, const ResumeSource& source, const std:
   while (!token.cancelled()) {
     status = FetchCheckpoint(stub_, source, folder, token);
     if (absl::IsDataLoss(status) && ++damaged >= kDamageTries) break;
-    const bool again =
-        absl::IsDataLoss(status) || absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
+    const bool again = absl::IsDataLoss(status) || absl::IsUnavailable(status) ||
+                       absl::IsDeadlineExceeded(status) || ErrorReason(status) == "SERVER_BUSY";
     if (!again) break;
     LogWarning("a checkpoint cannot be fetched yet",
                {{"checkpoint", source.name}, {"error", std::string(status.message())}});

@@ -87,6 +87,7 @@ TEST_F(CheckpointFetcherTest, InTheBackgroundItTriesUntilTheServerIsBack) {
   {
     absl::MutexLock lock(&state_.mutex);
     state_.unavailable = 2;
+    state_.busy = 2;
   }
   int done = 0;
   CheckpointFetcher fetcher(*stub_, *Clock::Real(), *Rng::Real(), [&] {

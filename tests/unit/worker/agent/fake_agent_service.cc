@@ -133,6 +133,11 @@ class FakeAgentServer::Service : public v1::AgentService::Service {
         --state_.unavailable;
         return grpc::Status(grpc::StatusCode::UNAVAILABLE, "planted");
       }
+      if (state_.busy > 0) {
+        --state_.busy;
+        return rpc::ToGrpcStatus(MakeError(absl::StatusCode::kResourceExhausted, "SERVER_BUSY",
+                                           "2000 streams are open; try again"));
+      }
       for (const auto& [key, file] : state_.files) {
         if (absl::StrCat("jobs/12/checkpoints/", key.first) == request->name() &&
             key.second == request->file()) {

@@ -45,6 +45,7 @@ struct FakeServerState {
   // Faults: this many of the next calls fail, and chunks are accepted in pieces of at most this
   // many bytes.
   int unavailable ABSL_GUARDED_BY(mutex) = 0;
+  int busy ABSL_GUARDED_BY(mutex) = 0;  // this many fetches are refused
   int64_t take_at_most ABSL_GUARDED_BY(mutex) = 1 << 30;
   int64_t calls ABSL_GUARDED_BY(mutex) = 0;
 
