@@ -71,6 +71,17 @@ bool IsUtf8(absl::string_view text) {
   return true;
 }
 
+std::string CutText(std::string text, size_t max_bytes) {
+  constexpr absl::string_view kMark = " ...";
+  if (text.size() <= max_bytes) return text;
+  size_t end = max_bytes - kMark.size();
+  // The further bytes of a character are 10xxxxxx.
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;
+  text.resize(end);
+  absl::StrAppend(&text, kMark);
+  return text;
+}
+
 size_t EditDistance(absl::string_view a, absl::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) row[j] = j;

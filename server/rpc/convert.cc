@@ -9,9 +9,11 @@
 #include "common/base/check.h"
 #include "common/base/hash.h"
 #include "common/base/ids.h"
+#include "common/base/strings.h"
 #include "common/spec/array.h"
 #include "server/codec/progress.h"
 #include "server/codec/submission.h"
+#include "server/rpc/limits.h"
 
 namespace trainyard::rpc {
 namespace {
@@ -31,7 +33,8 @@ v1::Failure FailureProto(const core::Failure& failure) {
   proto.set_failure_class(ParseEnum<v1::FailureClass>(
       "FAILURE_CLASS_", core::Text(failure.failure_class), &v1::FailureClass_Parse));
   proto.set_reason(failure.reason);
-  proto.set_message(failure.message);
+  // The store may have longer ones of an older server.
+  proto.set_message(CutText(failure.message, kFailureMessageBytesMax));
   return proto;
 }
 
@@ -211,7 +214,7 @@ v1::Event ToProto(const core::EventRecord& event) {
   proto.set_resource(event.resource);
   proto.set_type(event.type);
   proto.set_actor(event.actor);
-  proto.set_message(event.message);
+  proto.set_message(CutText(event.message, kFailureMessageBytesMax));
   *proto.mutable_time() = ToTimestamp(event.time_us);
   return proto;
 }

@@ -9,6 +9,7 @@
 #include "absl/strings/strip.h"
 #include "common/base/hash.h"
 #include "common/base/labels.h"
+#include "common/base/strings.h"
 #include "server/codec/progress.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/limits.h"
@@ -98,8 +99,8 @@ core::Outcome FromProto(const v1::AttemptOutcome& outcome, const std::string& fi
   } else if (outcome.kind() == v1::AttemptOutcome::FAILED) {
     check.Add(field + ".failure.failure_class", "must be given if ranks failed");
   }
-  result.failure.reason = outcome.failure().reason();
-  result.failure.message = outcome.failure().message();
+  result.failure.reason = CutText(outcome.failure().reason(), kFailureReasonBytesMax);
+  result.failure.message = CutText(outcome.failure().message(), kFailureMessageBytesMax);
   result.step = outcome.step();
   result.failed_rank = outcome.failed_rank();
   return result;
@@ -166,8 +167,10 @@ core::ObservedAttempt FromProto(const v1::ObservedAttempt& observed, const std::
   result.data_digest = observed.data_digest();
   result.model_digest = observed.model_digest();
   result.drained = observed.drained();
-  check.MaxCount(field + ".metrics", static_cast<int>(observed.metrics().size()), kDevicesMax);
-  for (const auto& [name, value] : observed.metrics()) result.metrics.values[name] = value;
+  for (const auto& [name, value] : observed.metrics()) {
+    if (result.metrics.values.size() == kLastMetricsMax) break;
+    if (name.size() <= kMetricNameBytesMax) result.metrics.values[name] = value;
+  }
   return result;
 }
 

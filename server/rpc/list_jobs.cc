@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
@@ -89,13 +90,15 @@ absl::Status ListPage(const v1::ListJobsRequest& request, const runtime::Board& 
   const auto views = board.ListJobs(before, static_cast<size_t>(page_size) + 1, accept, after);
   size_t bytes = 0;
   for (const auto& view : views) {
-    if (response.jobs_size() == page_size || bytes > kPageBytesMax) {
+    v1::Job shown = ToProto(*view);
+    bytes += shown.ByteSizeLong();
+    if (response.jobs_size() == page_size || (bytes > kPageBytesMax && response.jobs_size() > 0)) {
       response.set_next_page_token(
           absl::StrCat(ParseJobName(response.jobs().rbegin()->name())->value));
       break;
     }
     v1::Job* job = response.add_jobs();
-    *job = ToProto(*view);
+    *job = std::move(shown);
     if (const auto grouped = counts.find(view->record.id); grouped != counts.end()) {
       for (const auto& [state, jobs] : grouped->second) {
         v1::StateCount* count = job->add_array_states();
@@ -103,7 +106,6 @@ absl::Status ListPage(const v1::ListJobsRequest& request, const runtime::Board& 
         count->set_jobs(jobs);
       }
     }
-    bytes += job->ByteSizeLong();
   }
   return absl::OkStatus();
 }

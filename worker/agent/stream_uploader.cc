@@ -12,6 +12,7 @@
 #include "common/rpc/channel.h"
 #include "common/rpc/status.h"
 #include "worker/run_dir/metrics.h"
+#include "worker/run_dir/records.h"
 #include "worker/run_dir/tail.h"
 
 namespace trainyard::agent {
@@ -249,10 +250,12 @@ absl::StatusOr<int64_t> StreamUploader::SendMetrics(const UploadTarget& target, 
                       }));
   if (rank == *std::min_element(target.ranks.begin(), target.ranks.end())) {
     absl::MutexLock lock(&mutex_);
+    auto& metrics = progress_[target.id].metrics;
     for (const auto& [name, value] : last) {
-      if (absl::StartsWith(name, "train.") || absl::StartsWith(name, "test.")) {
-        progress_[target.id].metrics[name] = value;
-      }
+      const bool is_shown = absl::StartsWith(name, "train.") || absl::StartsWith(name, "test.");
+      // The report has the first ones only. All of them are stored with their points.
+      const bool has_place = metrics.contains(name) || metrics.size() < run_dir::kLastMetricsMax;
+      if (is_shown && has_place) metrics[name] = value;
     }
   }
   return next;

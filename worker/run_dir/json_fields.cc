@@ -177,11 +177,20 @@ bool FieldReader::Double(absl::string_view key, double& value) {
   return field != nullptr && ToDouble(*field, PathOf(key), value);
 }
 
-void FieldReader::String(absl::string_view key, std::string& value) {
+void FieldReader::String(absl::string_view key, std::string& value, size_t max_bytes) {
   const Json* field = Find(key);
   if (field == nullptr) return;
   if (!field->is_string()) return WrongType(PathOf(key), *field, "a string");
-  value = field->get<std::string>();
+  const auto& text = field->get_ref<const std::string&>();
+  if (text.size() > max_bytes) {
+    return Violate(key, absl::StrCat("has ", text.size(), " bytes; expected at most ", max_bytes));
+  }
+  value = text;
+}
+
+void FieldReader::Text(absl::string_view key, std::string& value, size_t max_bytes) {
+  String(key, value, std::numeric_limits<size_t>::max());
+  value = CutText(std::move(value), max_bytes);
 }
 
 void FieldReader::Integers(absl::string_view key, std::vector<int64_t>& values, int64_t min,

@@ -32,6 +32,10 @@ std::string DumpJson(const Json& value, int indent = -1);
 // Returns a number, or "nan", "inf", "-inf" for values that JSON numbers cannot express.
 Json NumberJson(double value);
 
+// Programs of users write some of these files, and what they write travels in messages to the
+// server. So no string is longer than this.
+inline constexpr size_t kStringBytesMax = size_t{64} << 10;
+
 // Reads the fields of one object. It leaves a target alone if the field is absent or null, and adds
 // a violation with its path if the field's type or value is wrong. It borrows all of its arguments.
 class FieldReader {
@@ -50,7 +54,10 @@ class FieldReader {
                int max = std::numeric_limits<int>::max());
   // Returns true if the field is present and valid.
   bool Double(absl::string_view key, double& value);
-  void String(absl::string_view key, std::string& value);
+  // A string of more than `max_bytes` is a violation.
+  void String(absl::string_view key, std::string& value, size_t max_bytes = kStringBytesMax);
+  // Reads at most `max_bytes` of a text for people, and marks what was cut.
+  void Text(absl::string_view key, std::string& value, size_t max_bytes);
   void Integers(absl::string_view key, std::vector<int64_t>& values, int64_t min, int64_t max);
 
   // Returns a reader of the object under `key`, or of an empty object if it is absent or no object.

@@ -66,8 +66,8 @@ void GetExit(FieldReader& reader, Exit& exit) {
   reader.Integer("exit_code", exit.exit_code);
   reader.Integer("signal", exit.signal);
   ReadOutcome(reader, exit.outcome);
-  reader.String("reason", exit.reason);
-  reader.String("message", exit.message);
+  reader.Text("reason", exit.reason, kReasonBytesMax);
+  reader.Text("message", exit.message, kMessageBytesMax);
   reader.Integer("end_time_us", exit.end_time_us, 0, kMaxNumber);
 }
 
@@ -258,16 +258,18 @@ absl::StatusOr<RankResult> DecodeRankResult(absl::string_view text, absl::string
   return Decode<RankResult>(text, file, [](FieldReader& reader) {
     RankResult result;
     ReadOutcome(reader, result.outcome);
-    reader.String("reason", result.reason);
-    reader.String("message", result.message);
+    reader.Text("reason", result.reason, kReasonBytesMax);
+    reader.Text("message", result.message, kMessageBytesMax);
     reader.Integer("step", result.step, 0, kMaxNumber);
     FieldReader metrics = reader.Object("metrics");
     for (const std::string& name : metrics.Keys()) {
+      if (result.metrics.size() == kLastMetricsMax) break;
+      if (name.size() > kMetricNameBytesMax) continue;
       metrics.Require(name);  // a null counts as no value
       metrics.Double(name, result.metrics[name]);
     }
     reader.Integer("stuck_rank", result.stuck_rank, -1, kMaxRank);
-    reader.String("operation", result.operation);
+    reader.Text("operation", result.operation, kMessageBytesMax);
     reader.Integer("sequence", result.sequence, 0, kMaxNumber);
     return result;
   });

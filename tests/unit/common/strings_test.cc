@@ -89,6 +89,15 @@ TEST(FormatBytes, UsesBinaryUnits) {
   EXPECT_EQ(FormatBytes(INT64_MAX), "8192 PiB");
 }
 
+TEST(CutText, MarksWhatIsCutAndLeavesCharactersWhole) {
+  EXPECT_EQ(CutText("short", 5), "short");
+  EXPECT_EQ(CutText("too long", 7), "too ...");
+  EXPECT_EQ(CutText("a\u00e9\u00e9\u00e9", 6), "a ...")
+      << "the second byte of a letter is not cut off";
+  EXPECT_EQ(CutText("aa\u00e9\u00e9\u00e9", 6), "aa ...");
+  EXPECT_EQ(CutText(std::string(100, 'x'), 4), " ...");
+}
+
 TEST(FormatCount, GroupsDigitsByThree) {
   EXPECT_EQ(FormatCount(0), "0");
   EXPECT_EQ(FormatCount(999), "999");

@@ -306,6 +306,35 @@ TEST_F(AgentServiceTest, AnAttemptThatHasEndedStillDeliversItsLogs) {
   EXPECT_EQ(*AppendLog(attempt, 0, "last words"), 10);
 }
 
+// A worker of an older version sends all that its ranks have written.
+TEST_F(AgentServiceTest, WhatARankSaysNeverFillsAMessage) {
+  Register();
+  for (int i = 0; i < 2; ++i) {
+    CreateJob("loud");
+    const v1::DesiredAttempt attempt = StartRunning();
+    v1::ObservedAttempt failed = Observed(attempt, v1::OBSERVED_STATE_EXITED);
+    failed.set_drained(true);
+    v1::AttemptOutcome& outcome = *failed.mutable_outcome();
+    outcome.set_kind(v1::AttemptOutcome::FAILED);
+    outcome.mutable_failure()->set_failure_class(v1::FAILURE_CLASS_USER_ERROR);
+    outcome.mutable_failure()->set_reason(std::string(1000, 'R'));
+    outcome.mutable_failure()->set_message(std::string(3'000'000, 'm'));
+    for (int m = 0; m < 3000; ++m) (*failed.mutable_metrics())[absl::StrCat("train.", m)] = m;
+    Sync({failed});
+    Sync({});
+  }
+  v1::ListJobsResponse listed;
+  const grpc::Status status = jobs_->ListJobs(Context().get(), v1::ListJobsRequest(), &listed);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  ASSERT_EQ(listed.jobs_size(), 2);
+  for (const v1::Job& job : listed.jobs()) {
+    EXPECT_EQ(job.state(), v1::JOB_STATE_FAILED);
+    EXPECT_EQ(job.failure().reason().size(), kFailureReasonBytesMax);
+    EXPECT_LE(job.failure().message().size(), kFailureMessageBytesMax);
+    EXPECT_EQ(static_cast<size_t>(job.final_metrics_size()), kLastMetricsMax);
+  }
+}
+
 TEST_F(AgentServiceTest, WorkersAreShownAndSteered) {
   Register();
   CreateJob("a");

@@ -25,6 +25,23 @@ TEST(Records, UnknownExitCodesAndSignalsAreTransient) {
   EXPECT_EQ(OutcomeOfExit(0, 9), Outcome::kTransient);
 }
 
+// A rank may be a user's program.
+TEST(Records, AResultTakesOverOnlyAsMuchAsAReportMayHold) {
+  RankResult huge{.outcome = Outcome::kUserError,
+                  .reason = std::string(1000, 'R'),
+                  .message = std::string(5'000'000, 'm'),
+                  .operation = std::string(100'000, 'o')};
+  for (int i = 0; i < 3000; ++i) huge.metrics["train." + std::to_string(i)] = i;
+  huge.metrics[std::string(kMetricNameBytesMax + 1, 'a')] = 1;
+  const auto taken = DecodeRankResult(EncodeRankResult(huge), "result.json");
+  ASSERT_TRUE(taken.ok()) << taken.status();
+  EXPECT_EQ(taken->reason.size(), kReasonBytesMax);
+  EXPECT_EQ(taken->message.size(), kMessageBytesMax);
+  EXPECT_EQ(taken->operation.size(), kMessageBytesMax);
+  EXPECT_EQ(taken->metrics.size(), kLastMetricsMax);
+  EXPECT_EQ(taken->metrics.begin()->first, "train.0");
+}
+
 TEST(Records, FilesSurviveWriteAndRead) {
   const testing::TempDir folder;
   const RunDir dir(folder.path());
