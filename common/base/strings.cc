@@ -71,14 +71,24 @@ bool IsUtf8(absl::string_view text) {
   return true;
 }
 
-std::string CutText(std::string text, size_t max_bytes) {
+std::string PlainText(std::string text, size_t max_bytes) {
   constexpr absl::string_view kMark = " ...";
-  if (text.size() <= max_bytes) return text;
-  size_t end = max_bytes - kMark.size();
-  // The further bytes of a character are 10xxxxxx.
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;
-  text.resize(end);
-  absl::StrAppend(&text, kMark);
+  if (text.size() > max_bytes) {
+    size_t end = max_bytes - kMark.size();
+    // The further bytes of a character are 10xxxxxx.
+    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;
+    text.resize(end);
+    absl::StrAppend(&text, kMark);
+  }
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
+    if (byte == 0xC2U && next >= 0x80U && next < 0xA0U) {
+      text.replace(i, 2, "?");  // U+0080 to U+009F
+    } else if ((byte < 0x20U && byte != '\n' && byte != '\t') || byte == 0x7FU) {
+      text[i] = '?';
+    }
+  }
   return text;
 }
 

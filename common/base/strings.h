@@ -15,9 +15,10 @@ std::string JsonQuote(absl::string_view text);
 // Returns true if `text` is well-formed UTF-8 (RFC 3629).
 bool IsUtf8(absl::string_view text);
 
-// Returns at most `max_bytes` of the text, which must be at least 4, with " ..." at the end if some
-// of it was cut. No character of UTF-8 is cut in two.
-std::string CutText(std::string text, size_t max_bytes);
+// Makes a text of another program safe to store and to show: returns at most `max_bytes` of it, at
+// least 4, with " ..." at the end if some was cut, and with "?" for each control character but
+// newlines and tabs, since terminals obey them. No character of UTF-8 is cut in two.
+std::string PlainText(std::string text, size_t max_bytes);
 
 // Returns the Levenshtein distance between two words.
 size_t EditDistance(absl::string_view a, absl::string_view b);

@@ -34,7 +34,7 @@ v1::Failure FailureProto(const core::Failure& failure) {
       "FAILURE_CLASS_", core::Text(failure.failure_class), &v1::FailureClass_Parse));
   proto.set_reason(failure.reason);
   // The store may have longer ones of an older server.
-  proto.set_message(CutText(failure.message, kFailureMessageBytesMax));
+  proto.set_message(PlainText(failure.message, kFailureMessageBytesMax));
   return proto;
 }
 
@@ -214,7 +214,7 @@ v1::Event ToProto(const core::EventRecord& event) {
   proto.set_resource(event.resource);
   proto.set_type(event.type);
   proto.set_actor(event.actor);
-  proto.set_message(CutText(event.message, kFailureMessageBytesMax));
+  proto.set_message(PlainText(event.message, kFailureMessageBytesMax));
   *proto.mutable_time() = ToTimestamp(event.time_us);
   return proto;
 }

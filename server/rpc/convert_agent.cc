@@ -62,10 +62,10 @@ core::DeviceRecord FromProto(const v1::Device& device, const std::string& field,
           ? core::DeviceHealth::kOk
           : ParseWord<core::DeviceHealth>(field + ".health", "DEVICE_HEALTH_",
                                           v1::DeviceHealth_Name(device.health()), check);
-  record.health_reason = device.health_reason();
+  record.health_reason = PlainText(device.health_reason(), kReasonBytesMax);
   record.cpus.assign(device.cpus().begin(), device.cpus().end());
   record.threads = device.threads();
-  record.product = device.product();
+  record.product = PlainText(device.product(), kNameBytesMax);
   check.NotNegative(field + ".island", device.island());
   record.island = device.island();
   record.bf16 = device.bf16();
@@ -99,8 +99,8 @@ core::Outcome FromProto(const v1::AttemptOutcome& outcome, const std::string& fi
   } else if (outcome.kind() == v1::AttemptOutcome::FAILED) {
     check.Add(field + ".failure.failure_class", "must be given if ranks failed");
   }
-  result.failure.reason = CutText(outcome.failure().reason(), kFailureReasonBytesMax);
-  result.failure.message = CutText(outcome.failure().message(), kFailureMessageBytesMax);
+  result.failure.reason = PlainText(outcome.failure().reason(), kFailureReasonBytesMax);
+  result.failure.message = PlainText(outcome.failure().message(), kFailureMessageBytesMax);
   result.step = outcome.step();
   result.failed_rank = outcome.failed_rank();
   return result;
@@ -231,9 +231,9 @@ core::RegisterWorker FromProto(const v1::RegisterWorkerRequest& request, Request
   core::RegisterWorker input;
   input.worker = request.worker();
   input.uid = request.uid();
-  input.version = request.version();
-  input.hostname = request.hostname();
-  input.address = request.address();
+  input.version = PlainText(request.version(), kNameBytesMax);
+  input.hostname = PlainText(request.hostname(), kNameBytesMax);
+  input.address = PlainText(request.address(), kNameBytesMax);
   input.devices = DevicesFromProto(request.devices(), check);
   check.MaxCount("labels", static_cast<int>(request.labels().size()), static_cast<int>(kLabelsMax));
   for (const auto& [key, value] : request.labels()) {

@@ -108,7 +108,7 @@ absl::StatusOr<TokenRange> FindTokens(const std::string& path, absl::string_view
 }
 
 // Returns where a split lies in the whole text.
-TokenRange CutText(const std::string& path, Split split, int64_t size) {
+TokenRange PlainText(const std::string& path, Split split, int64_t size) {
   const int64_t train = datasets::TrainCharacters(size);
   return split == Split::kTrain
              ? TokenRange{path, TokenRange::Form::kCharacters, 0, train}
@@ -200,7 +200,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenTokens(absl::string_view name, Spli
     TY_ASSIGN_OR_RETURN(range, FindTokens(path, file.bytes()));
     vocabulary = options.vocabulary > 0 ? options.vocabulary : kMaxVocabulary;
   } else {
-    range = CutText(path, split, static_cast<int64_t>(file.bytes().size()));
+    range = PlainText(path, split, static_cast<int64_t>(file.bytes().size()));
   }
   if (range.count <= options.context) {
     return absl::InvalidArgumentError(

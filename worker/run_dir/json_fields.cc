@@ -190,7 +190,7 @@ void FieldReader::String(absl::string_view key, std::string& value, size_t max_b
 
 void FieldReader::Text(absl::string_view key, std::string& value, size_t max_bytes) {
   String(key, value, std::numeric_limits<size_t>::max());
-  value = CutText(std::move(value), max_bytes);
+  value = PlainText(std::move(value), max_bytes);
 }
 
 void FieldReader::Integers(absl::string_view key, std::vector<int64_t>& values, int64_t min,

@@ -89,13 +89,19 @@ TEST(FormatBytes, UsesBinaryUnits) {
   EXPECT_EQ(FormatBytes(INT64_MAX), "8192 PiB");
 }
 
-TEST(CutText, MarksWhatIsCutAndLeavesCharactersWhole) {
-  EXPECT_EQ(CutText("short", 5), "short");
-  EXPECT_EQ(CutText("too long", 7), "too ...");
-  EXPECT_EQ(CutText("a\u00e9\u00e9\u00e9", 6), "a ...")
+TEST(PlainText, HasNothingThatATerminalObeys) {
+  EXPECT_EQ(PlainText("\x1b]0;pwned\x07\x1b[2J", 100), "?]0;pwned??[2J");
+  EXPECT_EQ(PlainText("a\tb\nc\r\x7f", 100), "a\tb\nc??");
+  EXPECT_EQ(PlainText("\u009b2J \u00a0\u00e9", 100), "?2J \u00a0\u00e9");
+}
+
+TEST(PlainText, MarksWhatIsCutAndLeavesCharactersWhole) {
+  EXPECT_EQ(PlainText("short", 5), "short");
+  EXPECT_EQ(PlainText("too long", 7), "too ...");
+  EXPECT_EQ(PlainText("a\u00e9\u00e9\u00e9", 6), "a ...")
       << "the second byte of a letter is not cut off";
-  EXPECT_EQ(CutText("aa\u00e9\u00e9\u00e9", 6), "aa ...");
-  EXPECT_EQ(CutText(std::string(100, 'x'), 4), " ...");
+  EXPECT_EQ(PlainText("aa\u00e9\u00e9\u00e9", 6), "aa ...");
+  EXPECT_EQ(PlainText(std::string(100, 'x'), 4), " ...");
 }
 
 TEST(FormatCount, GroupsDigitsByThree) {

@@ -306,6 +306,23 @@ TEST_F(AgentServiceTest, AnAttemptThatHasEndedStillDeliversItsLogs) {
   EXPECT_EQ(*AppendLog(attempt, 0, "last words"), 10);
 }
 
+TEST_F(AgentServiceTest, WhatWorkersSayHasNothingThatATerminalObeys) {
+  v1::RegisterWorkerRequest request;
+  request.set_worker("lab-1");
+  request.set_uid("uid");
+  request.set_version("1\x1b[2J");
+  request.set_hostname("host\x1b]0;pwned\x07");
+  v1::RegisterWorkerResponse registered;
+  ASSERT_TRUE(agents_->RegisterWorker(Context().get(), request, &registered).ok());
+  v1::GetWorkerRequest get;
+  get.set_name("workers/lab-1");
+  v1::Worker worker;
+  const grpc::Status status = fleet_->GetWorker(Context().get(), get, &worker);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(worker.version(), "1?[2J");
+  EXPECT_EQ(worker.hostname(), "host?]0;pwned?");
+}
+
 // A worker of an older version sends all that its ranks have written.
 TEST_F(AgentServiceTest, WhatARankSaysNeverFillsAMessage) {
   Register();
