@@ -283,6 +283,13 @@ absl::Status CommitsLost(absl::string_view path, int64_t have, int64_t committed
                    "copy, or start once with --accept_lost_commits to go on without them"));
 }
 
+absl::Status CheckpointDamaged(absl::string_view name, absl::string_view damage,
+                               absl::string_view instead) {
+  return MakeError(absl::StatusCode::kDataLoss, kCheckpointDamaged,
+                   absl::StrCat("checkpoint '", name, "' is damaged on the server: ", damage,
+                                instead.empty() ? "" : "; ", instead));
+}
+
 absl::Status LossNotFinite(double loss, int64_t step, absl::string_view lr_field, double lr) {
   return MakeError(
       absl::StatusCode::kInvalidArgument, "LOSS_NOT_FINITE",

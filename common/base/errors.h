@@ -106,6 +106,12 @@ absl::Status CorruptFile(absl::string_view path, absl::string_view what);
 // COMMITS_LOST: the database is older than what was committed to it; restore a copy, or accept the
 // loss with --accept_lost_commits.
 absl::Status CommitsLost(absl::string_view path, int64_t have, int64_t committed);
+// CHECKPOINT_DAMAGED: the server has found that its bytes of the checkpoint are not what was
+// written. Start from another step (`trainyard checkpoints ls` shows which are whole), or restore
+// the files and run `trainyard checkpoints verify`. `instead` says what there is.
+inline constexpr char kCheckpointDamaged[] = "CHECKPOINT_DAMAGED";
+absl::Status CheckpointDamaged(absl::string_view name, absl::string_view damage,
+                               absl::string_view instead);
 // LOSS_NOT_FINITE: the training diverged; lower the learning rate, or warm up longer. `lr_field` is
 // the field of the spec that holds the rate, "optimizer.sgd.lr".
 absl::Status LossNotFinite(double loss, int64_t step, absl::string_view lr_field, double lr);

@@ -114,9 +114,9 @@ void Board::PutJob(const core::Yard& yard, JobId job) {
   view->queue_reasons = yard.QueueReasons(job);
   const auto attempt = attempts_.find({job, record->attempt});
   if (attempt != attempts_.end()) view->attempt = attempt->second;
-  const auto after = checkpoints_.upper_bound({job, std::numeric_limits<int64_t>::max()});
-  if (after != checkpoints_.begin() && std::prev(after)->first.job == job) {
-    view->checkpoint_step = std::prev(after)->first.step;
+  auto it = checkpoints_.upper_bound({job, std::numeric_limits<int64_t>::max()});
+  while (view->checkpoint_step == 0 && it != checkpoints_.begin() && (--it)->first.job == job) {
+    if (it->second->is_whole()) view->checkpoint_step = it->first.step;
   }
   Count(*view, 1);
   jobs_[job] = std::move(view);

@@ -190,6 +190,11 @@ struct CheckpointRecord {
   std::vector<CheckpointFile> files;
   int64_t create_us = 0;
   std::optional<CheckpointEvaluation> evaluation = {};  // unset if it was not evaluated
+  // Says what the server found wrong with its files when it last hashed them. It is empty while
+  // nothing is known to be wrong: the checkpoint is whole.
+  std::string damage = {};
+
+  bool is_whole() const { return damage.empty(); }
 
   friend bool operator==(const CheckpointRecord&, const CheckpointRecord&) = default;
 };
@@ -198,13 +203,13 @@ struct CheckpointRecord {
 // evaluation wins, and among equal ones the earlier checkpoint. A checkpoint that was evaluated is
 // better than one that was not.
 bool IsBetter(const Submission& submission, const CheckpointRecord& a, const CheckpointRecord& b);
-// Returns the best of a job's checkpoints, or null if none was evaluated. `Pointers` is a list of
-// pointers, raw or shared.
+// Returns the best of a job's whole checkpoints, or null if none of them was evaluated. `Pointers`
+// is a list of pointers, raw or shared.
 template <typename Pointers>
 const CheckpointRecord* BestCheckpoint(const Submission& submission, const Pointers& checkpoints) {
   const CheckpointRecord* best = nullptr;
   for (const auto& checkpoint : checkpoints) {
-    if (!checkpoint->evaluation.has_value()) continue;
+    if (!checkpoint->evaluation.has_value() || !checkpoint->is_whole()) continue;
     if (best == nullptr || IsBetter(submission, *checkpoint, *best)) best = &*checkpoint;
   }
   return best;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/errors.h"
 
 namespace trainyard::core {
 namespace {
@@ -73,6 +74,9 @@ RetryVerdict JudgeFailure(const Config& config, const Failure& failure,
     case FailureClass::kTransient:
     case FailureClass::kNone:
       break;
+  }
+  if (failure.reason == error::kCheckpointDamaged) {
+    return Again(failure, /*counts_as_retry=*/false, /*delay_us=*/0);
   }
   if (const std::string other = OtherWorker(history); !other.empty()) {
     return Hold({FailureClass::kPoison, failure.reason,

@@ -4,6 +4,9 @@
 //   transient          retried after a backoff, up to max_retries
 //   hardware, lost     retried for free; the first time at once, then after a backoff
 //   poison             the same failure of rank 0 on two workers: held for a person
+//
+// An attempt that could not start because the job's own checkpoint is damaged (CHECKPOINT_DAMAGED)
+// is retried for free and at once: the next one starts from another checkpoint.
 #pragma once
 
 #include <cstdint>

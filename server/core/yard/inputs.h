@@ -95,7 +95,8 @@ struct SyncReport {
 };
 
 // Makes a verified checkpoint visible. Returns STALE_FENCING_TOKEN if the attempt was superseded.
-// If a checkpoint of that step is committed already, that one stays (Reply::existed).
+// If a checkpoint of that step is committed already, that one stays (Reply::existed), unless it is
+// damaged: then the new one takes its place.
 struct CommitCheckpoint {
   std::string session;
   AttemptId attempt;
@@ -103,6 +104,14 @@ struct CommitCheckpoint {
   int64_t step = 0;
   std::vector<CheckpointFile> files;
   std::optional<CheckpointEvaluation> evaluation = {};
+};
+
+// The server has hashed the files of the checkpoint `seen`. `damage` says what is wrong with them;
+// if it is empty, they are whole. Returns NOT_FOUND if the checkpoint was deleted in the meantime.
+// A verdict on a record that has changed since is dropped.
+struct JudgeCheckpoint {
+  CheckpointRecord seen;
+  std::string damage;
 };
 
 // Verbs on a worker. They return NOT_FOUND if there is no such worker.
@@ -178,9 +187,9 @@ struct DeleteJob {
 };
 
 using Input = std::variant<SubmitJob, CancelJob, SuspendJob, ResumeJob, RegisterWorker, SyncReport,
-                           CommitCheckpoint, CordonWorker, UncordonWorker, DrainWorker,
-                           DeclareWorkerLost, QuarantineDevice, ReleaseDevice, SetQuota,
-                           DeleteQuota, CreateReservation, DeleteReservation, DeleteJob>;
+                           CommitCheckpoint, JudgeCheckpoint, CordonWorker, UncordonWorker,
+                           DrainWorker, DeclareWorkerLost, QuarantineDevice, ReleaseDevice,
+                           SetQuota, DeleteQuota, CreateReservation, DeleteReservation, DeleteJob>;
 
 struct Reply {
   JobId job;             // for SubmitJob and the verbs on jobs

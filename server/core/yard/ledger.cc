@@ -46,6 +46,11 @@ WorkerRecord& Ledger::EditWorker(const std::string& name) {
   return snapshot_.workers.at(name);
 }
 
+CheckpointRecord& Ledger::EditCheckpoint(const CheckpointRef& id) {
+  changes_.checkpoints.insert(id);
+  return snapshot_.checkpoints.at(id);
+}
+
 JobId Ledger::AddJob(JobRecord job) {
   const JobId id{snapshot_.next_job++};
   job.id = id;

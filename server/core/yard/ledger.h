@@ -27,6 +27,7 @@ class Ledger {
   JobRecord& EditJob(JobId id);
   AttemptRecord& EditAttempt(AttemptId id);
   WorkerRecord& EditWorker(const std::string& name);
+  CheckpointRecord& EditCheckpoint(const CheckpointRef& id);
 
   // The key must be new, except that of a worker, whose record is replaced.
   JobId AddJob(JobRecord job);  // gives the job its number

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
+#include "server/core/yard/damage.h"
 #include "server/core/yard/stepper.h"
 
 namespace trainyard::core {
@@ -186,7 +187,7 @@ void Reader::PartExited(AttemptId id, const ObservedAttempt& seen) {
   Accounts::Charge(yard_.ledger, id, yard_.live.at(id), now_);
   AttemptPart& part = stepper_.EditPart(id, worker_);
   part.state = seen.drained ? PartState::kDrained : PartState::kExited;
-  part.outcome = Checked(seen.outcome);
+  part.outcome = JudgeClaim(yard_.snapshot(), yard_.ledger.attempt(id), Checked(seen.outcome));
   const Outcome outcome = part.outcome;
   yard_.changes.plan_again = true;
   yard_.changes.Touch(worker_);

@@ -13,8 +13,9 @@
 
 namespace trainyard::core {
 
-// Returns the checkpoint from which the job's next attempt starts: the newest of its own, else the
-// one that it was created from, else nothing.
+// Returns the checkpoint from which the job's next attempt starts: the newest whole one of its own,
+// else the one that it was created from, even if that is damaged, else nothing. A job that was to
+// start from another job's checkpoint must never start without it.
 std::optional<CheckpointRef> ResumePoint(const Snapshot& snapshot, const JobRecord& job);
 
 // Returns the name of a worker as an actor: "worker:lab-1".
@@ -38,6 +39,8 @@ class Stepper {
   // over.
   int64_t StartDelay(const Submission& submission) const;
   void AddCheckpoint(CheckpointRecord checkpoint, const std::string& actor);
+  // Notes what is wrong with the checkpoint, or, if `damage` is empty, that it is whole again.
+  void SetDamage(const CheckpointRef& id, const std::string& damage);
   // Notes that `checkpoint` is stored from now on (sign 1), or no longer (-1).
   void CountStored(const CheckpointRecord& checkpoint, int64_t sign);
 

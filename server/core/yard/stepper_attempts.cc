@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/errors.h"
 #include "server/core/lifecycle/retry_policy.h"
 #include "server/core/yard/stepper.h"
 
@@ -36,6 +37,8 @@ FailureHistory HistoryOf(const Snapshot& snapshot, const JobRecord& job) {
   for (auto it = attempts.lower_bound({job.id, 0}); it != attempts.end() && it->first.job == job.id;
        ++it) {
     for (const AttemptPart& part : it->second.parts) {
+      // A damaged checkpoint says nothing about the job: no rank has started.
+      if (part.outcome.failure.reason == error::kCheckpointDamaged) continue;
       if (part.outcome.kind == OutcomeKind::kFailed && part.outcome.failed_rank == 0 &&
           !it->second.ranks.empty() && it->second.ranks.front().worker == part.worker) {
         history.rank_zero.push_back({part.worker, part.outcome.failure});

@@ -58,12 +58,24 @@ StopReason StopReasonIn(const JobRecord& job) {
   return job.stop_reason;
 }
 
+// Returns how many of the newest checkpoints stay so that `kept` whole ones are among them.
+// `records` are in ascending order.
+size_t NewestThatStay(const std::vector<const CheckpointRecord*>& records, size_t kept) {
+  size_t stay = 0;
+  for (size_t whole = 0; stay < records.size() && whole < kept; ++stay) {
+    if (records[records.size() - 1 - stay]->is_whole()) ++whole;
+  }
+  return stay;
+}
+
 }  // namespace
 
 std::optional<CheckpointRef> ResumePoint(const Snapshot& snapshot, const JobRecord& job) {
   const auto& checkpoints = snapshot.checkpoints;
   auto it = checkpoints.upper_bound({job.id, std::numeric_limits<int64_t>::max()});
-  if (it != checkpoints.begin() && std::prev(it)->first.job == job.id) return std::prev(it)->first;
+  while (it != checkpoints.begin() && (--it)->first.job == job.id) {
+    if (it->second.is_whole()) return it->first;
+  }
   return job.submission->parent_checkpoint;
 }
 
@@ -192,6 +204,16 @@ void Stepper::AddCheckpoint(CheckpointRecord checkpoint, const std::string& acto
   CleanCheckpoints(id.job, actor);
 }
 
+void Stepper::SetDamage(const CheckpointRef& id, const std::string& damage) {
+  yard_.ledger.EditCheckpoint(id).damage = damage;
+  // A deleted job has no history any more, but a checkpoint of it may still be needed.
+  if (yard_.snapshot().jobs.count(id.job) == 0) return;
+  yard_.ledger.EditJob(id.job);  // the job shows its newest whole checkpoint
+  AddEvent(JobName(id.job), damage.empty() ? "CHECKPOINT_WHOLE" : "CHECKPOINT_DAMAGED", "server",
+           absl::StrCat("checkpoint at step ", id.step,
+                        damage.empty() ? " is whole again" : absl::StrCat(": ", damage)));
+}
+
 // Deletes checkpoints of a deleted job that were kept for jobs that were to start from them.
 void Stepper::DropOrphans(JobId job) {
   std::vector<CheckpointRef> orphans;
@@ -203,8 +225,9 @@ void Stepper::DropOrphans(JobId job) {
   for (const CheckpointRef& id : orphans) yard_.ledger.DeleteCheckpoint(id);
 }
 
-// Deletes what keep.last and keep.best no longer cover. A checkpoint stays while a job that has not
-// ended, or an attempt that is about to start, is to begin from it.
+// Deletes what keep.last and keep.best no longer cover; they cover only whole checkpoints. A
+// checkpoint stays while a job that has not ended, or an attempt that is about to start, is to
+// begin from it.
 void Stepper::CleanCheckpoints(JobId job, absl::string_view actor) {
   const auto record = yard_.snapshot().jobs.find(job);
   if (record == yard_.snapshot().jobs.end()) return DropOrphans(job);
@@ -218,13 +241,14 @@ void Stepper::CleanCheckpoints(JobId job, absl::string_view actor) {
     all.push_back(it->first);
   }
   const size_t kept = static_cast<size_t>(submission.checkpoints_kept);
-  if (all.size() <= kept) return;
+  const size_t stay = NewestThatStay(records, kept);
+  if (all.size() <= stay) return;
   std::optional<CheckpointRef> best;
   if (const CheckpointRecord* found = BestCheckpoint(submission, records);
       submission.keeps_best && found != nullptr) {
     best = found->id;
   }
-  all.resize(all.size() - kept);
+  all.resize(all.size() - stay);
   const AttemptId newest{job, record->second.attempt};
   for (const CheckpointRef& id : all) {
     if (yard_.parents.count(id) > 0 || id == best) continue;

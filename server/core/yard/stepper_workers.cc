@@ -82,8 +82,10 @@ absl::Status Stepper::Quarantine(const QuarantineDevice& in) {
 void Stepper::NoteFailure(const std::string& worker, AttemptId id, const Outcome& outcome) {
   const Failure& failure = outcome.failure;
   const AttemptRecord& attempt = yard_.ledger.attempt(id);
-  // If a rank lost a peer or waited for one in vain, the failure lies with another worker.
+  // If a rank lost a peer or waited for one in vain, the failure lies with another worker; if the
+  // checkpoint is damaged, with the server.
   if (failure.failure_class == FailureClass::kUserError || failure.reason == "PEER_LOST" ||
+      failure.reason == error::kCheckpointDamaged ||
       (failure.reason == "RANK_STUCK" && !HasRank(attempt, outcome.failed_rank, worker))) {
     return;
   }

@@ -6,6 +6,7 @@
 #include "common/base/check.h"
 #include "common/base/errors.h"
 #include "common/base/status_macros.h"
+#include "server/core/yard/damage.h"
 #include "server/core/yard/reports.h"
 #include "server/core/yard/stepper.h"
 #include "server/core/yard/timers.h"
@@ -20,6 +21,7 @@ absl::Status CheckReferences(const Snapshot& snapshot, const Submission& submiss
     if (snapshot.checkpoints.count(parent) == 0) {
       return error::CheckpointNotFound(CheckpointName(parent.job, parent.step));
     }
+    TY_RETURN_IF_ERROR(CheckStart(snapshot, parent));
   }
   for (const Dependency& dependency : submission.dependencies) {
     if (snapshot.jobs.count(dependency.job) == 0) {
@@ -170,7 +172,8 @@ absl::StatusOr<Reply> Yard::Take(const SyncReport& in, Now now) {
 absl::StatusOr<Reply> Yard::Take(const CommitCheckpoint& in, Now now) {
   TY_RETURN_IF_ERROR(CheckCheckpointWriter(in.session, in.attempt, in.fencing_token));
   const CheckpointRef id{in.attempt.job, in.step};
-  if (snapshot().checkpoints.count(id) > 0) return Reply{id.job, /*existed=*/true};
+  const CheckpointRecord* known = FindCheckpoint(id);
+  if (known != nullptr && known->is_whole()) return Reply{id.job, /*existed=*/true};
   CheckpointRecord checkpoint;
   checkpoint.id = id;
   checkpoint.attempt = in.attempt.number;
@@ -180,10 +183,24 @@ absl::StatusOr<Reply> Yard::Take(const CommitCheckpoint& in, Now now) {
   checkpoint.create_us = now.wall_us;
   checkpoint.evaluation = in.evaluation;
   Stepper stepper(state_, now);
+  if (known != nullptr) {
+    stepper.CountStored(*known, -1);
+    state_.ledger.DeleteCheckpoint(id);
+  }
   stepper.AddCheckpoint(std::move(checkpoint), ActorOf(*WorkerOfSession(in.session)));
   if (LiveAttempt* live = state_.live.Find(in.attempt); live != nullptr) {
     live->safe_since_us = now.uptime_us;
     if (state_.stops.IsAnsweredBy(in.attempt, in.step)) stepper.FireStop(in.attempt, "scheduler");
+  }
+  return Reply{id.job, /*existed=*/false};
+}
+
+absl::StatusOr<Reply> Yard::Take(const JudgeCheckpoint& in, Now now) {
+  const CheckpointRef& id = in.seen.id;
+  const CheckpointRecord* known = FindCheckpoint(id);
+  if (known == nullptr) return error::CheckpointNotFound(CheckpointName(id.job, id.step));
+  if (*known == in.seen && known->damage != in.damage) {
+    Stepper(state_, now).SetDamage(id, in.damage);
   }
   return Reply{id.job, /*existed=*/false};
 }

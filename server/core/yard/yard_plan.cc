@@ -149,6 +149,8 @@ bool Yard::Start(const GangPlacement& placement, Now now) {
   if (attempt.resume_from.has_value()) {
     absl::StrAppend(&text, ", from ",
                     CheckpointName(attempt.resume_from->job, attempt.resume_from->step));
+  } else if (!CheckpointsOf(id).empty()) {
+    absl::StrAppend(&text, ", from the beginning, because all its checkpoints are damaged");
   }
   if (placement.guest_of != JobId{}) {
     absl::StrAppend(&text, ", as a guest of ", JobName(placement.guest_of));

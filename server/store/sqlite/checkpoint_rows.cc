@@ -17,6 +17,7 @@ struct CheckpointRow {
   int64_t create_us = 0;
   bool is_evaluated = false;
   core::CheckpointEvaluation evaluation;
+  std::string damage;
 };
 
 const Table<CheckpointRow>& Checkpoints() {
@@ -26,7 +27,7 @@ const Table<CheckpointRow>& Checkpoints() {
       {TY_COLUMN(Row, "job", id.job), TY_COLUMN(Row, "step", id.step),
        TY_COLUMN(Row, "attempt", attempt), TY_COLUMN(Row, "create_us", create_us),
        TY_COLUMN(Row, "is_evaluated", is_evaluated), TY_COLUMN(Row, "loss", evaluation.loss),
-       TY_COLUMN(Row, "accuracy", evaluation.accuracy)});
+       TY_COLUMN(Row, "accuracy", evaluation.accuracy), TY_COLUMN(Row, "damage", damage)});
   return *table;
 }
 
@@ -57,7 +58,7 @@ absl::Status WriteCheckpoint(Database& db, const CheckpointRecord& checkpoint) {
   TY_RETURN_IF_ERROR(DeleteCheckpoint(db, id));
   TY_RETURN_IF_ERROR(Checkpoints().Insert(
       db, {id, checkpoint.attempt, checkpoint.create_us, checkpoint.evaluation.has_value(),
-           checkpoint.evaluation.value_or(core::CheckpointEvaluation{})}));
+           checkpoint.evaluation.value_or(core::CheckpointEvaluation{}), checkpoint.damage}));
   for (const core::CheckpointFile& file : checkpoint.files) {
     TY_RETURN_IF_ERROR(Files().Insert(db, {id, file}));
   }
@@ -71,6 +72,7 @@ absl::Status ReadCheckpoints(Database& db, core::Snapshot& snapshot) {
     checkpoint.attempt = row.attempt;
     checkpoint.create_us = row.create_us;
     if (row.is_evaluated) checkpoint.evaluation = row.evaluation;
+    checkpoint.damage = row.damage;
     return absl::OkStatus();
   }));
   return Files().Read(db, [&](FileRow& row) -> absl::Status {

@@ -346,11 +346,16 @@ ALTER TABLE jobs ADD COLUMN precision TEXT NOT NULL DEFAULT 'NONE';
 ALTER TABLE devices ADD COLUMN bf16 INTEGER NOT NULL DEFAULT 0;
 )sql";
 
+// From this version on, a checkpoint records what the server found wrong with its files.
+constexpr char kState7[] = R"sql(
+ALTER TABLE checkpoints ADD COLUMN damage TEXT NOT NULL DEFAULT '';
+)sql";
+
 }  // namespace
 
 const std::vector<Migration>& StateMigrations() {
   static const auto* migrations =
-      new std::vector<Migration>{kState1, kState2, kState3, kState4, Version5(), kState6};
+      new std::vector<Migration>{kState1, kState2, kState3, kState4, Version5(), kState6, kState7};
   return *migrations;
 }
 

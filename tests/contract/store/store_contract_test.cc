@@ -330,6 +330,14 @@ TEST_P(StoreContract, CheckpointsComeAndGo) {
   Reopen();
   EXPECT_EQ(Load().checkpoints.at(checkpoint.id), checkpoint);
 
+  checkpoint.damage = "model.safetensors is missing";
+  Delta damaged = Next();
+  damaged.checkpoints = {checkpoint};
+  ASSERT_TRUE(store_->Commit(damaged).ok());
+  Reopen();
+  EXPECT_EQ(Load().checkpoints.at(checkpoint.id), checkpoint);
+  checkpoint.damage.clear();
+
   Delta removal = Next();
   removal.deleted_checkpoints = {checkpoint.id};
   ASSERT_TRUE(store_->Commit(removal).ok());

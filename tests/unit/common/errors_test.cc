@@ -79,6 +79,8 @@ TEST(Errors, EachNamesTheValueAndWhatToDo) {
       {error::DiskFull("/disk"), "/disk"},
       {error::DatasetNotFound("mnist", "a, b"), "looked for a, b"},
       {error::CorruptFile("/f", "byte 3"), "'/f' is corrupt: byte 3"},
+      {error::CheckpointDamaged("c/5", "model is missing", "use 4"),
+       "'c/5' is damaged on the server: model is missing; use 4"},
       {error::ServerUnreachable("host:1", "refused"), "trainyard up"},
   };
   for (const auto& [status, part] : cases) {
