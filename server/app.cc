@@ -98,6 +98,7 @@ class App::Impl {
   rpc::Streams streams_;
   runtime::Executor executor_;
   std::unique_ptr<runtime::Runtime> runtime_;
+  std::unique_ptr<runtime::CheckpointVerifier> verifier_;
   std::unique_ptr<rpc::Services> services_;
   std::unique_ptr<rpc::JobServiceImpl> jobs_;
   std::unique_ptr<rpc::FleetServiceImpl> fleet_;
@@ -136,9 +137,10 @@ absl::Status App::Impl::Open(const std::string& state_dir, const ServerOptions& 
     for (const JobId job : deleted) RemoveFilesOf(job);
     SetBlobsAside(orphans, *blobs_, board_);
   });
+  verifier_ = std::make_unique<runtime::CheckpointVerifier>(*blobs_, board_, executor_, *runtime_);
   services_ = std::make_unique<rpc::Services>(
-      rpc::Services{*runtime_, board_, notifier_, executor_, *logs_, *blobs_, *metrics_, *store_,
-                    streams_, *Rng::Real(), OwnUser(), Version()});
+      rpc::Services{*runtime_, board_, notifier_, executor_, *logs_, *blobs_, *verifier_, *metrics_,
+                    *store_, streams_, *Rng::Real(), OwnUser(), Version()});
   jobs_ = std::make_unique<rpc::JobServiceImpl>(*services_);
   fleet_ = std::make_unique<rpc::FleetServiceImpl>(*services_);
   sharing_ = std::make_unique<rpc::SharingServiceImpl>(*services_);
@@ -232,6 +234,7 @@ void App::Impl::Stop() {
   acceptor_.reset();
   for (const std::string& path : socket_paths_) unlink(path.c_str());
   streams_.EndAll(absl::UnavailableError("the server is shutting down; try again"));
+  verifier_->Stop();
   runtime_->Stop();
   server_->Shutdown(absl::ToChronoTime(Clock::Real()->Now() + kShutdownGrace));
   server_->Wait();

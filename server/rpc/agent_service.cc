@@ -19,6 +19,7 @@
 #include "server/rpc/limits.h"
 #include "server/rpc/request.h"
 #include "server/rpc/streams.h"
+#include "server/rpc/verify_checkpoint.h"
 
 namespace trainyard::rpc {
 namespace {
@@ -248,13 +249,18 @@ grpc::ServerUnaryReactor* AgentServiceImpl::CommitCheckpoint(
 // The files come first, then the row that names them.
 void AgentServiceImpl::CommitSealed(grpc::ServerUnaryReactor* reactor, core::CommitCheckpoint input,
                                     v1::CommitCheckpointResponse* response) {
+  std::sort(input.files.begin(), input.files.end(),
+            [](const auto& a, const auto& b) { return a.name < b.name; });
   core::CheckpointRecord sent;
   sent.id = {input.attempt.job, input.step};
   sent.attempt = input.attempt.number;
   sent.files = input.files;
-  // The files of a checkpoint that is committed already need not be sent again.
+  // Another checkpoint of this step that is committed and whole stays, so these files need not be
+  // there. Files that are sealed already cost nothing here, unless one was found damaged and came
+  // anew.
   std::shared_ptr<const void> pin;
-  if (services_.board.FindCheckpoint(sent.id) == nullptr) {
+  const auto known = services_.board.FindCheckpoint(sent.id);
+  if (known == nullptr || !known->is_whole() || known->files == input.files) {
     auto sealed = services_.blobs.Seal({input.attempt, input.step}, input.files);
     if (!sealed.ok()) {
       reactor->Finish(ToGrpcStatus(sealed.status()));
@@ -278,6 +284,12 @@ void AgentServiceImpl::CommitSealed(grpc::ServerUnaryReactor* reactor, core::Com
 grpc::ServerWriteReactor<v1::DownloadCheckpointResponse>* AgentServiceImpl::FetchCheckpoint(
     grpc::CallbackServerContext*, const v1::DownloadCheckpointRequest* request) {
   return StartDownload(services_, Streams::kWorkers, *request);
+}
+
+grpc::ServerUnaryReactor* AgentServiceImpl::VerifyCheckpoint(
+    grpc::CallbackServerContext* context, const v1::VerifyCheckpointRequest* request,
+    v1::Checkpoint* response) {
+  return StartVerification(context, services_, *request, response);
 }
 
 }  // namespace trainyard::rpc

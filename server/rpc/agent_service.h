@@ -35,6 +35,9 @@ class AgentServiceImpl : public v1::AgentService::CallbackService {
                                              v1::CommitCheckpointResponse* response) override;
   grpc::ServerWriteReactor<v1::DownloadCheckpointResponse>* FetchCheckpoint(
       grpc::CallbackServerContext* context, const v1::DownloadCheckpointRequest* request) override;
+  grpc::ServerUnaryReactor* VerifyCheckpoint(grpc::CallbackServerContext* context,
+                                             const v1::VerifyCheckpointRequest* request,
+                                             v1::Checkpoint* response) override;
 
  private:
   using YardCheck = std::function<absl::Status(const core::Yard&)>;

@@ -13,6 +13,7 @@
 #include "server/rpc/download.h"
 #include "server/rpc/request.h"
 #include "server/rpc/streams.h"
+#include "server/rpc/verify_checkpoint.h"
 
 namespace trainyard::rpc {
 namespace {
@@ -94,6 +95,12 @@ grpc::ServerWriteReactor<v1::DownloadCheckpointResponse>* CheckpointServiceImpl:
   const std::string owner = UserActor(UserOf(*context, services_, check));
   if (!check.ok()) return FailedStream<v1::DownloadCheckpointResponse>(check.Take());
   return StartDownload(services_, owner, *request);
+}
+
+grpc::ServerUnaryReactor* CheckpointServiceImpl::VerifyCheckpoint(
+    grpc::CallbackServerContext* context, const v1::VerifyCheckpointRequest* request,
+    v1::Checkpoint* response) {
+  return StartVerification(context, services_, *request, response);
 }
 
 }  // namespace trainyard::rpc

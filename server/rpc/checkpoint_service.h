@@ -19,6 +19,9 @@ class CheckpointServiceImpl : public v1::CheckpointService::CallbackService {
                                           v1::Checkpoint* response) override;
   grpc::ServerWriteReactor<v1::DownloadCheckpointResponse>* DownloadCheckpoint(
       grpc::CallbackServerContext* context, const v1::DownloadCheckpointRequest* request) override;
+  grpc::ServerUnaryReactor* VerifyCheckpoint(grpc::CallbackServerContext* context,
+                                             const v1::VerifyCheckpointRequest* request,
+                                             v1::Checkpoint* response) override;
 
  private:
   Services& services_;

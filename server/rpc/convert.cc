@@ -205,6 +205,7 @@ v1::Checkpoint ToProto(const core::CheckpointRecord& checkpoint) {
     added->set_hash(file.hash);
   }
   SetTimeUnlessZero(checkpoint.create_us, [&] { return proto.mutable_create_time(); });
+  proto.set_damage(checkpoint.damage);
   return proto;
 }
 

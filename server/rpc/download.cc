@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/errors.h"
 #include "common/base/status_macros.h"
 #include "server/rpc/limits.h"
 #include "server/rpc/request.h"
@@ -26,7 +27,13 @@ class DownloadStream : public PullStream<v1::DownloadCheckpointResponse> {
   absl::StatusOr<Pulled> Next(v1::DownloadCheckpointResponse& response) override {
     if (offset_ == file_.size) return Pulled::kEnd;
     const int64_t wanted = std::min(kSendChunkBytes, file_.size - offset_);
-    TY_ASSIGN_OR_RETURN(std::string data, services_.blobs.Read(file_.hash, offset_, wanted));
+    absl::StatusOr<std::string> read = services_.blobs.Read(file_.hash, offset_, wanted);
+    // Every file of a checkpoint has a blob. One that is gone, or that its disk does not give back,
+    // is damaged; the caller must not wait for it.
+    if (absl::IsNotFound(read.status()) || absl::IsUnavailable(read.status())) {
+      return error::CorruptFile(file_.name, read.status().message());
+    }
+    TY_ASSIGN_OR_RETURN(std::string data, std::move(read));
     if (static_cast<int64_t>(data.size()) != wanted) {
       return error::CorruptFile(file_.name, absl::StrCat("it ends at ", offset_ + data.size(),
                                                          "; expected ", file_.size, " bytes"));

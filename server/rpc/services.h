@@ -9,6 +9,7 @@
 #include "server/rpc/resolve_cache.h"
 #include "server/runtime/blob_store.h"
 #include "server/runtime/board.h"
+#include "server/runtime/checkpoint_verifier.h"
 #include "server/runtime/executor.h"
 #include "server/runtime/log_store.h"
 #include "server/runtime/notifier.h"
@@ -27,6 +28,7 @@ struct Services {
   runtime::Executor& executor;
   runtime::LogStore& logs;
   runtime::BlobStore& blobs;
+  runtime::CheckpointVerifier& verifier;
   store::MetricsStore& metrics;
   store::Store& store;  // for events only
   Streams& streams;

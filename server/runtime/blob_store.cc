@@ -2,6 +2,7 @@
 #include "server/runtime/blob_store.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,6 +26,39 @@ std::string Shown(const UploadId& upload, const core::CheckpointFile& file) {
   return absl::StrCat(CheckpointName(upload.attempt.job, upload.step), " file ", file.name);
 }
 
+// Tells two files with the same path apart.
+struct FileIdentity {
+  ino_t number = 0;
+  int64_t size = 0;
+  int64_t change_ns = 0;
+
+  friend bool operator==(const FileIdentity&, const FileIdentity&) = default;
+};
+
+// Returns the identity of no file if there is none.
+FileIdentity IdentityOf(const std::string& path) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) return {};
+  return {info.st_ino, info.st_size,
+          int64_t{info.st_ctim.tv_sec} * 1'000'000'000 + info.st_ctim.tv_nsec};
+}
+
+// Returns what is wrong with the bytes at `path`, or an empty text.
+absl::StatusOr<std::string> DamageOf(const std::string& path, const core::CheckpointFile& file) {
+  const auto damaged = [&file](const auto&... what) { return absl::StrCat(file.name, what...); };
+  const auto size = FileSize(path);
+  if (absl::IsNotFound(size.status())) return damaged(" is missing");
+  TY_RETURN_IF_ERROR(size.status());
+  if (*size != file.size) return damaged(" has ", *size, " bytes; expected ", file.size);
+  const auto hash = FileHash(path);
+  if (absl::IsNotFound(hash.status())) return damaged(" is missing");
+  // A disk that does not give the bytes back has damaged them.
+  if (absl::IsUnavailable(hash.status())) return damaged(": ", hash.status().message());
+  TY_RETURN_IF_ERROR(hash.status());
+  if (*hash != file.hash) return damaged(" has the hash ", *hash, "; expected ", file.hash);
+  return std::string();
+}
+
 // Returns 0 if there is no file.
 absl::StatusOr<int64_t> SizeOrZero(const std::string& path) {
   auto size = FileSize(path);
@@ -37,6 +71,7 @@ absl::StatusOr<int64_t> SizeOrZero(const std::string& path) {
 absl::StatusOr<std::unique_ptr<BlobStore>> BlobStore::Open(std::string dir) {
   TY_RETURN_IF_ERROR(MakeDirectories(JoinPath(dir, "blobs"), 0700));
   TY_RETURN_IF_ERROR(MakeDirectories(JoinPath(dir, "uploads"), 0700));
+  TY_RETURN_IF_ERROR(MakeDirectories(JoinPath(dir, "damaged"), 0700));
   TY_RETURN_IF_ERROR(SyncDirectory(dir));
   return std::unique_ptr<BlobStore>(new BlobStore(std::move(dir)));
 }
@@ -66,8 +101,8 @@ absl::StatusOr<int64_t> BlobStore::Append(const UploadId& upload, const core::Ch
                                                    " bytes at ", offset,
                                                    " do not lie within its size of ", file.size));
   }
-  const auto blob_size = FileSize(BlobPath(digits));
-  if (blob_size.ok() && *blob_size == file.size) return file.size;
+  TY_ASSIGN_OR_RETURN(const bool has_blob, HasBlob(upload, file, digits, offset == 0));
+  if (has_blob) return file.size;
 
   const std::string path = UploadPath(upload, file);
   const MutexLock lock(&MutexOf(path));
@@ -82,13 +117,64 @@ absl::StatusOr<int64_t> BlobStore::Append(const UploadId& upload, const core::Ch
   return old_size + static_cast<int64_t>(rest.size());
 }
 
+absl::StatusOr<bool> BlobStore::HasBlob(const UploadId& upload, const core::CheckpointFile& file,
+                                        const std::string& digits, bool begins) {
+  const std::string blob = BlobPath(digits);
+  const FileIdentity seen = IdentityOf(blob);
+  // Only its hash condemns a blob. If the size differs, the caller may have named a wrong one, so
+  // the blob stays until Seal has better bytes for it.
+  if (seen == FileIdentity{} || seen.size != file.size) return false;
+  // A blob that appears in the middle of an upload was sealed by another one, so it is whole.
+  if (!begins) return true;
+  const std::string path = UploadPath(upload, file);
+  {
+    const MutexLock lock(&relied_mutex_);
+    if (relied_.contains(path)) return true;
+  }
+  TY_ASSIGN_OR_RETURN(const std::string damage, DamageOf(blob, file));
+  if (damage.empty()) {
+    const MutexLock lock(&relied_mutex_);
+    relied_.insert(path);
+    return true;
+  }
+  const MutexLock lock(&pins_mutex_);
+  // While we hashed, another upload may have put a whole blob in its place.
+  if (IdentityOf(blob) != seen) return IdentityOf(blob).size == file.size;
+  TY_RETURN_IF_ERROR(SetDamagedAside(digits, damage));
+  return false;
+}
+
+absl::Status BlobStore::SetDamagedAside(const std::string& digits, absl::string_view damage) {
+  const std::string aside = JoinPath(JoinPath(dir_, "damaged"), digits);
+  if (rename(BlobPath(digits).c_str(), aside.c_str()) != 0) {
+    return ErrnoStatus(errno, "cannot move to", aside);
+  }
+  LogWarning("a damaged blob is set aside, and comes anew; the damaged one can be deleted",
+             {{"path", aside}, {"damage", std::string(damage)}});
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> BlobStore::FindDamage(
+    const std::vector<core::CheckpointFile>& files) const {
+  for (const core::CheckpointFile& file : files) {
+    TY_ASSIGN_OR_RETURN(const std::string digits, HashDigits(file.hash));
+    TY_ASSIGN_OR_RETURN(std::string damage, DamageOf(BlobPath(digits), file));
+    if (!damage.empty()) return damage;
+  }
+  return std::string();
+}
+
 absl::Status BlobStore::SealFile(const UploadId& upload, const core::CheckpointFile& file) {
   TY_ASSIGN_OR_RETURN(const std::string digits, HashDigits(file.hash));
   const std::string blob = BlobPath(digits);
+  const std::string path = UploadPath(upload, file);
+  {
+    const MutexLock lock(&relied_mutex_);
+    relied_.erase(path);
+  }
   const auto blob_size = FileSize(blob);
   if (blob_size.ok() && *blob_size == file.size) return absl::OkStatus();
 
-  const std::string path = UploadPath(upload, file);
   const MutexLock lock(&MutexOf(path));
   // Creates files that were never sent because they are empty.
   TY_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(path, O_WRONLY | O_CREAT, 0600));
@@ -105,7 +191,12 @@ absl::Status BlobStore::SealFile(const UploadId& upload, const core::CheckpointF
   const std::string folder = absl::StrCat(dir_, "/blobs/", digits.substr(0, 2));
   TY_RETURN_IF_ERROR(MakeDirectories(folder, 0700));
   TY_RETURN_IF_ERROR(SyncDirectory(JoinPath(dir_, "blobs")));
-  if (rename(path.c_str(), blob.c_str()) != 0) return ErrnoStatus(errno, "cannot rename to", blob);
+  {
+    const MutexLock name_lock(&pins_mutex_);
+    if (rename(path.c_str(), blob.c_str()) != 0) {
+      return ErrnoStatus(errno, "cannot rename to", blob);
+    }
+  }
   return SyncDirectory(folder);
 }
 
@@ -189,14 +280,23 @@ int64_t BlobStore::SetUnreferencedAside(const std::string& folder,
 
 void BlobStore::RemoveUploads(const std::function<bool(AttemptId)>& is_live) {
   const std::string folder = JoinPath(dir_, "uploads");
-  const auto names = ListDirectory(folder);
-  if (!names.ok()) return;
-  for (const std::string& name : *names) {
+  const auto is_dead = [&is_live](absl::string_view name) {
     const std::vector<absl::string_view> parts = absl::StrSplit(name, '-');
     AttemptId attempt;
     const bool is_ours = parts.size() == 4 && absl::SimpleAtoi(parts[0], &attempt.job.value) &&
                          absl::SimpleAtoi(parts[1], &attempt.number);
-    if (is_ours && !is_live(attempt)) unlink(JoinPath(folder, name).c_str());
+    return is_ours && !is_live(attempt);
+  };
+  {
+    const MutexLock lock(&relied_mutex_);
+    std::erase_if(relied_, [&](const std::string& path) {
+      return is_dead(absl::string_view(path).substr(folder.size() + 1));
+    });
+  }
+  const auto names = ListDirectory(folder);
+  if (!names.ok()) return;
+  for (const std::string& name : *names) {
+    if (is_dead(name)) unlink(JoinPath(folder, name).c_str());
   }
 }
 

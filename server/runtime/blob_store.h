@@ -1,6 +1,7 @@
 // Stores files of checkpoints by their content: <dir>/blobs/<2 hex>/<32 hex>. They grow in
 // <dir>/uploads under names made of numbers, and move once size and hash are right, so that a blob
-// is always complete.
+// is complete when it is made. A disk may damage it later: whoever is about to rely on a blob for a
+// new checkpoint has it hashed first, and a damaged one moves to <dir>/damaged/<32 hex>.
 #pragma once
 
 #include <array>
@@ -36,10 +37,11 @@ class BlobStore {
   static absl::StatusOr<std::unique_ptr<BlobStore>> Open(std::string dir);
 
   // Appends `data`, which starts at `offset`, and returns the offset at which to continue;
-  // everything before it is durable. Returns `file.size` at once if a blob with that hash exists
-  // already. Bytes that are there already are skipped. Returns OUT_OF_RANGE (OFFSET_MISMATCH) for a
-  // gap, INVALID_ARGUMENT for bytes past `file.size` or a malformed hash, and RESOURCE_EXHAUSTED
-  // (DISK_FULL).
+  // everything before it is durable. Returns `file.size` if a blob with that hash exists already:
+  // an upload that begins (offset 0) hashes that blob, once, and sets it aside if it is damaged, so
+  // that the upload heals it. Bytes that are there already are skipped. Returns OUT_OF_RANGE
+  // (OFFSET_MISMATCH) for a gap, INVALID_ARGUMENT for bytes past `file.size` or a malformed hash,
+  // and RESOURCE_EXHAUSTED (DISK_FULL).
   absl::StatusOr<int64_t> Append(const UploadId& upload, const core::CheckpointFile& file,
                                  int64_t offset, absl::string_view data);
 
@@ -49,6 +51,11 @@ class BlobStore {
   // that it is sent again.
   absl::StatusOr<std::shared_ptr<const void>> Seal(const UploadId& upload,
                                                    const std::vector<core::CheckpointFile>& files);
+
+  // Hashes the blobs of the files. Returns what is wrong with the first one that is missing, that
+  // cannot be read or that has other bytes, and an empty text if all are whole. It fails only if
+  // the process lacks memory or descriptors.
+  absl::StatusOr<std::string> FindDamage(const std::vector<core::CheckpointFile>& files) const;
 
   // Returns at most `max_bytes` from `offset`. The result is empty at the end. Returns NOT_FOUND if
   // there is no such blob.
@@ -62,7 +69,7 @@ class BlobStore {
   // Moves all blobs that neither a row nor a Seal in progress names to <folder>/<2 hex>/<32 hex>.
   // Returns their number.
   int64_t SetUnreferencedAside(const std::string& folder, const IsReferenced& is_referenced);
-  // Drops uploads of attempts that `is_live` does not accept.
+  // Drops uploads of attempts that `is_live` does not accept, and forgets what they had hashed.
   void RemoveUploads(const std::function<bool(AttemptId)>& is_live);
 
  private:
@@ -74,14 +81,24 @@ class BlobStore {
                            const IsReferenced& is_referenced,
                            const std::function<bool(const std::string& digits)>& take);
   std::string UploadPath(const UploadId& upload, const core::CheckpointFile& file) const;
+  // Returns true if there is a blob on which this upload may rely.
+  absl::StatusOr<bool> HasBlob(const UploadId& upload, const core::CheckpointFile& file,
+                               const std::string& digits, bool begins);
+  absl::Status SetDamagedAside(const std::string& digits, absl::string_view damage);
   absl::Status SealFile(const UploadId& upload, const core::CheckpointFile& file);
   Mutex& MutexOf(const std::string& path);
   absl::StatusOr<std::vector<std::string>> AllHashes() const;
 
   const std::string dir_;
   std::array<Mutex, 64> mutexes_;  // one writer for each file
+  // It also guards the names of blobs: one that is whole takes its name, and one that is damaged or
+  // unreferenced loses it, under this lock.
   Mutex pins_mutex_;
   std::map<std::string, int> pins_ ABSL_GUARDED_BY(pins_mutex_);  // by hash
+  Mutex relied_mutex_;
+  // The paths of the uploads that have hashed a blob and found it whole. A large file takes longer
+  // to hash than a call lasts, so the next call of the upload must not begin again.
+  std::set<std::string> relied_ ABSL_GUARDED_BY(relied_mutex_);
 };
 
 }  // namespace trainyard::runtime

@@ -1,8 +1,13 @@
 #include <gmock/gmock.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <map>
 
+#include "absl/synchronization/blocking_counter.h"
 #include "common/base/errors.h"
+#include "common/base/files.h"
 #include "common/base/hash.h"
 #include "server/rpc/checkpoint_evaluation.h"
 #include "tests/unit/server/rpc/rpc_fixture.h"
@@ -11,6 +16,7 @@ namespace trainyard::rpc {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 
@@ -90,6 +96,29 @@ class CheckpointTest : public RpcTest {
     std::vector<std::map<std::string, double>> metrics;
     for (const auto& checkpoint : response.checkpoints()) metrics.push_back(MetricsOf(checkpoint));
     return metrics;
+  }
+
+  // Writes other bytes over those of the blob, or deletes it.
+  void Damage(const v1::CheckpointFile& file, const std::string& content) {
+    const std::string digits = *HashDigits(file.hash());
+    const std::string path = dir_.File("blobs/" + digits.substr(0, 2) + "/" + digits);
+    if (content.empty()) {
+      ASSERT_EQ(unlink(path.c_str()), 0);
+    } else {
+      ASSERT_TRUE(ReplaceFile(path, content).ok());
+    }
+  }
+  // Has the server look at the checkpoint, as a worker or as a user.
+  absl::StatusOr<v1::Checkpoint> Verify(bool as_worker = false) {
+    v1::VerifyCheckpointRequest request;
+    request.set_name("jobs/1/checkpoints/600");
+    v1::Checkpoint checkpoint;
+    const auto context = Context();
+    const grpc::Status status =
+        as_worker ? agents_->VerifyCheckpoint(context.get(), request, &checkpoint)
+                  : checkpoints_->VerifyCheckpoint(context.get(), request, &checkpoint);
+    if (!status.ok()) return FromGrpcStatus(status);
+    return checkpoint;
   }
 
   v1::DesiredAttempt attempt_;
@@ -223,6 +252,98 @@ TEST_F(CheckpointTest, FaultsOfTheRequestAreNamed) {
   EXPECT_EQ(violations[0].field, "file.name");
   EXPECT_EQ(violations[1].field, "file.hash");
   EXPECT_EQ(GetFieldViolations(Commit({}).status()).at(0).field, "files");
+}
+
+TEST_F(CheckpointTest, DamageIsFoundByTheServerItselfAndShown) {
+  EXPECT_EQ(Verify().status().code(), absl::StatusCode::kNotFound);
+  const auto file = File("model.safetensors", "weights");
+  ASSERT_TRUE(Append(file, 0, "weights").ok());
+  ASSERT_TRUE(Commit({file}).ok());
+  EXPECT_EQ(Verify(/*as_worker=*/true)->damage(), "") << "a claim alone changes nothing";
+  Damage(file, "wEights");
+  EXPECT_EQ(board_.FindCheckpoint({JobId{1}, 600})->damage, "");
+  const auto damaged = Verify(/*as_worker=*/true);
+  ASSERT_TRUE(damaged.ok()) << damaged.status();
+  EXPECT_THAT(damaged->damage(), HasSubstr("model.safetensors has the hash"));
+  v1::GetCheckpointRequest request;
+  request.set_name("jobs/1/checkpoints/600");
+  v1::Checkpoint shown;
+  ASSERT_TRUE(checkpoints_->GetCheckpoint(Context().get(), request, &shown).ok());
+  EXPECT_EQ(shown.damage(), damaged->damage());
+  EXPECT_EQ(GetJob("jobs/1").progress().checkpoint_step(), 0) << "there is no whole one";
+  Damage(file, "weights");
+  EXPECT_EQ(Verify()->damage(), "") << "a backup was restored";
+}
+
+TEST_F(CheckpointTest, ABlobThatIsMissingIsDamage) {
+  const auto file = File("model.safetensors", "weights");
+  ASSERT_TRUE(Append(file, 0, "weights").ok());
+  ASSERT_TRUE(Commit({file}).ok());
+  Damage(file, "");
+  EXPECT_EQ(ErrorReason(Download("model.safetensors", 0).status()), "CORRUPT_FILE");
+  EXPECT_EQ(Verify()->damage(), "model.safetensors is missing");
+}
+
+TEST_F(CheckpointTest, ADamagedOneIsCommittedAnewWithAllItsBytes) {
+  const auto file = File("model.safetensors", "weights");
+  ASSERT_TRUE(Append(file, 0, "weights").ok());
+  ASSERT_TRUE(Commit({file}).ok());
+  Damage(file, "wEights");
+  ASSERT_NE(Verify()->damage(), "");
+  EXPECT_EQ(*Append(file, 0, ""), 0) << "the damaged bytes do not count";
+  EXPECT_EQ(*Append(file, 0, "weights"), 7);
+  const auto again = Commit({file});
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->damage(), "");
+  EXPECT_EQ(*Download("model.safetensors", 0), "weights");
+}
+
+TEST_F(CheckpointTest, ARepeatedUploadHealsDamageThatNobodyHasNoticed) {
+  const auto file = File("model.safetensors", "weights");
+  ASSERT_TRUE(Append(file, 0, "weights").ok());
+  ASSERT_TRUE(Commit({file}).ok());
+  Damage(file, "wEights");
+  EXPECT_EQ(*Append(file, 0, ""), 0);
+  EXPECT_EQ(*Append(file, 0, "weights"), 7);
+  ASSERT_TRUE(Commit({file}).ok());
+  EXPECT_EQ(*Download("model.safetensors", 0), "weights");
+}
+
+TEST_F(CheckpointTest, AJobDoesNotStartFromADamagedOne) {
+  const auto file = File("model.safetensors", "weights");
+  ASSERT_TRUE(Append(file, 0, "weights").ok());
+  ASSERT_TRUE(Commit({file}).ok());
+  Damage(file, "");
+  ASSERT_NE(Verify()->damage(), "");
+  v1::CloneJobRequest request;
+  request.set_name("jobs/1");
+  request.set_from_checkpoint("jobs/1/checkpoints/600");
+  v1::CloneJobResponse response;
+  const auto refused = FromGrpcStatus(jobs_->CloneJob(Context().get(), request, &response));
+  EXPECT_EQ(ErrorReason(refused), "CHECKPOINT_DAMAGED");
+  EXPECT_THAT(refused.message(), HasSubstr("job 'jobs/1' has no whole checkpoint"));
+}
+
+TEST_F(CheckpointTest, ManyWhoAskShareTheAnswer) {
+  const auto file = File("model.safetensors", "weights");
+  ASSERT_TRUE(Append(file, 0, "weights").ok());
+  ASSERT_TRUE(Commit({file}).ok());
+  Damage(file, "wEights");
+  constexpr int kAskers = 20;
+  absl::BlockingCounter left(kAskers);
+  std::atomic<int> right = 0;
+  for (int i = 0; i < kAskers; ++i) {
+    verifier_->Verify({JobId{1}, 600}, [&](const auto& record) {
+      if (record.ok() && !(*record)->is_whole()) ++right;
+      left.DecrementCount();
+    });
+  }
+  left.Wait();
+  EXPECT_EQ(right, kAskers);
+  const auto events = store_.ListEvents("jobs/1", 0, 100);
+  EXPECT_EQ(std::count_if(events->begin(), events->end(),
+                          [](const auto& event) { return event.type == "CHECKPOINT_DAMAGED"; }),
+            1);
 }
 
 TEST_F(CheckpointTest, DownloadsOfWhatIsNotThereAreRefused) {

@@ -61,6 +61,7 @@ class RpcTest : public ::testing::Test {
   Streams open_streams_;
   runtime::Executor executor_;
   std::unique_ptr<runtime::Runtime> runtime_;
+  std::unique_ptr<runtime::CheckpointVerifier> verifier_;
   std::unique_ptr<Services> services_;
   std::unique_ptr<JobServiceImpl> job_service_;
   std::unique_ptr<FleetServiceImpl> fleet_service_;

@@ -2,7 +2,10 @@
 #include "server/runtime/blob_store.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
 #include "common/base/files.h"
 #include "common/base/hash.h"
@@ -24,6 +27,14 @@ class BlobStoreTest : public ::testing::Test {
     auto pin = blobs_->Seal(upload_, {File(content)});
     EXPECT_TRUE(pin.ok()) << pin.status();
     return *pin;
+  }
+  std::string BlobPath(const core::CheckpointFile& file) {
+    const std::string digits = *HashDigits(file.hash);
+    return dir_.File(absl::StrCat("blobs/", digits.substr(0, 2), "/", digits));
+  }
+  // Writes other bytes over those of the blob.
+  void Damage(const core::CheckpointFile& file, const std::string& content) {
+    ASSERT_TRUE(ReplaceFile(BlobPath(file), content).ok());
   }
 
   testing::TempDir dir_;
@@ -79,6 +90,77 @@ TEST_F(BlobStoreTest, ContentThatIsThereNeedNotComeAgain) {
   const UploadId other = {{JobId{9}, 1}, 5};
   EXPECT_EQ(*blobs_->Append(other, File("hello", "other"), 0, ""), 5);
   EXPECT_TRUE(blobs_->Seal(other, {File("hello", "other")}).ok());
+}
+
+TEST_F(BlobStoreTest, ADamagedBlobIsSetAsideAndComesAnew) {
+  Put("hello");
+  const auto file = File("hello");
+  Damage(file, "hellO");
+  const UploadId other = {{JobId{9}, 1}, 5};
+  EXPECT_EQ(*blobs_->Append(other, file, 0, ""), 0) << "it is not there";
+  EXPECT_EQ(*ReadFile(JoinPath(dir_.File("damaged"), *HashDigits(file.hash))), "hellO");
+  EXPECT_EQ(*blobs_->Append(other, file, 0, "hello"), 5);
+  ASSERT_TRUE(blobs_->Seal(other, {file}).ok());
+  EXPECT_EQ(*blobs_->Read(file.hash, 0, 10), "hello");
+  EXPECT_EQ(*blobs_->FindDamage({file}), "");
+}
+
+TEST_F(BlobStoreTest, AnUploadHashesWhatIsThereOnlyOnce) {
+  Put("hello");
+  const auto file = File("hello");
+  const UploadId other = {{JobId{9}, 1}, 5};
+  ASSERT_EQ(*blobs_->Append(other, file, 0, ""), 5);
+  // The call was repeated, because its answer took too long. Whatever happens to the blob now is
+  // found by those who read it.
+  Damage(file, "hellO");
+  EXPECT_EQ(*blobs_->Append(other, file, 0, ""), 5);
+  blobs_->RemoveUploads([&other](AttemptId id) { return id != other.attempt; });
+  EXPECT_EQ(*blobs_->Append(other, file, 0, ""), 0) << "the upload was forgotten";
+}
+
+TEST_F(BlobStoreTest, ChunksAreNotHashed) {
+  Put("hello");
+  const auto file = File("hello");
+  Damage(file, "hellO");
+  EXPECT_EQ(*blobs_->Append(upload_, file, 2, "llo"), 5);
+}
+
+TEST_F(BlobStoreTest, AWrongSizeDoesNotCondemnABlob) {
+  Put("hello");
+  auto file = File("hello");
+  file.size = 4;
+  EXPECT_EQ(*blobs_->Append(upload_, file, 0, ""), 0);
+  EXPECT_EQ(*blobs_->Append(upload_, file, 0, "hell"), 4);
+  EXPECT_EQ(ErrorReason(blobs_->Seal(upload_, {file}).status()), "CORRUPT_FILE");
+  EXPECT_EQ(*blobs_->Read(file.hash, 0, 10), "hello");
+}
+
+TEST_F(BlobStoreTest, ATruncatedBlobIsReplaced) {
+  Put("hello");
+  const auto file = File("hello");
+  Damage(file, "hel");
+  EXPECT_EQ(*blobs_->Append(upload_, file, 0, "hello"), 5);
+  ASSERT_TRUE(blobs_->Seal(upload_, {file}).ok());
+  EXPECT_EQ(*blobs_->Read(file.hash, 0, 10), "hello");
+}
+
+TEST_F(BlobStoreTest, DamageIsNamedWithItsFile) {
+  Put("hello");
+  const auto file = File("hello");
+  const auto damage = [&] { return *blobs_->FindDamage({file}); };
+  EXPECT_EQ(damage(), "");
+  Damage(file, "hellO");
+  EXPECT_EQ(damage(),
+            absl::StrCat("model has the hash ", ContentHash("hellO"), "; expected ", file.hash));
+  Damage(file, "hel");
+  EXPECT_EQ(damage(), "model has 3 bytes; expected 5");
+  ASSERT_EQ(unlink(BlobPath(file).c_str()), 0);
+  EXPECT_EQ(damage(), "model is missing");
+  // A folder can be opened, and cannot be read: like a disk that fails.
+  ASSERT_EQ(mkdir(BlobPath(file).c_str(), 0700), 0);
+  core::CheckpointFile folder = file;
+  folder.size = *FileSize(BlobPath(file));
+  EXPECT_NE(blobs_->FindDamage({folder})->find("model: cannot read"), std::string::npos);
 }
 
 TEST_F(BlobStoreTest, AnEmptyFileIsAFile) {
