@@ -25,6 +25,8 @@ namespace {
 constexpr absl::Duration kFetchAgainFirst = absl::Milliseconds(100);
 constexpr absl::Duration kFetchAgainLast = absl::Seconds(5);
 constexpr absl::Duration kFetchTimeout = absl::Seconds(60);
+// The server hashes a large checkpoint for longer than this. The call is repeated until it is done.
+constexpr absl::Duration kVerifyTimeout = absl::Seconds(60);
 constexpr int kDamageTries = 3;
 constexpr absl::Duration kCancelPoll = absl::Milliseconds(100);
 
@@ -66,6 +68,24 @@ absl::Status FetchFile(v1::AgentService::StubInterface& stub, const ResumeSource
   return absl::OkStatus();
 }
 
+// Asks the server to look at its own copy, because what arrived does not match its hashes: `damage`
+// says how. Returns CHECKPOINT_DAMAGED if it has no better one, UNAVAILABLE if it did not answer
+// yet, and `damage` if its copy is whole, or if it is too old to be asked.
+absl::Status AskServer(v1::AgentService::StubInterface& stub, const ResumeSource& source,
+                       const absl::Status& damage, CancelToken& token) {
+  v1::VerifyCheckpointRequest request;
+  request.set_name(source.name);
+  v1::Checkpoint found;
+  grpc::ClientContext context;
+  rpc::SetTimeout(context, kVerifyTimeout);
+  const CancelToken::Scope scope(token, context);
+  const absl::Status asked = rpc::FromGrpcStatus(stub.VerifyCheckpoint(&context, request, &found));
+  if (absl::IsUnimplemented(asked)) return damage;
+  TY_RETURN_IF_ERROR(asked);
+  if (found.damage().empty()) return damage;
+  return error::CheckpointDamaged(source.name, found.damage(), "");
+}
+
 }  // namespace
 
 absl::Status FetchCheckpoint(v1::AgentService::StubInterface& stub, const ResumeSource& source,
@@ -93,6 +113,8 @@ absl::Status FetchCheckpoint(v1::AgentService::StubInterface& stub, const Resume
     TY_RETURN_IF_ERROR(RemoveTree(partial));
     return verified;
   }
+  // A damaged copy may be in the way.
+  TY_RETURN_IF_ERROR(RemoveTree(folder));
   if (rename(partial.c_str(), folder.c_str()) != 0) {
     return ErrnoStatus(errno, "cannot rename to", folder);
   }
@@ -152,6 +174,8 @@ void CheckpointFetcher::Run(AttemptId id, const ResumeSource& source, const std:
   int damaged = 0;
   while (!token.cancelled()) {
     status = FetchCheckpoint(stub_, source, folder, token);
+    if (absl::IsDataLoss(status)) status = AskServer(stub_, source, status, token);
+    if (ErrorReason(status) == error::kCheckpointDamaged) break;
     if (absl::IsDataLoss(status) && ++damaged >= kDamageTries) break;
     const bool again = absl::IsDataLoss(status) || absl::IsUnavailable(status) ||
                        absl::IsDeadlineExceeded(status) || ErrorReason(status) == "SERVER_BUSY";

@@ -17,9 +17,10 @@
 
 namespace trainyard::agent {
 
-// Makes `folder` a complete checkpoint, or leaves nothing of it. Resumes a broken download where it
-// stopped. Returns NOT_FOUND if the server has no such checkpoint, DATA_LOSS if its bytes do not
-// match their hashes, UNAVAILABLE if the server is away, or CANCELLED.
+// Makes `folder` a complete checkpoint, or leaves nothing of it. Replaces a damaged copy that lies
+// there. Resumes a broken download where it stopped. Returns NOT_FOUND if the server has no such
+// checkpoint, DATA_LOSS if its bytes do not match their hashes, UNAVAILABLE if the server is away,
+// or CANCELLED.
 absl::Status FetchCheckpoint(v1::AgentService::StubInterface& stub, const ResumeSource& source,
                              const std::string& folder, CancelToken& token);
 
@@ -31,7 +32,9 @@ class CheckpointFetcher {
                     std::function<void()> on_done);
   ~CheckpointFetcher();  // cancels all fetches and waits for them
 
-  // Begins to fetch. UNAVAILABLE answers are tried again until the fetch is cancelled.
+  // Begins to fetch. UNAVAILABLE answers are tried again until the fetch is cancelled. If bytes do
+  // not match their hashes, the server is asked to look at its own: the fetch ends with
+  // CHECKPOINT_DAMAGED if those are damaged, and is tried again if they are whole.
   void Begin(AttemptId id, ResumeSource source, std::string folder);
   // Cancels a fetch, if there is one, and waits for its end.
   void Cancel(AttemptId id);

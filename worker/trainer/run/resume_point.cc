@@ -25,6 +25,15 @@ std::optional<checkpoint::LatestCheckpoint> NewestValid(const std::string& folde
   return latest.ok() ? std::make_optional(*latest) : std::nullopt;
 }
 
+// Returns the error of a run that has no valid checkpoint to resume from. The copy was whole when
+// it came to this host, so if it is damaged now, that is the host's failure and no user's: the next
+// attempt gets another copy.
+absl::Status NothingToResume(const absl::Status& damage) {
+  absl::Status failed = Annotate(damage, "cannot resume, and there is no other checkpoint");
+  if (!absl::IsDataLoss(failed)) return failed;
+  return MakeError(absl::StatusCode::kUnavailable, ErrorReason(failed), failed.message());
+}
+
 // Chooses the newer one of this run's own newest checkpoint and of the one that it was told to
 // resume from. If the latter is damaged, the newest valid one beside it takes its place.
 absl::StatusOr<std::optional<checkpoint::LatestCheckpoint>> NewestCheckpoint(
@@ -41,7 +50,7 @@ absl::StatusOr<std::optional<checkpoint::LatestCheckpoint>> NewestCheckpoint(
                {{"error", std::string(manifest.status().message())}});
     told = NewestValid(std::filesystem::path(path).parent_path().string());
     if (!told.has_value() && !own.has_value()) {
-      return Annotate(manifest.status(), "cannot resume, and there is no other checkpoint");
+      return NothingToResume(manifest.status());
     }
   }
   const bool own_is_newer = own.has_value() && (!told.has_value() || own->step > told->step);

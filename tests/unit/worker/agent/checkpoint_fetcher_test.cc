@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/errors.h"
 #include "common/base/files.h"
 #include "common/base/hash.h"
 #include "common/rpc/channel.h"
@@ -37,6 +38,18 @@ class CheckpointFetcherTest : public ::testing::Test {
 
   std::string Target() const { return JoinPath(folder_, "step-30"); }
   absl::Status Fetch() { return FetchCheckpoint(*stub_, source_, Target(), token_); }
+
+  // Returns the result of a fetch in the background.
+  absl::Status FetchInBackground() {
+    bool done = false;
+    CheckpointFetcher fetcher(*stub_, *Clock::Real(), *Rng::Real(), [&] {
+      absl::MutexLock lock(&state_.mutex);
+      done = true;
+    });
+    fetcher.Begin(kId, source_, Target());
+    EXPECT_TRUE(state_.Wait([&] { return done; }));
+    return fetcher.TakeDone().at(kId);
+  }
 
   testing::TempDir temp_dir_;
   const std::string folder_ = temp_dir_.path();
@@ -76,6 +89,38 @@ TEST_F(CheckpointFetcherTest, WrongBytesLeaveNothingBehind) {
   EXPECT_EQ(Fetch().code(), absl::StatusCode::kDataLoss);
   EXPECT_FALSE(FileExists(Target()));
   EXPECT_FALSE(FileExists(Target() + ".partial"));
+}
+
+TEST_F(CheckpointFetcherTest, ADamagedCopyIsReplacedByTheServersOne) {
+  ASSERT_TRUE(Fetch().ok());
+  ASSERT_TRUE(ReplaceFile(JoinPath(Target(), "model.safetensors"), "012345678X").ok());
+  const absl::Status fetched = Fetch();
+  EXPECT_TRUE(fetched.ok()) << fetched;
+  EXPECT_EQ(*ReadFile(JoinPath(Target(), "model.safetensors")), "0123456789");
+}
+
+TEST_F(CheckpointFetcherTest, WhatTheServerFindsDamagedEndsTheFetchAtOnce) {
+  {
+    absl::MutexLock lock(&state_.mutex);
+    state_.files[{30, "model.safetensors"}] = "012345678X";
+    state_.damage = "model.safetensors is rotten";
+  }
+  const absl::Status fetched = FetchInBackground();
+  EXPECT_EQ(ErrorReason(fetched), "CHECKPOINT_DAMAGED");
+  EXPECT_NE(fetched.message().find("'jobs/12/checkpoints/30'"), absl::string_view::npos) << fetched;
+  EXPECT_NE(fetched.message().find("model.safetensors is rotten"), absl::string_view::npos);
+  absl::MutexLock lock(&state_.mutex);
+  EXPECT_EQ(state_.verifications, 1);
+}
+
+TEST_F(CheckpointFetcherTest, WhatIsWholeOnTheServerIsTriedAgainAndThenIsNoDamageOfTheCheckpoint) {
+  {
+    absl::MutexLock lock(&state_.mutex);
+    state_.files[{30, "model.safetensors"}] = "012345678X";
+  }
+  EXPECT_EQ(ErrorReason(FetchInBackground()), "CORRUPT_FILE");
+  absl::MutexLock lock(&state_.mutex);
+  EXPECT_EQ(state_.verifications, 3);
 }
 
 TEST_F(CheckpointFetcherTest, NamesThatLeaveTheFolderAreRefused) {

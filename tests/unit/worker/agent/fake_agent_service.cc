@@ -156,6 +156,15 @@ class FakeAgentServer::Service : public v1::AgentService::Service {
     return broken ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "broken off") : grpc::Status::OK;
   }
 
+  grpc::Status VerifyCheckpoint(grpc::ServerContext*, const v1::VerifyCheckpointRequest* request,
+                                v1::Checkpoint* response) override {
+    absl::MutexLock lock(&state_.mutex);
+    ++state_.verifications;
+    response->set_name(request->name());
+    response->set_damage(state_.damage);
+    return grpc::Status::OK;
+  }
+
  private:
   template <typename Request>
   absl::Status Check(const Request& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex) {

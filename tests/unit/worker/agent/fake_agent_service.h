@@ -34,6 +34,9 @@ struct FakeServerState {
   // The files by step and name, and the steps that were committed.
   std::map<std::pair<int64_t, std::string>, std::string> files ABSL_GUARDED_BY(mutex);
   std::map<int64_t, int> commits ABSL_GUARDED_BY(mutex);
+  // The damage that the server finds when it looks at its own files, and how often it was asked to.
+  std::string damage ABSL_GUARDED_BY(mutex);
+  int verifications ABSL_GUARDED_BY(mutex) = 0;
   std::vector<v1::ObservedAttempt> observed ABSL_GUARDED_BY(mutex);  // of the last report
   std::vector<v1::Device> devices ABSL_GUARDED_BY(mutex);            // of the last report
   std::map<std::string, v1::DesiredAttempt> desired ABSL_GUARDED_BY(mutex);

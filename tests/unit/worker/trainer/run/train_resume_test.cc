@@ -1,5 +1,6 @@
 // Tests small trainings as a whole: which state must survive a stop, bit for bit.
 #include <cmath>
+#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/files.h"
@@ -197,6 +198,20 @@ TEST(Train, ResumingWithoutAnyValidCheckpointFailsWithItsPath) {
   const run_dir::RankResult result = trainer.Run()[0];
   EXPECT_EQ(result.outcome, Outcome::kUserError);
   EXPECT_THAT(result.message, HasSubstr("/does/not/exist/step-4"));
+}
+
+TEST(Train, ADamagedCopyOfTheOnlyCheckpointIsTriedAgain) {
+  GangTrainer trainer(JobText(), 1);
+  ExpectSuccess(trainer.Run());
+  const std::string copy = trainer.dir().root() + "/resume/step-4";
+  std::filesystem::create_directories(trainer.dir().root() + "/resume");
+  std::filesystem::copy(checkpoint::CheckpointPath(trainer.dir().CheckpointsDir(), kSteps), copy);
+  ASSERT_TRUE(ReplaceFile(copy + "/model.safetensors", "rotten").ok());
+  GangTrainer resumed(JobText(), 1);
+  resumed.assignment().resume_from = copy;
+  const run_dir::RankResult result = resumed.Run()[0];
+  EXPECT_EQ(result.outcome, Outcome::kTransient) << "the next attempt fetches another copy";
+  EXPECT_EQ(result.reason, "CORRUPT_FILE");
 }
 
 TEST(Train, ACheckpointOfAnotherModelNamesTheTensor) {
