@@ -1,6 +1,8 @@
 // checkpoints lists, downloads and verifies checkpoints. The trainer does the verification, because
 // only the trainer can evaluate a network.
+#include <algorithm>
 #include <ostream>
+#include <utility>
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
@@ -14,6 +16,7 @@
 #include "client/daemons/child.h"
 #include "client/output/table.h"
 #include "client/output/text.h"
+#include "common/base/errors.h"
 #include "common/base/files.h"
 #include "common/base/ids.h"
 #include "common/base/program_paths.h"
@@ -37,6 +40,9 @@ struct ListCheckpointsOptions {
 // The trainer reads all files and evaluates the network as during training, which may take hours.
 constexpr absl::Duration kVerifyTimeout = absl::Hours(48);
 
+// The server reads all files of a checkpoint before it answers.
+constexpr absl::Duration kServerVerifyTimeout = absl::Hours(1);
+
 int64_t TotalSize(const v1::Checkpoint& checkpoint) {
   int64_t total = 0;
   for (const v1::CheckpointFile& file : checkpoint.files()) total += file.size();
@@ -58,6 +64,47 @@ absl::StatusOr<v1::Checkpoint> AskedCheckpoint(link::ServerLink& link,
   TY_ASSIGN_OR_RETURN(*request.mutable_name(),
                       ResolveCheckpoint(link, absl::StrJoin(options.selectors, "/")));
   return link.Call(&v1::CheckpointService::Stub::GetCheckpoint, request);
+}
+
+// Returns a clause that names what can be had instead of a damaged checkpoint.
+absl::StatusOr<std::string> WholeOnes(link::ServerLink& link, const CheckpointId& damaged) {
+  v1::ListCheckpointsRequest request;
+  request.set_parent(JobName(damaged.job));
+  TY_ASSIGN_OR_RETURN(const v1::ListCheckpointsResponse response,
+                      link.Call(&v1::CheckpointService::Stub::ListCheckpoints, request));
+  std::vector<std::string> whole;
+  for (const v1::Checkpoint& checkpoint : response.checkpoints()) {
+    const bool is_older = checkpoint.step() < damaged.step && checkpoint.damage().empty();
+    if (is_older) whole.push_back(absl::StrCat(damaged.job.value, "/", checkpoint.step()));
+  }
+  if (whole.empty()) return "there is no older one that is whole";
+  return absl::StrCat("older ones that are whole: ", absl::StrJoin(whole, ", "),
+                      "; `trainyard checkpoints get ", whole.back(), "` downloads one");
+}
+
+// Downloads a checkpoint into a folder. If its bytes are not what they should be, the server looks
+// at its own: a damaged checkpoint is an error that names older ones that are whole.
+absl::Status Download(const Context& context, link::ServerLink& link,
+                      const v1::Checkpoint& checkpoint, const std::string& directory) {
+  absl::Status fetched;
+  if (checkpoint.damage().empty()) {
+    fetched = FetchCheckpoint(context, link, checkpoint, directory);
+    if (!absl::IsDataLoss(fetched)) return fetched;
+  }
+  context.Say("the server checks its copy");
+  v1::VerifyCheckpointRequest request;
+  request.set_name(checkpoint.name());
+  const absl::StatusOr<v1::Checkpoint> found =
+      link.Call(&v1::CheckpointService::Stub::VerifyCheckpoint, request, kServerVerifyTimeout);
+  if (absl::IsUnimplemented(found.status())) return fetched;  // an older server
+  TY_RETURN_IF_ERROR(found.status());
+  if (found->damage().empty()) {
+    // It was damaged on its way, or it has been healed since the server found the damage.
+    return fetched.ok() ? FetchCheckpoint(context, link, *found, directory) : fetched;
+  }
+  TY_ASSIGN_OR_RETURN(const CheckpointId id, ParseCheckpointName(found->name()));
+  TY_ASSIGN_OR_RETURN(const std::string instead, WholeOnes(link, id));
+  return error::CheckpointDamaged(found->name(), found->damage(), instead);
 }
 
 // Prints what the trainer reports about a folder.
@@ -94,20 +141,30 @@ Result ListCheckpoints(const Context& context, const ListCheckpointsOptions& opt
     return link::kOk;
   }
   using output::Table;
-  Table table({{"CHECKPOINT"},
-               {"STEP", Table::Align::kRight},
-               {"ATTEMPT", Table::Align::kRight},
-               {"SIZE", Table::Align::kRight},
-               {"ACCURACY", Table::Align::kRight},
-               {"LOSS", Table::Align::kRight},
-               {"CREATED (UTC)"},
-               {"BEST"}});
+  std::vector<Table::Column> columns = {{"CHECKPOINT"},
+                                        {"STEP", Table::Align::kRight},
+                                        {"ATTEMPT", Table::Align::kRight},
+                                        {"SIZE", Table::Align::kRight},
+                                        {"ACCURACY", Table::Align::kRight},
+                                        {"LOSS", Table::Align::kRight},
+                                        {"CREATED (UTC)"},
+                                        {"BEST"}};
+  const bool has_damage =
+      std::any_of(response.checkpoints().begin(), response.checkpoints().end(),
+                  [](const v1::Checkpoint& checkpoint) { return !checkpoint.damage().empty(); });
+  if (has_damage) columns.push_back({"DAMAGE"});
+  Table table(std::move(columns));
   for (const v1::Checkpoint& checkpoint : response.checkpoints()) {
-    table.AddRow({checkpoint.name(), absl::StrCat(checkpoint.step()),
-                  absl::StrCat(checkpoint.attempt()), FormatBytes(TotalSize(checkpoint)),
-                  MetricText(checkpoint, "test.accuracy", output::PercentText),
-                  MetricText(checkpoint, "test.loss", output::NumberText),
-                  output::TimeText(checkpoint.create_time()), checkpoint.is_best() ? "*" : ""});
+    std::vector<std::string> row = {checkpoint.name(),
+                                    absl::StrCat(checkpoint.step()),
+                                    absl::StrCat(checkpoint.attempt()),
+                                    FormatBytes(TotalSize(checkpoint)),
+                                    MetricText(checkpoint, "test.accuracy", output::PercentText),
+                                    MetricText(checkpoint, "test.loss", output::NumberText),
+                                    output::TimeText(checkpoint.create_time()),
+                                    checkpoint.is_best() ? "*" : ""};
+    if (has_damage) row.push_back(checkpoint.damage());
+    table.AddRow(std::move(row));
   }
   context.out << table.Render();
   return link::kOk;
@@ -120,7 +177,7 @@ Result GetCheckpoint(const Context& context, const CheckpointOptions& options) {
   std::string directory = options.output_dir;
   if (directory.empty()) directory = absl::StrCat("job-", id.job.value, "-step-", id.step);
   context.Say(absl::StrCat(checkpoint.name(), "  ", FormatBytes(TotalSize(checkpoint))));
-  TY_RETURN_IF_ERROR(FetchCheckpoint(context, *link, checkpoint, directory));
+  TY_RETURN_IF_ERROR(Download(context, *link, checkpoint, directory));
   if (!PrintOne(context, checkpoint, checkpoint.name())) context.out << directory << "\n";
   context.Say("every hash is right");
   return link::kOk;
@@ -144,7 +201,7 @@ Result VerifyCheckpoint(const Context& context, const CheckpointOptions& options
     if (!is_kept) (void)RemoveTree(directory);
   });
   context.Say(absl::StrCat(checkpoint.name(), "  ", FormatBytes(TotalSize(checkpoint))));
-  TY_RETURN_IF_ERROR(FetchCheckpoint(context, *link, checkpoint, directory));
+  TY_RETURN_IF_ERROR(Download(context, *link, checkpoint, directory));
   return VerifyFolder(context, directory, options.dataset_dir);
 }
 

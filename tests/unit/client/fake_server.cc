@@ -505,6 +505,20 @@ grpc::Status FakeServer::GetCheckpoint(grpc::ServerContext*,
   return grpc::Status::OK;
 }
 
+grpc::Status FakeServer::VerifyCheckpoint(grpc::ServerContext*,
+                                          const v1::VerifyCheckpointRequest* request,
+                                          v1::Checkpoint* response) {
+  const std::lock_guard lock(mutex_);
+  v1::Checkpoint& checkpoint = checkpoints_.at(request->name());
+  checkpoint.clear_damage();
+  for (const v1::CheckpointFile& file : checkpoint.files()) {
+    const std::string hash = ContentHash(files_.at({request->name(), file.name()}));
+    if (hash != file.hash()) checkpoint.set_damage(file.name() + " has another hash");
+  }
+  *response = checkpoint;
+  return grpc::Status::OK;
+}
+
 grpc::Status FakeServer::DownloadCheckpoint(
     grpc::ServerContext*, const v1::DownloadCheckpointRequest* request,
     grpc::ServerWriter<v1::DownloadCheckpointResponse>* writer) {

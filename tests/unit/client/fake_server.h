@@ -109,6 +109,8 @@ class FakeServer : public v1::JobService::Service,
                                v1::ListCheckpointsResponse*) override;
   grpc::Status GetCheckpoint(grpc::ServerContext*, const v1::GetCheckpointRequest*,
                              v1::Checkpoint*) override;
+  grpc::Status VerifyCheckpoint(grpc::ServerContext*, const v1::VerifyCheckpointRequest*,
+                                v1::Checkpoint*) override;
   grpc::Status DownloadCheckpoint(grpc::ServerContext*, const v1::DownloadCheckpointRequest*,
                                   grpc::ServerWriter<v1::DownloadCheckpointResponse>*) override;
   grpc::Status ListWorkers(grpc::ServerContext*, const v1::ListWorkersRequest*,

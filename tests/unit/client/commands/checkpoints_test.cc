@@ -69,9 +69,39 @@ TEST_F(Checkpoints, DamagedBytesAreNeverTakenForACheckpoint) {
   server_.DamageFile("jobs/1/checkpoints/600", "model.safetensors");
   const CommandResult result = Get();
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_THAT(result.err, HasSubstr("is corrupt: its hash is not xxh3-128:"));
+  EXPECT_THAT(result.err, HasSubstr("checkpoint 'jobs/1/checkpoints/600' is damaged on the server: "
+                                    "model.safetensors has another hash; there is no older one"));
   EXPECT_EQ(Content("model.safetensors"), "(absent)");
   EXPECT_EQ(Content("MANIFEST"), "(absent)");
+}
+
+TEST_F(Checkpoints, OlderOnesAreNamedInPlaceOfADamagedOne) {
+  server_.AddCheckpoint("jobs/1", 700, {{"state.json", "7"}});
+  server_.AddCheckpoint("jobs/1", 800, {{"state.json", "8"}});
+  server_.AddCheckpoint("jobs/1", 900, {{"state.json", "9"}});
+  server_.DamageFile("jobs/1/checkpoints/700", "state.json");
+  server_.DamageFile("jobs/1/checkpoints/800", "state.json");
+  EXPECT_EQ(runner_.Run({"checkpoints", "get", "1/700", "-O", out_}).exit_code, 1);
+  const CommandResult result = runner_.Run({"checkpoints", "get", "1/800", "-O", out_});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("older ones that are whole: 1/600; "
+                                    "`trainyard checkpoints get 1/600`"));
+  const std::string table = runner_.Run({"checkpoints", "ls", "1"}).out;
+  EXPECT_THAT(table, HasSubstr("BEST  DAMAGE\n"));
+  EXPECT_THAT(table, ::testing::ContainsRegex("checkpoints/600 .*- +-\n"));
+  EXPECT_THAT(table, HasSubstr("state.json has another hash\n"));
+}
+
+TEST_F(Checkpoints, OneThatIsMarkedIsVerifiedAgainBeforeItIsRefused) {
+  server_.DamageFile("jobs/1/checkpoints/600", "model.safetensors");
+  ASSERT_EQ(Get().exit_code, 1);
+  ASSERT_EQ(Get().exit_code, 1);
+  const int downloads = server_.downloads();
+  EXPECT_EQ(downloads, 2) << "what is marked is not downloaded";
+  server_.DamageFile("jobs/1/checkpoints/600", "model.safetensors");  // the same bit once more
+  const CommandResult result = Get();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(Content("model.safetensors"), model_);
 }
 
 TEST_F(Checkpoints, AFolderWithAnotherCheckpointIsLeftAlone) {
