@@ -59,6 +59,7 @@ class Checkers {
   void CheckTurn(const Change& change, const core::AttemptRecord& attempt);
   void CheckDeviceQuota(const Change& change, const core::JobRecord& job);
   void CheckQueueQuota(const Change& change, const core::JobRecord& job);
+  void CheckDamageIsFree(const Change& change, const core::JobRecord& job);
   void CheckCheckpoint(const Change& change, const core::CheckpointRecord& checkpoint);
   void CheckDeleted(const Change& change, const core::CheckpointRef& id);
   void NoteEvent(const core::EventRecord& event);

@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/base/errors.h"
 #include "tests/sim/checkers.h"
 
 namespace trainyard::sim {
@@ -190,6 +191,7 @@ void Checkers::CheckJob(const Change& change, const core::JobRecord& job) {
       world_.Violate("only failures of its own cost a retry", AttemptName(attempt->id));
     }
   }
+  CheckDamageIsFree(change, job);
   if (job.retries > job.submission->max_retries) {
     world_.Violate("retries are bounded", JobName(job.id));
   }
@@ -203,6 +205,26 @@ void Checkers::CheckJob(const Change& change, const core::JobRecord& job) {
   if (!IsQueued(job)) {
     preempting_since_.erase(job.id);
     claimants_.erase(job.id);
+  }
+}
+
+// Only damaged checkpoints make files corrupt here, and the jobs start from checkpoints of their
+// own. So every one of them has something else to start from, if only the beginning.
+void Checkers::CheckDamageIsFree(const Change& change, const core::JobRecord& job) {
+  const auto is_damage = [](const core::Failure& failure) {
+    return failure.reason == error::kCheckpointDamaged || failure.reason == "CORRUPT_FILE";
+  };
+  const auto* failed = std::get_if<job_fsm::Failed>(&job.state);
+  const auto* held = std::get_if<job_fsm::Suspended>(&job.state);
+  const bool ends = (failed != nullptr && is_damage(failed->failure)) ||
+                    (held != nullptr && held->failure.has_value() && is_damage(*held->failure));
+  const core::AttemptRecord* attempt = change.Attempt({job.id, job.attempt});
+  const auto* last =
+      attempt == nullptr ? nullptr : std::get_if<attempt_fsm::Failed>(&attempt->state);
+  const bool costs = job.retries > change.before.jobs.at(job.id).retries && last != nullptr &&
+                     is_damage(last->failure);
+  if (ends || costs) {
+    world_.Violate("a damaged checkpoint ends no job and costs no retry", JobName(job.id));
   }
 }
 
@@ -349,21 +371,24 @@ void Checkers::CheckPlacement(const Change& change, const core::AttemptRecord& a
   CheckDeviceQuota(change, job);
 }
 
-// An attempt resumes from the newest committed checkpoint, and nothing that was saved is lost.
+// An attempt resumes from the newest committed checkpoint that is not known to be damaged, and
+// nothing that was saved is lost.
 void Checkers::CheckResume(const Change& change, const core::AttemptRecord& attempt) {
   const JobId job = attempt.id.job;
-  int64_t newest = -1;
+  std::map<int64_t, bool> is_whole;  // by step
   for (const auto& [id, checkpoint] : change.before.checkpoints) {
-    if (id.job == job) newest = std::max(newest, id.step);
+    if (id.job == job) is_whole[id.step] = checkpoint.is_whole();
   }
   for (const core::CheckpointRecord& checkpoint : change.delta.checkpoints) {
-    if (checkpoint.id.job == job) newest = std::max(newest, checkpoint.id.step);
+    if (checkpoint.id.job == job) is_whole[checkpoint.id.step] = checkpoint.is_whole();
   }
+  int64_t newest = -1;
+  for (const auto& [step, whole] : is_whole) newest = whole ? step : newest;
   const int64_t from = attempt.resume_from.has_value() ? attempt.resume_from->step : -1;
   if (from != newest) {
     world_.Violate("resume from the newest checkpoint",
                    absl::StrCat(AttemptName(attempt.id), " starts at ", from,
-                                "; the newest committed is ", newest));
+                                "; the newest committed that is whole is ", newest));
   }
   const AttemptId last{job, attempt.id.number - 1};
   const core::AttemptRecord* before = change.Attempt(last);
@@ -372,7 +397,9 @@ void Checkers::CheckResume(const Change& change, const core::AttemptRecord& atte
   const bool all_drained =
       std::all_of(before->parts.begin(), before->parts.end(),
                   [](const core::AttemptPart& part) { return part.state == PartState::kDrained; });
-  if (all_drained && from < saved->second) {
+  const auto kept = is_whole.find(saved->second);
+  const bool is_damaged = kept != is_whole.end() && !kept->second;
+  if (all_drained && from < saved->second && !is_damaged) {
     world_.Violate("no step is lost",
                    absl::StrCat(AttemptName(last), " ended well at step ", saved->second, "; ",
                                 AttemptName(attempt.id), " starts at ", from));
@@ -430,6 +457,11 @@ void Checkers::CheckCheckpoint(const Change& change, const core::CheckpointRecor
   const std::string name = CheckpointName(checkpoint.id.job, checkpoint.id.step);
   const core::JobRecord& job = *change.Job(checkpoint.id.job);
   const auto before = change.before.jobs.find(job.id);
+  const auto known = change.before.checkpoints.find(checkpoint.id);
+  // The server has noted what it found when it hashed the files.
+  if (known != change.before.checkpoints.end() && known->second.attempt == checkpoint.attempt) {
+    return;
+  }
   // A turn may commit a checkpoint and also place the next attempt.
   if (checkpoint.attempt != job.attempt &&
       (before == change.before.jobs.end() || checkpoint.attempt != before->second.attempt)) {
@@ -438,7 +470,8 @@ void Checkers::CheckCheckpoint(const Change& change, const core::CheckpointRecor
         absl::StrCat(name, " is of attempt ", checkpoint.attempt, "; the newest is ", job.attempt));
   }
   for (const auto& [id, other] : change.before.checkpoints) {
-    if (id.job == job.id && other.attempt < checkpoint.attempt && id.step >= checkpoint.id.step) {
+    if (id.job == job.id && other.is_whole() && other.attempt < checkpoint.attempt &&
+        id.step >= checkpoint.id.step) {
       world_.Violate(
           "checkpoints go forward",
           absl::StrCat(name, " of attempt ", checkpoint.attempt, " comes after step ", id.step));
@@ -453,12 +486,13 @@ void Checkers::CheckDeleted(const Change& change, const core::CheckpointRef& id)
   const auto deleted = change.before.checkpoints.find(id);
   if (!submission.keeps_best || deleted == change.before.checkpoints.end()) return;
   const auto& gone = change.delta.deleted_checkpoints;
-  bool has_better = !deleted->second.evaluation.has_value();
+  bool has_better = !deleted->second.evaluation.has_value() || !deleted->second.is_whole();
   const auto compare = [&](const core::CheckpointRecord& other) {
     if (other.id.job != id.job || std::find(gone.begin(), gone.end(), other.id) != gone.end()) {
       return;
     }
-    has_better = has_better || core::IsBetter(submission, other, deleted->second);
+    has_better =
+        has_better || (other.is_whole() && core::IsBetter(submission, other, deleted->second));
   };
   for (const auto& [other, record] : change.before.checkpoints) compare(record);
   for (const core::CheckpointRecord& record : change.delta.checkpoints) compare(record);

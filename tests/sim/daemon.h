@@ -104,6 +104,8 @@ class Daemon {
   void Do(const agent::LinkCore::Sync& due);
   void Fetch(AttemptId id);
   void EndFetch(AttemptId id, const absl::Status& status);
+  // Asks the server to look at its own copy, as CheckpointFetcher does.
+  void AskAboutDamage(AttemptId id, const absl::Status& seen);
   void PumpCheckpoints();
   void SendCheckpoint(const agent::CheckpointQueue::Upload& upload);
   void PumpLogs();

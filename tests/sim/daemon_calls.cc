@@ -102,8 +102,26 @@ void Daemon::Fetch(AttemptId id) {
       }));
 }
 
+void Daemon::AskAboutDamage(AttemptId id, const absl::Status& seen) {
+  const std::string name = process_->fetches.at(id).name;
+  const core::CheckpointRef ref = {ParseCheckpointName(name)->job, process_->fetches.at(id).step};
+  transport_.Call<bool>(
+      machine_.number, kUploadTimeout,
+      [this, ref](Server::Answer<bool> answer) {
+        server_.VerifyCheckpoint(ref, std::move(answer));
+      },
+      GuardAnswer<bool>([this, id, name, seen](const absl::StatusOr<bool>& is_whole) {
+        if (!is_whole.ok()) return EndFetch(id, is_whole.status());
+        EndFetch(id, *is_whole ? seen : error::CheckpointDamaged(name, "its hash is wrong", ""));
+      }));
+}
+
 void Daemon::EndFetch(AttemptId id, const absl::Status& status) {
   if (!process_->fetches.contains(id)) return;
+  if (ErrorReason(status) == "CORRUPT_FILE") {
+    AskAboutDamage(id, status);
+    return;
+  }
   if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) {
     Fetch(id);
     return;

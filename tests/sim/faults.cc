@@ -20,7 +20,8 @@ Faults::Faults(World& world, const Options& options, Transport& transport, Serve
       server_(server),
       disk_(disk),
       trainers_(trainers),
-      hosts_(hosts) {}
+      hosts_(hosts),
+      damage_random_(options.seed) {}
 
 void Faults::Begin() {
   server_wall_offset_ = server_.clock().wall_offset;
@@ -41,6 +42,7 @@ void Faults::Begin() {
   Every(rates.rank_crash, [this] { CrashRank(); });
   Every(rates.rank_hang, [this] { HangRank(); });
   Every(rates.host_full_disk, [this] { FillHostDisk(); });
+  AwaitDamage();
 }
 
 void Faults::Every(Time mean, std::function<void()> fault) {
@@ -260,6 +262,26 @@ void Faults::HangRank() {
   auto it = gangs.begin();
   std::advance(it, world_.random().Below(static_cast<int64_t>(gangs.size())));
   trainers_.Hang(it->first, world_.random().Around(3 * kMinute));
+}
+
+void Faults::AwaitDamage() {
+  if (options_.faults.checkpoint_damage == 0) return;
+  world_.After(damage_random_.Around(options_.faults.checkpoint_damage), [this] {
+    if (is_over_) return;
+    Note();
+    DamageCheckpoints();
+    AwaitDamage();
+  });
+}
+
+// The server's disk damages some of the checkpoints that are still needed.
+void Faults::DamageCheckpoints() {
+  const core::Snapshot& state = disk_.state();
+  for (const auto& [id, checkpoint] : state.checkpoints) {
+    const auto job = state.jobs.find(id.job);
+    if (job == state.jobs.end() || core::job_fsm::IsFinal(job->second.state)) continue;
+    if (damage_random_.Chance(500)) server_.DamageCheckpoint(id);
+  }
 }
 
 void Faults::FillHostDisk() {

@@ -51,6 +51,8 @@ class Faults {
   void CrashRank();
   void HangRank();
   void FillHostDisk();
+  void AwaitDamage();
+  void DamageCheckpoints();
 
   World& world_;
   const Options& options_;
@@ -59,6 +61,8 @@ class Faults {
   Disk& disk_;
   Trainers& trainers_;
   std::vector<std::unique_ptr<Host>>& hosts_;
+  // Damage has chances of its own, so that it leaves the stories alone in which nobody meets it.
+  Random damage_random_;
   bool is_over_ = false;
   Time last_ = 0;
   int64_t server_wall_offset_ = 0;  // before anybody moved it

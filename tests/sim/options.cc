@@ -85,6 +85,7 @@ Options DrawOptions(uint64_t seed) {
   options.faults = DrawFaults(random);
   options.delete_every = random.Chance(300) ? random.Between(1, 8) * kMinute : 0;
   options.auto_precision = options.two_types && !random.Chance(700);
+  options.faults.checkpoint_damage = Rate(random, 100, 4 * kMinute, 40 * kMinute);
   return options;
 }
 
@@ -114,6 +115,7 @@ std::string Options::Describe() const {
   add("rank crash", faults.rank_crash);
   add("rank hang", faults.rank_hang);
   add("host's disk full", faults.host_full_disk);
+  add("damage to checkpoints", faults.checkpoint_damage);
   return text;
 }
 

@@ -28,6 +28,7 @@ struct FaultRates {
   Time rank_crash = 0;
   Time rank_hang = 0;
   Time host_full_disk = 0;
+  Time checkpoint_damage = 0;
 };
 
 struct Options {

@@ -119,25 +119,56 @@ void Server::CommitCheckpoint(core::CommitCheckpoint input, Answer<core::Reply> 
       answer(allowed);
       return;
     }
-    // The executor seals the files.
+    // The executor seals the files, unless a whole checkpoint of that step is on record.
     world_.After(world_.random().Between(kMillisecond, 200 * kMillisecond),
                  [this, life = life_, input, answer] {
-                   if (life == life_) Post(input, answer);
+                   if (life != life_) return;
+                   const core::CheckpointRef id{input.attempt.job, input.step};
+                   const core::CheckpointRecord* known = this->yard()->FindCheckpoint(id);
+                   if (known == nullptr || !known->is_whole()) damaged_.erase(id);
+                   Post(input, answer);
                  });
   }});
 }
 
 void Server::FetchCheckpoint(core::CheckpointRef id, Answer<bool> answer) {
-  Enqueue(
-      runtime::ReadItem{[id, answer = std::move(answer)](absl::StatusOr<const core::Yard*> yard) {
+  Enqueue(runtime::ReadItem{
+      [this, id, answer = std::move(answer)](absl::StatusOr<const core::Yard*> yard) {
         if (!yard.ok()) {
           answer(yard.status());
         } else if ((*yard)->FindCheckpoint(id) == nullptr) {
           answer(error::CheckpointNotFound(CheckpointName(id.job, id.step)));
+        } else if (damaged_.contains(id)) {
+          answer(error::CorruptFile(CheckpointName(id.job, id.step), "its hash is wrong"));
         } else {
           answer(true);
         }
       }});
+}
+
+void Server::VerifyCheckpoint(core::CheckpointRef id, Answer<bool> answer) {
+  Enqueue(runtime::ReadItem{[this, id,
+                             answer = std::move(answer)](absl::StatusOr<const core::Yard*> yard) {
+    if (!yard.ok()) return answer(yard.status());
+    const core::CheckpointRecord* record = (*yard)->FindCheckpoint(id);
+    if (record == nullptr) {
+      return answer(error::CheckpointNotFound(CheckpointName(id.job, id.step)));
+    }
+    const core::JudgeCheckpoint found{*record, damaged_.contains(id) ? "its hash is wrong" : ""};
+    // The executor hashes the files.
+    world_.After(
+        world_.random().Between(kMillisecond, 2 * kSecond), [this, life = life_, found, answer] {
+          if (life != life_) return;
+          Post(found, [found, answer](const absl::StatusOr<core::Reply>& reply) {
+            answer(reply.ok() ? absl::StatusOr<bool>(found.damage.empty()) : reply.status());
+          });
+        });
+  }});
+}
+
+void Server::DamageCheckpoint(core::CheckpointRef id) {
+  world_.Say("faults", "the server's disk damages ", CheckpointName(id.job, id.step));
+  damaged_.insert(id);
 }
 
 void Server::AppendLog(const LogChunk& chunk, Answer<int64_t> answer) {

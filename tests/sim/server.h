@@ -56,6 +56,10 @@ class Server {
   void Register(core::RegisterWorker input, Answer<std::string> answer);
   void CommitCheckpoint(core::CommitCheckpoint input, Answer<core::Reply> answer);
   void FetchCheckpoint(core::CheckpointRef id, Answer<bool> answer);
+  // Hashes the files of the checkpoint. Answers whether they are whole, once that is on record.
+  void VerifyCheckpoint(core::CheckpointRef id, Answer<bool> answer);
+  // The disk damages the files of the checkpoint. Nobody notices before they are read.
+  void DamageCheckpoint(core::CheckpointRef id);
   // Lines of the log that an attempt writes on a host, by number.
   struct LogChunk {
     std::string session;
@@ -94,6 +98,7 @@ class Server {
     bool is_excused = false;  // it may lack lines
   };
   std::map<std::pair<AttemptId, int>, Log> logs_;  // by attempt and host
+  std::set<core::CheckpointRef> damaged_;          // those whose files the disk has damaged
 
   // These belong to the process.
   int64_t life_ = 0;
