@@ -113,7 +113,13 @@ absl::StatusOr<int64_t> BlobStore::Append(const UploadId& upload, const core::Ch
   const absl::string_view rest = data.substr(skip);
   TY_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(path, O_WRONLY | O_CREAT | O_APPEND, 0600));
   TY_RETURN_IF_ERROR(WriteFully(fd.get(), rest, path));
-  if (fdatasync(fd.get()) != 0) return ErrnoStatus(errno, "cannot sync", path);
+  if (fdatasync(fd.get()) != 0) {
+    const absl::Status failed = ErrnoStatus(errno, "cannot sync", path);
+    // The kernel counts these pages as written now, and a further sync would say so. So all of the
+    // file is sent again.
+    (void)unlink(path.c_str());
+    return failed;
+  }
   return old_size + static_cast<int64_t>(rest.size());
 }
 
@@ -187,17 +193,32 @@ absl::Status BlobStore::SealFile(const UploadId& upload, const core::CheckpointF
         Shown(upload, file), absl::StrCat(size, " bytes with hash ", hash, "; expected ", file.size,
                                           " bytes with ", file.hash));
   }
-  if (fsync(fd.get()) != 0) return ErrnoStatus(errno, "cannot sync", path);
+  if (fsync(fd.get()) != 0) {
+    const absl::Status failed = ErrnoStatus(errno, "cannot sync", path);
+    (void)unlink(path.c_str());  // as in Append
+    return failed;
+  }
+  return MakeBlob(path, digits);
+}
+
+absl::Status BlobStore::MakeBlob(const std::string& path, const std::string& digits) {
+  const std::string blob = BlobPath(digits);
   const std::string folder = absl::StrCat(dir_, "/blobs/", digits.substr(0, 2));
   TY_RETURN_IF_ERROR(MakeDirectories(folder, 0700));
-  TY_RETURN_IF_ERROR(SyncDirectory(JoinPath(dir_, "blobs")));
+  if (absl::Status synced = SyncDirectory(JoinPath(dir_, "blobs")); !synced.ok()) {
+    (void)rmdir(folder.c_str());  // fails if it has blobs, and then its name was synced before
+    return synced;
+  }
   {
     const MutexLock name_lock(&pins_mutex_);
     if (rename(path.c_str(), blob.c_str()) != 0) {
       return ErrnoStatus(errno, "cannot rename to", blob);
     }
   }
-  return SyncDirectory(folder);
+  absl::Status synced = SyncDirectory(folder);
+  // A blob whose name may be lost must not count as there.
+  if (!synced.ok()) (void)unlink(blob.c_str());
+  return synced;
 }
 
 absl::StatusOr<std::shared_ptr<const void>> BlobStore::Seal(

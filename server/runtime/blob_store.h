@@ -85,6 +85,8 @@ class BlobStore {
   absl::StatusOr<bool> HasBlob(const UploadId& upload, const core::CheckpointFile& file,
                                const std::string& digits, bool begins);
   absl::Status SetDamagedAside(const std::string& digits, absl::string_view damage);
+  // Makes a whole upload a blob, durably or not at all.
+  absl::Status MakeBlob(const std::string& path, const std::string& digits);
   absl::Status SealFile(const UploadId& upload, const core::CheckpointFile& file);
   Mutex& MutexOf(const std::string& path);
   absl::StatusOr<std::vector<std::string>> AllHashes() const;

@@ -9,8 +9,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <memory>
+#include <string>
 
 #include "common/base/files.h"
+#include "common/base/hash.h"
+#include "server/runtime/blob_store.h"
 #include "server/runtime/log_store.h"
 #include "tests/testing/temp_dir.h"
 
@@ -64,6 +68,39 @@ TEST(FailingSync, OfTheFirstBytesOrTheirFoldersBeginsAnew) {
     EXPECT_EQ(fails_in, -1);
     EXPECT_EQ(*logs.Size(log), 0) << call;
     EXPECT_EQ(*logs.Append(log, 0, "hello"), 5) << call;
+  }
+}
+
+const UploadId kUpload = {{JobId{12}, 1}, 30};
+
+// Uploads and seals the file. Returns the first error.
+absl::Status Store(BlobStore& blobs, const core::CheckpointFile& file, const std::string& content) {
+  for (size_t sent = 0; sent < content.size();) {
+    const auto end =
+        blobs.Append(kUpload, file, static_cast<int64_t>(sent), content.substr(sent, 4));
+    if (!end.ok()) return end.status();
+    sent = static_cast<size_t>(*end);
+  }
+  return blobs.Seal(kUpload, {file}).status();
+}
+
+TEST(FailingSync, OfACheckpointCountsNothingAsThere) {
+  const std::string content = "weights";
+  const core::CheckpointFile file = {"model.safetensors", 7, ContentHash(content)};
+  // Two appends, the file, the folder of folders, and the folder.
+  constexpr int kSyncs = 5;
+  constexpr int kFolderOfFolders = 3;
+  for (int call = 0; call < kSyncs; ++call) {
+    testing::TempDir dir;
+    const auto blobs = *BlobStore::Open(dir.path());
+    fails_in = call;
+    EXPECT_FALSE(Store(*blobs, file, content).ok()) << call;
+    EXPECT_EQ(fails_in, -1) << call;
+    // The bytes of the upload were synced before its name was.
+    EXPECT_EQ(*blobs->Append(kUpload, file, 0, ""), call == kFolderOfFolders ? 7 : 0) << call;
+    EXPECT_FALSE(blobs->Read(file.hash, 0, 100).ok()) << call;
+    EXPECT_TRUE(Store(*blobs, file, content).ok()) << call;
+    EXPECT_EQ(*blobs->Read(file.hash, 0, 100), content) << call;
   }
 }
 
