@@ -45,6 +45,8 @@ namespace {
 constexpr absl::Duration kShutdownGrace = absl::Seconds(5);
 // The memory that gRPC may hold for messages of all connections together.
 constexpr size_t kMessageMemoryMax = size_t{1} << 30;
+// The calls that one connection may have open. Further ones wait for their turn at the client.
+constexpr int kCallsOfConnectionMax = 1000;
 // Workers and clients may ping as often as this while no call is open.
 constexpr int kPingIntervalMinMs = 5000;
 
@@ -194,6 +196,11 @@ absl::Status App::Impl::Listen(std::vector<std::string> listen) {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                              kPingIntervalMinMs);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kCallsOfConnectionMax);
+  // None of our clients compresses, and a thousand zeros a byte pass all limits of size.
+  for (const auto algorithm : {GRPC_COMPRESS_DEFLATE, GRPC_COMPRESS_GZIP}) {
+    builder.SetCompressionAlgorithmSupportStatus(algorithm, false);
+  }
   builder.SetMaxReceiveMessageSize(rpc::kMessageSizeMax);
   builder.SetMaxSendMessageSize(rpc::kMessageSizeMax);
   builder.SetResourceQuota(grpc::ResourceQuota("server").Resize(kMessageMemoryMax));

@@ -136,6 +136,22 @@ TEST_F(AppTest, TheFilesOfADeletedJobGo) {
   EXPECT_TRUE(testing::WaitUntil([&] { return !FileExists(dir_.File("a/logs/1")); }));
 }
 
+// A gigabyte of zeros is a megabyte on the wire.
+TEST_F(AppTest, CompressedMessagesAreRefused) {
+  auto app = Start(Options("a"));
+  ASSERT_NE(app, nullptr);
+  v1::GetJobRequest request;
+  request.set_name(std::string(1 << 20, '0'));
+  v1::Job job;
+  const auto plain = Context();
+  EXPECT_EQ(Jobs(*app)->GetJob(plain.get(), request, &job).error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT);
+  const auto compressed = Context();
+  compressed->set_compression_algorithm(GRPC_COMPRESS_GZIP);
+  EXPECT_EQ(Jobs(*app)->GetJob(compressed.get(), request, &job).error_code(),
+            grpc::StatusCode::UNIMPLEMENTED);
+}
+
 TEST_F(AppTest, AnOlderDatabaseThatIsAcceptedGivesOutNoNumberAgain) {
   const std::string database = dir_.File("a/trainyard.db");
   auto app = Start(Options("a"));
