@@ -1,6 +1,11 @@
 // Lists the data sets, and finds one by the name that a spec gives.
 #include "common/datasets.h"
 
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_split.h"
+
 namespace trainyard::datasets {
 
 absl::Span<const Facts> All() {
@@ -14,6 +19,12 @@ const Facts* Find(absl::string_view name) {
     if (facts.name == name) return &facts;
   }
   return nullptr;
+}
+
+bool StaysBelow(absl::string_view path) {
+  if (path.empty() || path.front() == '/') return false;
+  const std::vector<absl::string_view> parts = absl::StrSplit(path, '/');
+  return std::find(parts.begin(), parts.end(), "..") == parts.end();
 }
 
 }  // namespace trainyard::datasets

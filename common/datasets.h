@@ -99,4 +99,7 @@ absl::Span<const Facts> All();
 // Returns null for an unknown name.
 const Facts* Find(absl::string_view name);
 
+// Returns true for a path that lies below the folder of data sets, and does not lead out of it.
+bool StaysBelow(absl::string_view path);
+
 }  // namespace trainyard::datasets

@@ -138,6 +138,13 @@ int64_t TrainSplitSize(const v1::JobSpec& spec) {
 void CheckData(const v1::JobSpec& spec, std::vector<FieldViolation>& violations) {
   CheckImages(spec, violations);
   CheckTokens(spec, violations);
+  const std::string& path = spec.data().path();
+  if (!path.empty() && !datasets::StaysBelow(path)) {
+    violations.push_back(
+        {"spec.data.path", absl::StrCat("'", path,
+                                        "' leads out of the folder of data sets; write "
+                                        "a path below it, without '..'")});
+  }
   const datasets::Facts* facts = datasets::Find(spec.data().dataset());
   if (facts == nullptr || facts->has_tokens() || facts->side == 0) return;
   CheckEnds(spec.model(), *facts, violations);

@@ -272,10 +272,13 @@ core::SyncReport FromProto(const v1::SyncWorkerRequest& request, RequestCheck& c
 
 core::CheckpointFile FromProto(const v1::CheckpointFile& file, const std::string& field,
                                RequestCheck& check) {
-  if (!IsWord(file.name(), "_.-", kNameBytesMax)) {
+  // A trainer could not read a checkpoint with a hidden file, or with a second manifest.
+  if (!IsWord(file.name(), "_.-", kNameBytesMax) || file.name().front() == '.' ||
+      file.name() == "MANIFEST") {
     check.Add(field + ".name", absl::StrCat("'", file.name().substr(0, 64),
-                                            "' is no file name; expected letters, digits, '_', "
-                                            "'.' and '-'"));
+                                            "' is no name of a checkpoint's file; expected "
+                                            "letters, digits, '_', '-' and '.', which must not be "
+                                            "the first, and not MANIFEST"));
   }
   check.NotNegative(field + ".size", file.size());
   const auto digits = HashDigits(file.hash());

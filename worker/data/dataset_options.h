@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <string>
 
-#include "absl/strings/string_view.h"
 #include "common/datasets.h"
 
 namespace trainyard::data {
@@ -26,8 +25,5 @@ struct DatasetOptions {
   int64_t context = 0;
   int64_t vocabulary = 0;
 };
-
-// Returns true for a path that lies below the folder of data sets, and does not lead out of it.
-bool StaysBelow(absl::string_view path);
 
 }  // namespace trainyard::data

@@ -113,7 +113,7 @@ absl::Status ImageDataset::Verify(int64_t index) const {
 
 absl::Status CheckImageOptions(const DatasetOptions& options) {
   std::vector<FieldViolation> violations;
-  if (!StaysBelow(options.path)) {
+  if (!datasets::StaysBelow(options.path)) {
     violations.push_back({"spec.data.path", absl::StrCat("is '", options.path,
                                                          "'; expected a folder below that of the "
                                                          "data sets, such as 'flowers'")});

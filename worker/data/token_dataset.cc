@@ -181,7 +181,7 @@ absl::Status CheckTokenOptions(absl::string_view name, const DatasetOptions& opt
     return InvalidFields({{"spec.model", absl::StrCat("reads no tokens, which is what data set '",
                                                       name, "' has; use gpt2")}});
   }
-  if (name == datasets::kTokens.name && !StaysBelow(options.path)) {
+  if (name == datasets::kTokens.name && !datasets::StaysBelow(options.path)) {
     return InvalidFields({{"spec.data.path", absl::StrCat("is '", options.path,
                                                           "'; expected a folder below that of the "
                                                           "data sets, such as 'webtext'")}});

@@ -301,6 +301,19 @@ v1::JobSpec TextSpec() {
   return spec;
 }
 
+TEST(Resolve, PathsStayBelowTheFolderOfDataSets) {
+  v1::JobSpec spec = TextSpec();
+  spec.mutable_data()->set_dataset("tokens");
+  for (const char* path : {"..", "../secret", "a/../../b", "/etc"}) {
+    spec.mutable_data()->set_path(path);
+    EXPECT_THAT(Fields(spec), ElementsAre("spec.data.path")) << path;
+  }
+  spec.mutable_data()->set_path("a/..b");
+  EXPECT_THAT(Fields(spec), IsEmpty());
+  spec.mutable_init()->set_checkpoint("a/../../b");
+  EXPECT_THAT(Fields(spec), ElementsAre("spec.init.checkpoint"));
+}
+
 TEST(Resolve, LanguageModelsNeedTokensAndTheOthersImages) {
   v1::JobSpec spec = TextSpec();
   EXPECT_THAT(Fields(spec), IsEmpty());

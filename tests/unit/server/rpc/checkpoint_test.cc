@@ -252,6 +252,11 @@ TEST_F(CheckpointTest, FaultsOfTheRequestAreNamed) {
   EXPECT_EQ(violations[0].field, "file.name");
   EXPECT_EQ(violations[1].field, "file.hash");
   EXPECT_EQ(GetFieldViolations(Commit({}).status()).at(0).field, "files");
+  for (const char* name : {".", "..", ".hidden", "MANIFEST"}) {
+    const auto refused = GetFieldViolations(Append(File(name, "{}"), 0, "{}").status());
+    ASSERT_EQ(refused.size(), 1u) << name;
+    EXPECT_EQ(refused[0].field, "file.name") << name;
+  }
 }
 
 TEST_F(CheckpointTest, DamageIsFoundByTheServerItselfAndShown) {
