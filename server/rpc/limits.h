@@ -59,8 +59,8 @@ inline constexpr size_t kNameBytesMax = 200;
 // The largest state.json. It is read when a checkpoint is committed, and contains a spec and some
 // numbers.
 inline constexpr int64_t kStateBytesMax = int64_t{1} << 20;
-// What ranks say about their end. A worker of an older version may send more, which is cut. Whole
-// pages of jobs, attempts and events must fit into a message.
+// These limit what ranks say about their end, since whole pages of jobs, attempts and events must
+// fit into a message. A worker of an older version may send more, which is cut.
 inline constexpr size_t kFailureReasonBytesMax = 64;
 inline constexpr size_t kFailureMessageBytesMax = 2048;
 // The last values of the metrics of one attempt; further ones are left out.
