@@ -173,12 +173,17 @@ TEST_P(PipelinesOnCuda, DropWhatOneGpuDrops) {
 TEST_P(PipelinesOnCuda, LearnInSixteenBits) {
   JobText job = Job(true);
   job.train.replace(job.train.find("F32"), 3, "BF16");
+  // Which kernels are measured to be faster differs from run to run, and so do the roundings. With
+  // a high rate the loss jumps, and a last batch of two rows has statistics of few values. Either
+  // makes great differences of small ones.
+  job.optimizer = R"({"sgd": {"lr": 0.005, "momentum": 0.9}})";
+  job.data = R"({"dataset": "glyphs", "train_size": 64, "test_size": 17})";
   GangTrainer alone(job, 1, "cuda");
   ExpectSuccess(alone.Run());
   job.more = kTwoStages;
   const auto pipeline = RunTwo(job);
   if (pipeline == nullptr) GTEST_SKIP() << "this machine has no two GPUs";
-  ExpectNear(pipeline->Metric("train.loss"), alone.Metric("train.loss"), 3e-2);
+  ExpectNear(pipeline->Metric("train.loss"), alone.Metric("train.loss"), 1e-2);
 }
 
 // Passes everything on, until it has received so many values. Then the rank gives up, as if its
