@@ -183,10 +183,6 @@ void Checkers::LookAtStops() {
 // A job for which others were stopped must start, unless the world has changed since.
 void Checkers::LookAtPreemptions() {
   if (!server_.is_up()) return;
-  // The devices of a worker that is drained or cordoned are offered to nobody.
-  for (const auto& [name, worker] : disk_.state().workers) {
-    if (worker.scheduling != core::Scheduling::kEligible) return;
-  }
   for (const auto& [id, since] : preempting_since_) {
     if (server_.up_since() > since || faults_.last() > since - kMinute) continue;
     const core::JobRecord& job = disk_.state().jobs.at(id);

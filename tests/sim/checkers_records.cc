@@ -129,9 +129,11 @@ void Checkers::CheckRecords(const Change& change) {
   for (const core::WorkerRecord& worker : delta.workers) {
     joined_.try_emplace(worker.name, world_.now());
     const auto known = before.workers.find(worker.name);
-    if (!std::holds_alternative<core::worker_fsm::Active>(worker.state) ||
-        (known != before.workers.end() && known->second.scheduling != worker.scheduling)) {
-      // Devices that were to be freed there may never come free, or are offered only now.
+    if (known != before.workers.end() && known->second.scheduling != worker.scheduling) {
+      // Devices that were to be freed there are offered to nobody from now on, or others are.
+      preempting_since_.clear();
+    } else if (!std::holds_alternative<core::worker_fsm::Active>(worker.state)) {
+      // Devices that were to be freed there may never come free.
       for (auto& [job, since] : preempting_since_) since = world_.now();
     }
     if (worker.scheduling == core::Scheduling::kDraining) {
