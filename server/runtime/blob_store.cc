@@ -114,7 +114,7 @@ absl::StatusOr<int64_t> BlobStore::Append(const UploadId& upload, const core::Ch
   TY_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(path, O_WRONLY | O_CREAT | O_APPEND, 0600));
   TY_RETURN_IF_ERROR(WriteFully(fd.get(), rest, path));
   if (fdatasync(fd.get()) != 0) {
-    const absl::Status failed = ErrnoStatus(errno, "cannot sync", path);
+    absl::Status failed = ErrnoStatus(errno, "cannot sync", path);
     // The kernel counts these pages as written now, and a further sync would say so. So all of the
     // file is sent again.
     (void)unlink(path.c_str());
@@ -194,7 +194,7 @@ absl::Status BlobStore::SealFile(const UploadId& upload, const core::CheckpointF
                                           " bytes with ", file.hash));
   }
   if (fsync(fd.get()) != 0) {
-    const absl::Status failed = ErrnoStatus(errno, "cannot sync", path);
+    absl::Status failed = ErrnoStatus(errno, "cannot sync", path);
     (void)unlink(path.c_str());  // as in Append
     return failed;
   }

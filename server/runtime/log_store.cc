@@ -61,7 +61,7 @@ absl::StatusOr<int64_t> LogStore::Append(const LogId& log, int64_t offset, absl:
   // The file is synced even if nothing is new, because a process that died may have written the
   // bytes.
   if (fdatasync(fd.get()) != 0) {
-    const absl::Status failed = ErrnoStatus(errno, "cannot sync", path);
+    absl::Status failed = ErrnoStatus(errno, "cannot sync", path);
     // The kernel counts these pages as written now, and a further sync would say so. Only what is
     // before `offset` was acknowledged, so the rest is dropped, and comes again.
     if (ftruncate(fd.get(), offset) != 0) return ErrnoStatus(errno, "cannot truncate", path);
