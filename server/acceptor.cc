@@ -82,7 +82,6 @@ void Acceptor::Run() {
 }
 
 bool Acceptor::AcceptSome(int listener) {
-  const int first_kept = FirstDescriptorKept();
   for (int i = 0; i < kBatch; ++i) {
     UniqueFd connection(accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!connection.valid()) {
@@ -93,7 +92,8 @@ bool Acceptor::AcceptSome(int listener) {
       }
       continue;  // the connection has ended before it was accepted
     }
-    if (connection.get() >= first_kept) {
+    // The limit is asked for each time, because an administrator may change it (prlimit).
+    if (connection.get() >= FirstDescriptorKept()) {
       Refused();
       continue;
     }
