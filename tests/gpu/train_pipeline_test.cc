@@ -173,9 +173,9 @@ TEST_P(PipelinesOnCuda, DropWhatOneGpuDrops) {
 TEST_P(PipelinesOnCuda, LearnInSixteenBits) {
   JobText job = Job(true);
   job.train.replace(job.train.find("F32"), 3, "BF16");
-  // Which kernels are measured to be faster differs from run to run, and so do the roundings. With
-  // a high rate the loss jumps, and a last batch of two rows has statistics of few values. Either
-  // makes great differences of small ones.
+  // The kernels that are measured to be fastest differ from run to run, and so do the roundings.
+  // They grow where the loss jumps, as with a high rate, and where statistics are over few values,
+  // as in a last batch of two rows.
   job.optimizer = R"({"sgd": {"lr": 0.005, "momentum": 0.9}})";
   job.data = R"({"dataset": "glyphs", "train_size": 64, "test_size": 17})";
   GangTrainer alone(job, 1, "cuda");
