@@ -96,7 +96,7 @@ absl::Status Download(const Context& context, link::ServerLink& link,
   request.set_name(checkpoint.name());
   const absl::StatusOr<v1::Checkpoint> found =
       link.Call(&v1::CheckpointService::Stub::VerifyCheckpoint, request, kServerVerifyTimeout);
-  if (absl::IsUnimplemented(found.status())) return fetched;  // an older server
+  if (absl::IsUnimplemented(found.status())) return fetched;  // the server is older
   TY_RETURN_IF_ERROR(found.status());
   if (found->damage().empty()) {
     // It was damaged on its way, or it has been healed since the server found the damage.

@@ -209,11 +209,9 @@ absl::Status BlobStore::MakeBlob(const std::string& path, const std::string& dig
     (void)rmdir(folder.c_str());  // fails if it has blobs, and then its name was synced before
     return synced;
   }
-  {
-    const MutexLock name_lock(&pins_mutex_);
-    if (rename(path.c_str(), blob.c_str()) != 0) {
-      return ErrnoStatus(errno, "cannot rename to", blob);
-    }
+  const MutexLock name_lock(&pins_mutex_);
+  if (rename(path.c_str(), blob.c_str()) != 0) {
+    return ErrnoStatus(errno, "cannot rename to", blob);
   }
   absl::Status synced = SyncDirectory(folder);
   // A blob whose name may be lost must not count as there.

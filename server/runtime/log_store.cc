@@ -62,8 +62,8 @@ absl::StatusOr<int64_t> LogStore::Append(const LogId& log, int64_t offset, absl:
   // bytes.
   if (fdatasync(fd.get()) != 0) {
     absl::Status failed = ErrnoStatus(errno, "cannot sync", path);
-    // The kernel counts these pages as written now, and a further sync would say so. Only what is
-    // before `offset` was acknowledged, so the rest is dropped, and comes again.
+    // The kernel counts these pages as written now, and a further sync would say so. The worker has
+    // all bytes from `offset` on and sends them again, so they are dropped.
     if (ftruncate(fd.get(), offset) != 0) return ErrnoStatus(errno, "cannot truncate", path);
     return failed;
   }

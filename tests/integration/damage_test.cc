@@ -156,7 +156,7 @@ TEST_F(Damage, AnUploadHealsTheBlobForAllWhoNameIt) {
   ASSERT_EQ(yard_.WaitForEnd(first).state(), v1::JOB_STATE_SUCCEEDED);
   FlipABit(Blob(first, 20, kModel));
   ASSERT_EQ(yard_.Cli({"checkpoints", "get", "1/20", "-O", yard_.File("one")}).exit_code, 1);
-  // The same training writes the same bytes.
+  // A job with the same spec writes the same bytes.
   const std::string second = yard_.Submit(SmallSpec("first", 1, 1, 1000, kExtra));
   ASSERT_EQ(yard_.WaitForEnd(second).state(), v1::JOB_STATE_SUCCEEDED);
   for (const char* job : {"2", "1"}) {

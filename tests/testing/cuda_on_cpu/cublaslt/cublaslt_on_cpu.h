@@ -5,7 +5,7 @@ namespace trainyard::cuda_on_cpu {
 
 // Makes cuBLASLt offer no algorithm, from here on, for products with an epilogue.
 void RefuseEpilogues(bool refuses);
-// The same for products with GELU or its gradient.
+// Makes it offer no algorithm, from here on, for products with GELU or its gradient.
 void RefuseGelu(bool refuses);
 
 // Makes products that are split into so many parts leave out the last product of each sum, from
