@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/checkpoint_file.h"
 #include "common/base/errors.h"
 #include "common/base/files.h"
 #include "common/base/hash.h"
@@ -25,13 +26,6 @@ namespace {
 
 // If a connection breaks more often than this within one file, the download fails.
 constexpr int kTriesPerFile = 10;
-
-// Returns true if a file of this name would stay in the folder. We trust the server with content,
-// but not with paths.
-bool IsFileName(const std::string& name) {
-  return !name.empty() && name.front() != '.' && name.size() <= 255 && name != "MANIFEST" &&
-         name.find('/') == std::string::npos && name.find('\0') == std::string::npos;
-}
 
 bool IsWhole(const std::string& path, const v1::CheckpointFile& file) {
   const auto size = FileSize(path);
@@ -139,7 +133,8 @@ absl::Status FetchCheckpoint(const Context& context, link::ServerLink& link,
     }
   }
   for (const v1::CheckpointFile& file : checkpoint.files()) {
-    if (!IsFileName(file.name())) {
+    // We trust the server with content, but not with paths.
+    if (!IsCheckpointFileName(file.name())) {
       return error::CorruptFile(checkpoint.name(),
                                 absl::StrCat("'", file.name(), "' is not a plain file name"));
     }

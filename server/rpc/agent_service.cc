@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/report_limits.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/status.h"
 #include "common/spec/interval.h"

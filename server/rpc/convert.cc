@@ -9,6 +9,7 @@
 #include "common/base/check.h"
 #include "common/base/hash.h"
 #include "common/base/ids.h"
+#include "common/base/report_limits.h"
 #include "common/base/strings.h"
 #include "common/spec/array.h"
 #include "server/codec/progress.h"

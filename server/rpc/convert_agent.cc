@@ -7,8 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/base/checkpoint_file.h"
 #include "common/base/hash.h"
 #include "common/base/labels.h"
+#include "common/base/report_limits.h"
 #include "common/base/strings.h"
 #include "server/codec/progress.h"
 #include "server/rpc/convert.h"
@@ -273,8 +275,7 @@ core::SyncReport FromProto(const v1::SyncWorkerRequest& request, RequestCheck& c
 core::CheckpointFile FromProto(const v1::CheckpointFile& file, const std::string& field,
                                RequestCheck& check) {
   // A trainer could not read a checkpoint with a hidden file, or with a second manifest.
-  if (!IsWord(file.name(), "_.-", kNameBytesMax) || file.name().front() == '.' ||
-      file.name() == "MANIFEST") {
+  if (!IsWord(file.name(), "_.-", kNameBytesMax) || !IsCheckpointFileName(file.name())) {
     check.Add(field + ".name", absl::StrCat("'", file.name().substr(0, 64),
                                             "' is no name of a checkpoint's file; expected "
                                             "letters, digits, '_', '-' and '.', which must not be "

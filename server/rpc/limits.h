@@ -50,7 +50,6 @@ inline constexpr int kSubjectsMax = 100;
 inline constexpr int64_t kDrainWithinMaxUs = int64_t{24} * 3600 * 1'000'000;
 // The metric points of one append: a hundred times those of one second of fast training.
 inline constexpr int kPointsMax = 10'000;
-inline constexpr size_t kMetricNameBytesMax = 200;
 // The devices of a worker, the attempts that it reports, and the files of a checkpoint.
 inline constexpr int kDevicesMax = 1024;
 inline constexpr int kAttemptsMax = 4096;
@@ -59,10 +58,6 @@ inline constexpr size_t kNameBytesMax = 200;
 // The largest state.json. It is read when a checkpoint is committed, and contains a spec and some
 // numbers.
 inline constexpr int64_t kStateBytesMax = int64_t{1} << 20;
-// These limit what ranks say about their end, since whole pages of jobs, attempts and events must
-// fit into a message. A worker of an older version may send more, which is cut.
-inline constexpr size_t kFailureReasonBytesMax = 64;
-inline constexpr size_t kFailureMessageBytesMax = 2048;
 // The last values of the metrics of one attempt; further ones are left out.
 inline constexpr size_t kLastMetricsMax = 1024;
 // The rendezvous values of one attempt in one report.

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/backoff.h"
+#include "common/base/checkpoint_file.h"
 #include "common/base/errors.h"
 #include "common/base/files.h"
 #include "common/base/log.h"
@@ -96,7 +97,7 @@ absl::Status FetchCheckpoint(v1::AgentService::StubInterface& stub, const Resume
   checkpoint::Manifest manifest;
   manifest.step = source.step;
   for (const CheckpointFile& file : source.files) {
-    if (!checkpoint::IsFileName(file.name)) {
+    if (!IsCheckpointFileName(file.name)) {
       return absl::InvalidArgumentError(
           absl::StrCat("checkpoint '", source.name, "' has a file '", file.name, "'"));
     }
@@ -105,8 +106,8 @@ absl::Status FetchCheckpoint(v1::AgentService::StubInterface& stub, const Resume
   }
   std::sort(manifest.files.begin(), manifest.files.end(),
             [](const auto& a, const auto& b) { return a.name < b.name; });
-  TY_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(partial, checkpoint::kManifestName),
-                                         checkpoint::EncodeManifest(manifest)));
+  TY_RETURN_IF_ERROR(
+      WriteFileAtomically(JoinPath(partial, kManifestName), checkpoint::EncodeManifest(manifest)));
   absl::Status verified = checkpoint::VerifyCheckpoint(partial).status();
   if (!verified.ok()) {
     // We cannot tell the wrong parts from the right ones, so the next try begins again.

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/base/check.h"
+#include "common/base/checkpoint_file.h"
 #include "common/base/errors.h"
 #include "common/base/files.h"
 #include "common/base/hash.h"
@@ -135,7 +136,7 @@ absl::Status VerifyNothingElse(const std::string& folder, const Manifest& manife
 absl::Status WriteCheckpoint(const std::string& checkpoints_dir, int64_t step,
                              const std::vector<CheckpointFile>& files) {
   TY_CHECK(step >= 0);
-  for (const CheckpointFile& file : files) TY_CHECK(IsFileName(file.name));
+  for (const CheckpointFile& file : files) TY_CHECK(IsCheckpointFileName(file.name));
   TY_RETURN_IF_ERROR(MakeCheckpointsDir(checkpoints_dir));
   TY_RETURN_IF_ERROR(RemoveTemporaryFolders(checkpoints_dir));
   const std::string path = CheckpointPath(checkpoints_dir, step);

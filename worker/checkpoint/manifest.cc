@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/checkpoint_file.h"
 #include "common/base/errors.h"
 #include "common/base/files.h"
 #include "common/base/status_macros.h"
@@ -45,7 +46,7 @@ std::string Violation(const Json& json) {
       return absl::StrCat("files[", i, "] is not an object of name, size and hash");
     }
     const auto& name = json["files"][i]["name"].get_ref<const std::string&>();
-    if (!IsFileName(name)) {
+    if (!IsCheckpointFileName(name)) {
       return absl::StrCat("files[", i, "] has the name ", JsonQuote(name),
                           ", which is no plain file name");
     }
@@ -54,11 +55,6 @@ std::string Violation(const Json& json) {
 }
 
 }  // namespace
-
-bool IsFileName(absl::string_view name) {
-  return !name.empty() && name.front() != '.' && name.size() <= 255 && name != kManifestName &&
-         std::none_of(name.begin(), name.end(), [](char c) { return c == '/' || c == '\0'; });
-}
 
 std::string EncodeManifest(const Manifest& manifest) {
   return absl::StrCat("{\"format\": ", kFormat, ", \"step\": ", manifest.step, ", \"files\": [",

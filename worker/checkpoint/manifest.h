@@ -11,8 +11,6 @@
 
 namespace trainyard::checkpoint {
 
-inline constexpr char kManifestName[] = "MANIFEST";
-
 struct ManifestEntry {
   std::string name;
   int64_t size = 0;
@@ -23,9 +21,6 @@ struct Manifest {
   int64_t step = 0;
   std::vector<ManifestEntry> files;  // sorted by name
 };
-
-// Returns true for a plain name inside the folder: no path, not hidden, and not MANIFEST itself.
-bool IsFileName(absl::string_view name);
 
 // Returns the only spelling. `files` must be sorted by name.
 std::string EncodeManifest(const Manifest& manifest);

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/files.h"
+#include "common/base/report_limits.h"
 #include "common/base/status_macros.h"
 #include "worker/run_dir/json_fields.h"
 
@@ -66,8 +67,8 @@ void GetExit(FieldReader& reader, Exit& exit) {
   reader.Integer("exit_code", exit.exit_code);
   reader.Integer("signal", exit.signal);
   ReadOutcome(reader, exit.outcome);
-  reader.Text("reason", exit.reason, kReasonBytesMax);
-  reader.Text("message", exit.message, kMessageBytesMax);
+  reader.Text("reason", exit.reason, kFailureReasonBytesMax);
+  reader.Text("message", exit.message, kFailureMessageBytesMax);
   reader.Integer("end_time_us", exit.end_time_us, 0, kMaxNumber);
 }
 
@@ -258,8 +259,8 @@ absl::StatusOr<RankResult> DecodeRankResult(absl::string_view text, absl::string
   return Decode<RankResult>(text, file, [](FieldReader& reader) {
     RankResult result;
     ReadOutcome(reader, result.outcome);
-    reader.Text("reason", result.reason, kReasonBytesMax);
-    reader.Text("message", result.message, kMessageBytesMax);
+    reader.Text("reason", result.reason, kFailureReasonBytesMax);
+    reader.Text("message", result.message, kFailureMessageBytesMax);
     reader.Integer("step", result.step, 0, kMaxNumber);
     FieldReader metrics = reader.Object("metrics");
     for (const std::string& name : metrics.Keys()) {
@@ -269,7 +270,7 @@ absl::StatusOr<RankResult> DecodeRankResult(absl::string_view text, absl::string
       metrics.Double(name, result.metrics[name]);
     }
     reader.Integer("stuck_rank", result.stuck_rank, -1, kMaxRank);
-    reader.Text("operation", result.operation, kMessageBytesMax);
+    reader.Text("operation", result.operation, kFailureMessageBytesMax);
     reader.Integer("sequence", result.sequence, 0, kMaxNumber);
     return result;
   });

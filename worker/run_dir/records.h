@@ -14,11 +14,9 @@
 
 namespace trainyard::run_dir {
 
-// A rank may be a program of a user's, and write anything. More than this of it is not taken over,
-// so that its worker can always report, and a page of jobs fits into a message.
-inline constexpr size_t kReasonBytesMax = 64;
-inline constexpr size_t kMessageBytesMax = 2048;
-inline constexpr size_t kMetricNameBytesMax = 200;
+// A rank may be a program of a user's, and write anything. No more than this and the limits of
+// common/base/report_limits.h is taken over, so that its worker can always report, and a page of
+// jobs fits into a message.
 inline constexpr size_t kLastMetricsMax = 500;  // metrics with a last value
 
 // Says how a finished rank or attempt ended. `hardware` and `transient` are retried, `user_error`

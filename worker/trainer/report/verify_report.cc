@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/base/checkpoint_file.h"
 #include "common/base/errors.h"
 #include "common/base/files.h"
 #include "common/base/hash.h"
@@ -70,7 +71,7 @@ std::string NumberText(double value) {
 // not.
 absl::Status CompareFiles(const std::string& folder, Comparison& comparison) {
   if (!FileExists(folder)) return error::CheckpointNotFound(folder);
-  const std::string manifest_path = JoinPath(folder, checkpoint::kManifestName);
+  const std::string manifest_path = JoinPath(folder, kManifestName);
   const auto manifest = checkpoint::ParseManifest(manifest_path);
   if (absl::IsNotFound(manifest.status())) {
     return error::CorruptFile(manifest_path, "it is missing, so this is no complete checkpoint");
@@ -87,7 +88,7 @@ absl::Status CompareFiles(const std::string& folder, Comparison& comparison) {
   for (const std::string& name : names) {
     const bool is_listed = std::any_of(manifest->files.begin(), manifest->files.end(),
                                        [&name](const auto& entry) { return entry.name == name; });
-    if (!is_listed && name != checkpoint::kManifestName) {
+    if (!is_listed && name != kManifestName) {
       comparison.Add(name, "not in MANIFEST", "present");
     }
   }

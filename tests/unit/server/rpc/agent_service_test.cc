@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "common/base/errors.h"
+#include "common/base/report_limits.h"
 #include "server/rpc/limits.h"
 #include "tests/unit/server/rpc/rpc_fixture.h"
 

@@ -1,5 +1,6 @@
 #include "worker/run_dir/records.h"
 
+#include "common/base/report_limits.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/worker/run_dir/test_support.h"
@@ -35,9 +36,9 @@ TEST(Records, AResultTakesOverOnlyAsMuchAsAReportMayHold) {
   huge.metrics[std::string(kMetricNameBytesMax + 1, 'a')] = 1;
   const auto taken = DecodeRankResult(EncodeRankResult(huge), "result.json");
   ASSERT_TRUE(taken.ok()) << taken.status();
-  EXPECT_EQ(taken->reason.size(), kReasonBytesMax);
-  EXPECT_EQ(taken->message.size(), kMessageBytesMax);
-  EXPECT_EQ(taken->operation.size(), kMessageBytesMax);
+  EXPECT_EQ(taken->reason.size(), kFailureReasonBytesMax);
+  EXPECT_EQ(taken->message.size(), kFailureMessageBytesMax);
+  EXPECT_EQ(taken->operation.size(), kFailureMessageBytesMax);
   EXPECT_EQ(taken->metrics.size(), kLastMetricsMax);
   EXPECT_EQ(taken->metrics.begin()->first, "train.0");
 }

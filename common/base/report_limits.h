@@ -1,0 +1,13 @@
+// How much of what a rank reports is kept. Each part cuts what it takes over from the part before, since a rank may be a
+// user's own program, and a worker may be an older one.
+#pragma once
+
+#include <cstddef>
+
+namespace trainyard {
+
+inline constexpr size_t kFailureReasonBytesMax = 64;
+inline constexpr size_t kFailureMessageBytesMax = 2048;
+inline constexpr size_t kMetricNameBytesMax = 200;
+
+}  // namespace trainyard
