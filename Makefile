@@ -9,7 +9,7 @@ TEST_JOBS ?= $(shell expr $(JOBS) + 1)
 # it lets the compiler do so: the headers that the compiler names tell it enough.
 export CCACHE_DEPEND ?= 1
 
-.PHONY: demo test bench lint format install-deps
+.PHONY: demo test bench lint format install-deps sanitize
 
 # Installs what is missing, builds, and runs a job from submit to a downloaded checkpoint.
 # DATASETS=DIR trains on real Fashion-MNIST found there.
@@ -26,6 +26,11 @@ test: $(BUILD)/build.ninja
 bench: $(BUILD)/build.ninja
 	cmake --build --preset $(PRESET) -j$(JOBS)
 	BIN=$(CURDIR)/$(BUILD)/bin scripts/bench.sh
+
+# Runs the tests under the address, undefined-behaviour and thread sanitizers. SANITIZERS=tsan runs one lane.
+sanitize:
+	scripts/install_deps.sh
+	JOBS=$(JOBS) scripts/sanitize.sh
 
 # Runs clang-tidy over all sources, or only over LINT_FILES="a.cc b.cc".
 lint:

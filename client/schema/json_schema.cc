@@ -26,7 +26,7 @@ using nlohmann::ordered_json;
 constexpr char kDurationPattern[] =
     R"(^\s*[0-9]*\.?[0-9]+\s*(ms|milliseconds?|s|sec|seconds?|m|min|minutes?|h|hours?|d|days?|w)\s*$)";
 constexpr char kIntervalPattern[] =
-    R"(^\s*[0-9]*\.?[0-9]+\s*(epochs?|steps?|ms|milliseconds?|s|sec|seconds?|m|min|minutes?|h|hours?|d|days?|w)\s*$)";
+    R"(^\s*(auto|[0-9]*\.?[0-9]+\s*(epochs?|steps?|ms|milliseconds?|s|sec|seconds?|m|min|minutes?|h|hours?|d|days?|w))\s*$)";
 
 constexpr char kByteSizePattern[] = R"(^\s*[0-9]*\.?[0-9]+\s*(B|kB|KiB|MB|MiB|GB|GiB|TB|TiB)\s*$)";
 

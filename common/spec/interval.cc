@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/duration.h"
@@ -14,6 +15,8 @@
 namespace trainyard::spec {
 namespace {
 
+constexpr char kAutomatic[] = "auto";
+
 std::string Counted(int64_t count, absl::string_view unit) {
   return absl::StrCat(count, " ", unit, count == 1 ? "" : "s");
 }
@@ -21,8 +24,12 @@ std::string Counted(int64_t count, absl::string_view unit) {
 }  // namespace
 
 absl::StatusOr<v1::Interval> ParseInterval(absl::string_view text) {
-  const auto [number, unit] = SplitQuantity(text);
   v1::Interval interval;
+  if (absl::StripAsciiWhitespace(text) == kAutomatic) {
+    interval.set_automatic(true);
+    return interval;
+  }
+  const auto [number, unit] = SplitQuantity(text);
   const bool is_epochs = unit == "epoch" || unit == "epochs";
   if (is_epochs || unit == "step" || unit == "steps") {
     int64_t count = 0;
@@ -43,7 +50,7 @@ absl::StatusOr<v1::Interval> ParseInterval(absl::string_view text) {
     return absl::InvalidArgumentError(
         absl::StrCat("'", text,
                      "' is not an interval; write a number and a unit, such as '1 epoch', "
-                     "'500 steps' or '10 min'"));
+                     "'500 steps' or '10 min', or 'auto'"));
   }
   *interval.mutable_time() = ToProto(*duration);
   return interval;
@@ -57,6 +64,8 @@ std::string IntervalText(const v1::Interval& interval) {
       return Counted(interval.steps(), "step");
     case v1::Interval::kTime:
       return PlainDurationText(FromProto(interval.time()));
+    case v1::Interval::kAutomatic:
+      return kAutomatic;
     case v1::Interval::SPAN_NOT_SET:
       break;
   }

@@ -12,8 +12,8 @@
 
 namespace trainyard::spec {
 
-// Parses "N epochs", "N steps" or a duration (common/base/duration.h). Returns INVALID_ARGUMENT
-// with the value and the accepted forms otherwise.
+// Parses "N epochs", "N steps", "auto" or a duration (common/base/duration.h). Returns
+// INVALID_ARGUMENT with the value and the accepted forms otherwise.
 absl::StatusOr<v1::Interval> ParseInterval(absl::string_view text);
 
 // Returns the text that ParseInterval reads. It is empty for an interval without a span.

@@ -107,6 +107,12 @@ void CheckTraining(const v1::JobSpec& spec, std::vector<FieldViolation>& violati
   CheckInit(spec, violations);
   CheckInterval(spec.checkpoint().every(), "spec.checkpoint.every", violations);
   CheckInterval(spec.evaluate().every(), "spec.evaluate.every", violations);
+  if (spec.evaluate().every().automatic()) {
+    violations.push_back(
+        {"spec.evaluate.every",
+         "'auto' chooses the distance of checkpoints alone; write an interval such "
+         "as '1 epoch'"});
+  }
 }
 
 }  // namespace trainyard::spec

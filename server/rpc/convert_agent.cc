@@ -210,6 +210,8 @@ v1::DesiredAttempt DesiredProto(const core::DesiredAttempt& desired, const runti
   for (const auto& [key, value] : desired.rendezvous) (*proto.mutable_rendezvous())[key] = value;
   proto.set_spans_workers(desired.spans_workers);
   proto.set_checkpoint_request(desired.checkpoint_request);
+  proto.set_failures(desired.failures);
+  *proto.mutable_run_time() = ToDuration(desired.run_time_us);
   return proto;
 }
 

@@ -106,6 +106,8 @@ agent::DesiredAttempt FromCore(const core::DesiredAttempt& desired, const Desire
   attempt.rendezvous = desired.rendezvous;
   attempt.spans_workers = desired.spans_workers;
   attempt.checkpoint_request = desired.checkpoint_request;
+  attempt.failures = desired.failures;
+  attempt.run_time = absl::Microseconds(desired.run_time_us);
   return attempt;
 }
 

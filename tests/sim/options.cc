@@ -89,6 +89,19 @@ Options DrawOptions(uint64_t seed) {
   return options;
 }
 
+Options LongJobOptions(uint64_t seed) {
+  Options options;
+  options.seed = seed;
+  options.hosts = 2;
+  options.long_job = 60 * kHour;
+  options.faults_end = options.long_job + kHour;
+  options.delay_max = 50 * kMillisecond;
+  options.commit_max = 30 * kMillisecond;
+  options.report_interval = kSecond;
+  options.faults.rank_crash = 3 * kHour;
+  return options;
+}
+
 std::string Options::Describe() const {
   std::string text =
       absl::StrCat("seed ", seed, ": ", hosts, " hosts of up to ", devices_max,

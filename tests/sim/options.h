@@ -61,11 +61,15 @@ struct Options {
   bool reservations = false;
   int64_t bad_trainers = 0;  // permille of jobs that fail, hang or lie by themselves
   Time step_time_max = 0;
+  // The length of the one job that the users submit, or 0 if they are to do as they like.
+  Time long_job = 0;
   FaultRates faults;
 
   std::string Describe() const;
 };
 
 Options DrawOptions(uint64_t seed);
+// A quiet pool with one job that trains for 60 hours, and whose rank dies every three hours.
+Options LongJobOptions(uint64_t seed);
 
 }  // namespace trainyard::sim

@@ -26,6 +26,8 @@ struct RunDirectory {
   std::vector<agent::DesiredRank> ranks;
   int64_t resume_step = 0;
   size_t script = 0;  // of the job: how its trainers act
+  int64_t failures = 0;
+  absl::Duration run_time;
   bool spans_workers = false;
   // Everything else.
   run_dir::Lease lease;

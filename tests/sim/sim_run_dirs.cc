@@ -90,6 +90,8 @@ absl::Status SimRunDirs::Assign(agent::Attempt& attempt, const agent::DesiredAtt
   dir->resume_step = wanted.resume_from.has_value() ? wanted.resume_from->step : 0;
   dir->script = static_cast<size_t>(std::stoul(wanted.spec_json));
   dir->spans_workers = wanted.spans_workers;
+  dir->failures = wanted.failures;
+  dir->run_time = wanted.run_time;
   attempt.ranks = wanted.ranks;
   world_.Say(machine_.name, "begins ", AttemptName(attempt.id), " with ", wanted.ranks.size(),
              " ranks of ", wanted.world_size);

@@ -45,6 +45,22 @@ TEST(KeptSeeds, BreakNoPromise) {
   }
 }
 
+// The job has three retries and fails twenty times. Each of its attempts makes progress.
+TEST(Goodput, AJobThatFailsEveryThreeHoursTrainsUsefullyForNinetyNineHundredthsOfItsTime) {
+  double useful = 0;
+  int64_t attempts = 0;
+  constexpr int kSeeds = 2;
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    const Result result = SimulateLongJob(seed);
+    EXPECT_FALSE(result.is_broken) << "seed " << seed << ": " << result.rule << ": " << result.what;
+    useful += result.useful / kSeeds;
+    attempts += result.attempts;
+  }
+  EXPECT_GE(useful, 0.99);
+  EXPECT_GE(attempts, 15 * kSeeds);
+  std::printf("useful time %.4f over %d attempts\n", useful, static_cast<int>(attempts));
+}
+
 TEST(Simulation, OneSeedTellsOneStory) {
   EXPECT_EQ(Simulate(7).hash, Simulate(7).hash);
   EXPECT_NE(Simulate(7).hash, Simulate(8).hash);

@@ -33,9 +33,9 @@ constexpr int64_t kEventsMax = 20'000'000;
 
 class Pool {
  public:
-  Pool(uint64_t seed, bool tell)
-      : options_(DrawOptions(seed)),
-        world_(seed, tell),
+  Pool(const Options& options, bool tell)
+      : options_(options),
+        world_(options.seed, tell),
         transport_(world_, options_),
         disk_(world_),
         trainers_(world_),
@@ -77,6 +77,11 @@ class Pool {
     result.events = world_.events();
     result.jobs = static_cast<int64_t>(disk_.state().jobs.size());
     result.attempts = static_cast<int64_t>(disk_.state().attempts.size());
+    if (options_.long_job > 0 && !disk_.state().jobs.empty()) {
+      const core::JobRecord& job = disk_.state().jobs.begin()->second;
+      result.useful =
+          static_cast<double>(options_.long_job) / static_cast<double>(job.end_us - job.create_us);
+    }
     return result;
   }
 
@@ -173,15 +178,27 @@ void TellSeed(int) {
 
 }  // namespace
 
-Result Simulate(uint64_t seed, absl::string_view bug, bool tell) {
+namespace {
+
+Result SimulateOptions(const Options& options, absl::string_view bug, bool tell) {
   // The daemon logs everything that it cannot do. In the simulator that happens all the time.
   static std::once_flag quiet;
   std::call_once(quiet, [] { InitLog("sim", LogLevel::kError, LogFormat::kText); });
   planted_bug = {bug.data(), bug.size()};
-  seed_at_work = seed;
+  seed_at_work = options.seed;
   std::signal(SIGABRT, TellSeed);
   const auto restore = absl::MakeCleanup([] { planted_bug = {}; });
-  return Pool(seed, tell).Run();
+  return Pool(options, tell).Run();
+}
+
+}  // namespace
+
+Result Simulate(uint64_t seed, absl::string_view bug, bool tell) {
+  return SimulateOptions(DrawOptions(seed), bug, tell);
+}
+
+Result SimulateLongJob(uint64_t seed) {
+  return SimulateOptions(LongJobOptions(seed), /*bug=*/"", /*tell=*/false);
 }
 
 Result SimulateTwice(uint64_t seed) {

@@ -17,10 +17,14 @@ struct Result {
   int64_t events = 0;
   int64_t jobs = 0;
   int64_t attempts = 0;
+  double useful = 0;  // the part of the first job's life in which it trained what it kept
 };
 
 // Simulates a seed. `bug` is one of Bugs(), or empty. `tell` means that the story is printed.
 Result Simulate(uint64_t seed, absl::string_view bug = "", bool tell = false);
+
+// Simulates the pool of LongJobOptions.
+Result SimulateLongJob(uint64_t seed);
 
 // Simulates a seed twice. A difference is a broken promise, too. Virtual time counts only once.
 Result SimulateTwice(uint64_t seed);

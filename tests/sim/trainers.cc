@@ -46,7 +46,8 @@ Gang* Trainers::Find(GangKey key) {
 int64_t Trainers::StepOf(const Gang& gang) const {
   if (gang.phase != Gang::Phase::kTraining || gang.hangs) return gang.step;
   const Script& script = scripts_[gang.script];
-  return std::min(script.total_steps, gang.step + (world_.now() - gang.since) / script.step_time);
+  const Time trained = std::max<Time>(world_.now() - gang.since, 0);  // it may wait
+  return std::min(script.total_steps, gang.step + trained / script.step_time);
 }
 
 std::vector<int64_t> Trainers::PidsOf(int host, AttemptId attempt) const {
@@ -137,6 +138,11 @@ void Trainers::BeginTraining(GangKey key) {
   if (static_cast<int>(gang->pids.size()) < gang->world_size) return;
   gang->phase = Gang::Phase::kTraining;
   gang->since = world_.now();
+  gang->training_begun = world_.now();
+  const RankProcess& zero = processes_.at(gang->pids.at(0));
+  if (const RunDirectory* dir = directory_of(zero.start.host, gang->attempt); dir != nullptr) {
+    gang->pace.emplace(dir->failures, dir->run_time, /*cost=*/absl::Milliseconds(1));
+  }
   world_.Say("trainers", AttemptName(gang->attempt), " trains from step ", gang->step, " on ",
              gang->world_size, " ranks");
   for (const auto& [rank, pid] : gang->pids) {
@@ -155,6 +161,11 @@ void Trainers::Plan(Gang& gang) {
   int64_t next = script.total_steps;
   if (script.checkpoint_every > 0) {
     next = std::min(next, (gang.step / script.checkpoint_every + 1) * script.checkpoint_every);
+  }
+  if (script.automatic && gang.pace.has_value()) {
+    const absl::Duration trained = absl::Microseconds(world_.now() - gang.training_begun);
+    const Time distance = absl::ToInt64Microseconds(gang.pace->Distance(trained));
+    next = std::min(next, gang.step + std::max<int64_t>(distance / script.step_time, 1));
   }
   const bool fails = script.end != Script::End::kGood && script.end != Script::End::kOdd;
   if (fails && script.fail_step > gang.step) next = std::min(next, script.fail_step);
@@ -185,6 +196,10 @@ void Trainers::Reach(GangKey key, int64_t turn, int64_t step) {
     return;
   }
   BeginWrite(*gang, /*last=*/false);
+  gang->since += script.wait_time;
+  if (script.automatic && gang->pace.has_value()) {
+    gang->pace->Add(absl::Microseconds(script.wait_time), absl::Microseconds(script.write_time));
+  }
   Plan(*gang);
 }
 

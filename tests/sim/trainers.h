@@ -16,6 +16,7 @@
 
 #include "tests/sim/run_directory.h"
 #include "tests/sim/world.h"
+#include "worker/checkpoint/checkpoint_pace.h"
 #include "worker/supervisor/supervisor_core.h"
 
 namespace trainyard::sim {
@@ -27,6 +28,8 @@ struct Script {
   int64_t total_steps = 100;
   Time step_time = kSecond;
   int64_t checkpoint_every = 0;  // steps; 0: only when asked, and at the end
+  bool automatic = false;        // the trainer chooses the distance of checkpoints instead
+  Time wait_time = 0;            // by which a checkpoint of its own choice delays the training
   Time write_time = kSecond;     // of a checkpoint
   Time upload_time = kSecond;
   Time load_time = kSecond;
@@ -73,6 +76,8 @@ struct Gang {
   int64_t turn = 0;        // outdated events are skipped
   bool finished = false;   // trained to the end
   Time partial_since = 0;  // some of its ranks live, others do not; 0: whole
+  Time training_begun = 0;
+  std::optional<checkpoint::CheckpointPace> pace;  // if the trainer chooses
 };
 using GangKey = std::pair<AttemptId, int64_t>;  // attempt, token
 

@@ -28,6 +28,10 @@ Users::Users(World& world, const Options& options, Transport& transport, Server&
       hosts_(hosts) {}
 
 void Users::Begin() {
+  if (options_.long_job > 0) {
+    world_.After(kMinute, [this] { SubmitLongJob(); });
+    return;
+  }
   world_.After(world_.random().Around(options_.submit_every), [this] { Submit(); });
   world_.After(world_.random().Around(options_.verb_every), [this] { Verb(); });
   if (options_.operator_every > 0) {
@@ -127,6 +131,32 @@ void Users::Submit() {
     Send(order, 0);
   }
   world_.After(random.Around(options_.submit_every), [this] { Submit(); });
+}
+
+// The training waits 0.2 s for a checkpoint of its own choice, which takes some seconds to be
+// written and to arrive, and a new attempt loads for ten.
+void Users::SubmitLongJob() {
+  Script script;
+  script.step_time = kSecond;
+  script.total_steps = options_.long_job / script.step_time;
+  script.automatic = true;
+  script.wait_time = 200 * kMillisecond;
+  script.write_time = 4 * kSecond;
+  script.upload_time = 4 * kSecond;
+  script.load_time = 10 * kSecond;
+  core::Submission submission;
+  submission.user = kUsers[0];
+  submission.project = kProjects[0];
+  submission.name = "long";
+  submission.spec = absl::StrCat(trainers_.AddScript(script));
+  submission.demand.count = 1;
+  submission.max_retries = 3;
+  submission.disconnect_keep_us = 10 * kMinute;
+  submission.checkpoints_kept = 2;
+  orders_.push_back(std::make_shared<Order>());
+  orders_.back()->submission = std::make_shared<core::Submission>(std::move(submission));
+  orders_.back()->request_id = "long";
+  Send(orders_.back(), 0);
 }
 
 // A submission with a request id is sent until it is acknowledged or refused, and sometimes once

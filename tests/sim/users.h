@@ -42,6 +42,7 @@ class Users {
 
  private:
   void Submit();
+  void SubmitLongJob();
   void Send(const std::shared_ptr<Order>& order, int tries);
   core::Submission DrawSubmission();
   size_t DrawScript();

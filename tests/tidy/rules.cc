@@ -72,7 +72,8 @@ const std::vector<Floor>& Floors() {
       // The simulator drives the pure cores, and no adapter.
       {"tests/sim",
        {"common/base", "server/core", "server/runtime/turn_loop", "server/store", "tests/testing",
-        "worker/run_dir", "worker/agent", "worker/supervisor"}},
+        "worker/run_dir", "worker/agent", "worker/supervisor",
+        "worker/checkpoint/checkpoint_pace"}},
       // Tests may include everything.
       {"tests", {"common", "server", "worker", "client", "tests", "trainyard"}},
   };

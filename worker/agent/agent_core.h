@@ -77,6 +77,8 @@ struct DesiredAttempt {
   std::map<std::string, std::string> rendezvous;  // published on other workers
   bool spans_workers = false;
   int64_t checkpoint_request = 0;  // grows with each request; 0 means none yet
+  int64_t failures = 0;            // of the job's attempts before
+  absl::Duration run_time;         // for which they trained
   // These are for kStop.
   run_dir::StopRequest stop;
 

@@ -71,6 +71,8 @@ absl::Status ReadRun(const v1::DesiredAttempt& proto, DesiredAttempt& attempt) {
   for (const auto& [key, value] : proto.rendezvous()) attempt.rendezvous[key] = value;
   attempt.spans_workers = proto.spans_workers();
   attempt.checkpoint_request = proto.checkpoint_request();
+  attempt.failures = std::max(proto.failures(), 0);
+  attempt.run_time = std::max(FromProto(proto.run_time()), absl::ZeroDuration());
   return absl::OkStatus();
 }
 

@@ -222,6 +222,8 @@ absl::StatusOr<run_dir::Assignment> FileRunDirs::MakeAssignment(
   assignment.worker = settings_.worker;
   assignment.dataset_dir = settings_.dataset_dir;
   assignment.spec_json = wanted.spec_json;
+  assignment.failures = wanted.failures;
+  assignment.run_time = wanted.run_time;
   if (wanted.resume_from.has_value()) {
     assignment.resume_from = ResumeFolder(id, *wanted.resume_from);
   }

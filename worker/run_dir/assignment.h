@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "worker/run_dir/paths.h"
 
 namespace trainyard::run_dir {
@@ -42,6 +43,9 @@ struct Assignment {
   // (worker/trainer/plan/spec.h).
   std::string spec_json = "{}";
   std::string worker = {};  // this host's name in the pool; empty if it has none
+  // The job's earlier attempts that failed, and how long all of its earlier attempts trained.
+  int64_t failures = 0;
+  absl::Duration run_time = {};
 
   // Returns null if `rank` is not on this host.
   const RankAssignment* FindRank(int rank) const;

@@ -1,5 +1,7 @@
 // Decides what becomes of a job whose attempt failed. The functions are pure.
 //
+// Only what happened since an attempt last made progress, which is a checkpoint of its own, counts.
+//
 //   user_error         the spec or the data is at fault: never retried
 //   transient          retried after a backoff, up to max_retries
 //   hardware, lost     retried for free; the first time at once, then after a backoff
@@ -28,7 +30,7 @@ struct FailureHistory {
   int32_t retries = 0;                     // used so far, out of max_retries
   int32_t max_retries = 0;                 // granted by the spec
   int32_t failures = 0;                    // failed and lost attempts before this one
-  std::vector<RankZeroFailure> rank_zero;  // of all attempts, this one included
+  std::vector<RankZeroFailure> rank_zero;  // of these attempts, this one included
 };
 
 struct RetryVerdict {

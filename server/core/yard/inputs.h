@@ -216,6 +216,8 @@ struct DesiredAttempt {
   bool spans_workers = false;
   // Grows with each request, and is 0 before the first; each new number asks for one checkpoint.
   int64_t checkpoint_request = 0;
+  int32_t failures = 0;     // attempts of the job that failed or were lost
+  int64_t run_time_us = 0;  // of all its attempts
   // These are for kStop.
   StopReason stop_reason = StopReason::kNone;
   int64_t stop_grace_us = 0;

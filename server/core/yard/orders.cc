@@ -9,8 +9,10 @@ namespace trainyard::core {
 namespace {
 
 // Makes the order for a part that is neither drained nor lost.
-DesiredAttempt DesiredPart(const Config& config, const AttemptRecord& attempt,
-                           const LiveAttempt& live, const std::string& worker) {
+DesiredAttempt DesiredPart(const YardState& state, const AttemptRecord& attempt,
+                           const std::string& worker) {
+  const Config& config = state.config;
+  const LiveAttempt& live = state.live.at(attempt.id);
   DesiredAttempt desired;
   desired.attempt = attempt.id;
   desired.fencing_token = attempt.fencing_token;
@@ -35,6 +37,9 @@ DesiredAttempt DesiredPart(const Config& config, const AttemptRecord& attempt,
   }
   desired.resume_from = attempt.resume_from;
   desired.checkpoint_request = live.checkpoint_request;
+  const JobRecord& job = state.ledger.job(attempt.id.job);
+  desired.failures = job.failures;
+  desired.run_time_us = job.run_time_us;
   desired.spans_workers = attempt.parts.size() > 1;
   for (const auto& [other, keys] : live.rendezvous) {
     if (other != worker) desired.rendezvous.insert(keys.begin(), keys.end());
@@ -50,7 +55,7 @@ std::vector<DesiredAttempt> DesiredFor(const YardState& state, const std::string
     const AttemptRecord& attempt = state.ledger.attempt(id);
     const PartState part = FindPart(attempt, worker)->state;
     if (part == PartState::kDrained || part == PartState::kLost) continue;
-    desired[id] = DesiredPart(state.config, attempt, state.live.at(id), worker);
+    desired[id] = DesiredPart(state, attempt, worker);
   }
   // The worker is to stop and remove whatever it should not have: attempts that were superseded or
   // lost, that have ended, or that the server does not know.

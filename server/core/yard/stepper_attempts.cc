@@ -28,19 +28,44 @@ std::string Detail(const AttemptState& state) {
   return "";
 }
 
+// Returns true if an attempt that started from `before` left a newer checkpoint of its job,
+// `after`.
+bool HasProgressed(JobId job, const std::optional<CheckpointRef>& before,
+                   const std::optional<CheckpointRef>& after) {
+  if (!after.has_value() || after->job != job) return false;
+  return !before.has_value() || before->job != job || before->step < after->step;
+}
+
+bool HasFailed(const AttemptRecord& attempt) {
+  return std::holds_alternative<attempt_fsm::Failed>(attempt.state) ||
+         std::holds_alternative<attempt_fsm::Lost>(attempt.state);
+}
+
+// Returns what counts against the job when its newest attempt has failed: what happened since an
+// attempt last made progress. A long training meets many failures that have nothing to do with each
+// other, and one that progresses comes to its end.
 FailureHistory HistoryOf(const Snapshot& snapshot, const JobRecord& job) {
   FailureHistory history;
   history.retries = job.retries;
   history.max_retries = job.submission->max_retries;
-  history.failures = job.failures;
   const auto& attempts = snapshot.attempts;
   for (auto it = attempts.lower_bound({job.id, 0}); it != attempts.end() && it->first.job == job.id;
        ++it) {
-    for (const AttemptPart& part : it->second.parts) {
+    const AttemptRecord& attempt = it->second;
+    const auto next = std::next(it);
+    const bool is_newest = next == attempts.end() || next->first.job != job.id;
+    if (HasProgressed(job.id, attempt.resume_from,
+                      is_newest ? ResumePoint(snapshot, job) : next->second.resume_from)) {
+      history.failures = 0;
+      history.rank_zero.clear();
+      if (is_newest) history.retries = 0;
+    }
+    if (!is_newest && HasFailed(attempt)) ++history.failures;
+    for (const AttemptPart& part : attempt.parts) {
       // A damaged checkpoint says nothing about the job: no rank has started.
       if (part.outcome.failure.reason == error::kCheckpointDamaged) continue;
       if (part.outcome.kind == OutcomeKind::kFailed && part.outcome.failed_rank == 0 &&
-          !it->second.ranks.empty() && it->second.ranks.front().worker == part.worker) {
+          !attempt.ranks.empty() && attempt.ranks.front().worker == part.worker) {
         history.rank_zero.push_back({part.worker, part.outcome.failure});
       }
     }
@@ -49,10 +74,10 @@ FailureHistory HistoryOf(const Snapshot& snapshot, const JobRecord& job) {
 }
 
 // Returns the input that the end of this attempt gives to the job's machine.
-job_fsm::Input EndForJob(const YardState& yard, const AttemptRecord& attempt, Now now) {
+job_fsm::Input EndForJob(const YardState& yard, const AttemptRecord& attempt,
+                         const FailureHistory& history, Now now) {
   const auto judge = [&](const Failure& failure) {
-    const JobRecord& job = yard.ledger.job(attempt.id.job);
-    return JudgeFailure(yard.config, failure, HistoryOf(yard.snapshot(), job));
+    return JudgeFailure(yard.config, failure, history);
   };
   const auto not_before = [&](const RetryVerdict& verdict) {
     return verdict.delay_us == 0 ? 0 : now.wall_us + verdict.delay_us;
@@ -116,11 +141,12 @@ void Stepper::EndAttempt(AttemptId id, absl::string_view actor) {
     attempt.start_us = attempt.create_us;
     if (job.start_us == 0) job.start_us = attempt.create_us;
   }
-  const job_fsm::Input input = EndForJob(yard_, attempt, now_);
-  if (std::holds_alternative<attempt_fsm::Failed>(attempt.state) ||
-      std::holds_alternative<attempt_fsm::Lost>(attempt.state)) {
-    ++job.failures;
+  const FailureHistory history = HistoryOf(yard_.snapshot(), job);
+  const job_fsm::Input input = EndForJob(yard_, attempt, history, now_);
+  if (!std::holds_alternative<attempt_fsm::Succeeded>(attempt.state)) {
+    job.retries = history.retries;
   }
+  if (HasFailed(attempt)) ++job.failures;
   TY_CHECK_OK(StepJob(id.job, input, actor, absl::StrCat("attempt ", id.number, " has ended")));
   CleanCheckpoints(id.job, "server");
 }

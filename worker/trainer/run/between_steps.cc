@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/spec/interval.h"
 #include "worker/trainer/run/evaluation.h"
 #include "worker/trainer/run/train_loop.h"
 
@@ -17,11 +18,6 @@ using run_dir::Progress;
 
 // Other ranks may load, compile or evaluate longer than this one.
 constexpr absl::Duration kEvaluationTimeout = absl::Minutes(10);
-
-bool IsDue(const v1::Interval& every, int64_t step, int64_t steps_per_epoch) {
-  if (every.has_epochs()) return step % (every.epochs() * steps_per_epoch) == 0;
-  return every.has_steps() && step % every.steps() == 0;
-}
 
 // Ranks divide the test split; in a bitwise run the replicas do, so that batches and sums are the
 // same, whichever ranks host them. The stages of a pipeline evaluate the same part together, and
@@ -38,21 +34,22 @@ EvaluationShares SharesOf(const RunSetup& setup, const parallel::Hosting& hostin
 }  // namespace
 
 absl::Status TrainLoop::AfterStep() {
-  const int64_t per_epoch = run_.share.steps.steps_per_epoch();
   const bool is_last = step_ == run_.share.steps.total_steps();
   // The test split is loaded after the first step, which it would delay. If it is missing, that is
   // reported now, and not at the end of the epoch.
   TY_RETURN_IF_ERROR(test_split_.Poll());
   const bool is_evaluation_due =
-      is_last || agreed_.evaluate || IsDue(run_.setup.spec.evaluate().every(), step_, per_epoch);
-  const bool is_checkpoint_due =
-      agreed_.checkpoint || IsDue(run_.setup.spec.checkpoint().every(), step_, per_epoch);
-  TY_RETURN_IF_ERROR(MoveReplicas(is_checkpoint_due));
+      is_last || agreed_.evaluate || IsDueAt(run_.setup.spec.evaluate().every(), step_);
+  bool is_checkpoint_due =
+      agreed_.checkpoint || IsDueAt(run_.setup.spec.checkpoint().every(), step_);
   // The records of a step come after all metrics up to it.
   if (is_evaluation_due || is_checkpoint_due || agreed_.stop) {
     TY_RETURN_IF_ERROR(FinishUpdates(0));
     TY_RETURN_IF_ERROR(WithStep(AgreeOnLoss()));
+    // By now this step's own ballots were heard.
+    is_checkpoint_due |= agreed_.checkpoint;
   }
+  TY_RETURN_IF_ERROR(MoveReplicas(is_checkpoint_due));
   if (is_evaluation_due) TY_RETURN_IF_ERROR(WithStep(EvaluateTestSplit()));
   if (is_checkpoint_due && !is_last && !agreed_.stop) {
     // All ranks wait longer for rank 0 in the next step.
@@ -168,7 +165,8 @@ absl::Status TrainLoop::GatherState() {
 
 absl::Status TrainLoop::StartCheckpoint() {
   agreed_.checkpoint = false;
-  checkpoint_uptime_ = clock_.Uptime();
+  const absl::Duration begin = clock_.Uptime();
+  checkpoint_uptime_ = begin;
   const int64_t request = control_.AnswerCheckpoint();
   TY_RETURN_IF_ERROR(GatherState());
   TY_RETURN_IF_ERROR(strategy_.GatherWholeState());
@@ -187,6 +185,7 @@ absl::Status TrainLoop::StartCheckpoint() {
                                    step_ / run_.share.steps.steps_per_epoch(), identity));
   if (evaluated_step_ == step_) snapshot.evaluation = evaluation_;
   checkpoints_.Start(std::move(snapshot), request);
+  checkpoint_wait_ = clock_.Uptime() - begin;
   return absl::OkStatus();
 }
 
@@ -199,7 +198,18 @@ absl::Status TrainLoop::CheckpointEnded(const CheckpointWriter::Finished& finish
         {{"step", absl::StrCat(finished.step)}, {"error", std::string(finished.status.message())}});
     return absl::OkStatus();
   }
-  LogInfo("wrote a checkpoint", {{"step", absl::StrCat(finished.step)}});
+  const absl::Duration now = clock_.Uptime();
+  const absl::Duration written = now - checkpoint_uptime_;
+  const absl::Duration waited = std::clamp(checkpoint_wait_, absl::ZeroDuration(), written);
+  checkpoint_pace_.Add(waited, written);
+  const v1::Interval& every = run_.setup.spec.checkpoint().every();
+  const absl::Duration distance = checkpoint_pace_.Distance(now - begin_uptime_);
+  LogInfo(
+      "wrote a checkpoint",
+      {{"step", absl::StrCat(finished.step)},
+       {"training_waited", absl::FormatDuration(absl::Trunc(waited, absl::Microseconds(1)))},
+       {"next_in", every.automatic() ? absl::FormatDuration(absl::Trunc(distance, absl::Seconds(1)))
+                                     : spec::IntervalText(every)}});
   checkpoint_step_ = finished.step;
   reporter_.progress().last_checkpoint_step = finished.step;
   reporter_.progress().checkpoint_request = finished.request;

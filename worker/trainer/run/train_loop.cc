@@ -51,6 +51,15 @@ std::string NameOf(const CommEvent& event) {
   return absl::StrCat("share bucket ", event.bucket);
 }
 
+// Returns about how long it takes to copy parameters and what an optimizer keeps of them, at a
+// modest rate for memory and for the way off a device.
+absl::Duration CopyTime(engine::Executable& executable) {
+  constexpr double kBytesPerSecond = 1e9;
+  constexpr double kBytesOfParameter = 3 * sizeof(float);
+  return absl::Seconds(static_cast<double>(executable.parameters().size()) * kBytesOfParameter /
+                       kBytesPerSecond);
+}
+
 }  // namespace
 
 TrainLoop::TrainLoop(PreparedRun run, Reporter& reporter, const Signals& signals, Clock& clock)
@@ -77,7 +86,10 @@ TrainLoop::TrainLoop(PreparedRun run, Reporter& reporter, const Signals& signals
       gathered_step_(run_.first_step),
       ballots_(static_cast<size_t>(run_.setup.world_size())),
       evaluation_uptime_(clock.Uptime()),
-      checkpoint_uptime_(evaluation_uptime_) {
+      checkpoint_uptime_(evaluation_uptime_),
+      begin_uptime_(evaluation_uptime_),
+      checkpoint_pace_(run_.setup.assignment.failures, run_.setup.assignment.run_time,
+                       CopyTime(executable_)) {
   StartHosting();
   if (exchange_ == nullptr) return;
   executable_.set_wait_watch([this](absl::Duration waited) { return exchange_->Watch(waited); });
@@ -155,7 +167,9 @@ absl::Status TrainLoop::Step() {
   const auto in_flight = static_cast<size_t>(executable_.max_updates_in_flight());
   TY_RETURN_IF_ERROR(FinishUpdates(in_flight - 1));
   // The host may only have enqueued the step.
-  pace_.Add(std::max(clock_.Uptime() - start, computed_.time));
+  const absl::Duration took = std::max(clock_.Uptime() - start, computed_.time);
+  pace_.Add(took);
+  if (checkpoints_.in_flight()) checkpoint_wait_ += took - pace_.median();
   if (exchange_ == nullptr || computed_.step >= limited_step_) next_limit_ = absl::ZeroDuration();
   AdjustTimeout(std::max(pace_.CollectiveLimit(), next_limit_));
   return absl::OkStatus();
@@ -249,15 +263,30 @@ absl::Status TrainLoop::UpdateBlock(const parallel::Bucket& block) {
 }
 
 Votes TrainLoop::CastVotes() {
+  const v1::Interval& evaluate_every = run_.setup.spec.evaluate().every();
+  Votes votes{.stop = control_.stop_requested(), .checkpoint = control_.CheckpointRequested()};
+  // Only the clock of rank 0 decides.
+  if (run_.setup.rank != 0) return votes;
+  votes.evaluate = evaluate_every.has_time() &&
+                   clock_.Uptime() - evaluation_uptime_ >= spec::FromProto(evaluate_every.time());
+  votes.checkpoint |= WantsCheckpoint(votes.evaluate || IsDueAt(evaluate_every, step_ + 1));
+  return votes;
+}
+
+bool TrainLoop::WantsCheckpoint(bool will_evaluate) const {
+  const v1::Interval& every = run_.setup.spec.checkpoint().every();
   const absl::Duration now = clock_.Uptime();
-  const auto has_passed = [&](const v1::Interval& every, absl::Duration since) {
-    // Only the clock of rank 0 decides.
-    return run_.setup.rank == 0 && every.has_time() && now - since >= spec::FromProto(every.time());
-  };
-  return {.stop = control_.stop_requested(),
-          .checkpoint = control_.CheckpointRequested() ||
-                        has_passed(run_.setup.spec.checkpoint().every(), checkpoint_uptime_),
-          .evaluate = has_passed(run_.setup.spec.evaluate().every(), evaluation_uptime_)};
+  const absl::Duration since_last = now - checkpoint_uptime_;
+  if (every.has_time()) return since_last >= spec::FromProto(every.time());
+  return every.automatic() &&
+         checkpoint_pace_.IsDue(since_last, now - begin_uptime_, will_evaluate);
+}
+
+bool TrainLoop::IsDueAt(const v1::Interval& every, int64_t step) const {
+  if (every.has_epochs()) {
+    return step % (every.epochs() * run_.share.steps.steps_per_epoch()) == 0;
+  }
+  return every.has_steps() && step % every.steps() == 0;
 }
 
 absl::Status TrainLoop::FinishUpdates(size_t left) {

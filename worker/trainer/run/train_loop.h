@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/base/env.h"
+#include "worker/checkpoint/checkpoint_pace.h"
 #include "worker/data/dataset.h"
 #include "worker/parallel/gradient_exchange.h"
 #include "worker/trainer/run/ballot.h"
@@ -69,6 +70,10 @@ class TrainLoop {
   absl::Status UpdateBlock(const parallel::Bucket& block);
   Ballot CastBallot(int64_t skipped);
   Votes CastVotes();
+  // Returns true if the evaluation or checkpoint is due after this step by its number.
+  bool IsDueAt(const v1::Interval& every, int64_t step) const;
+  // Returns true if rank 0 wants a checkpoint after the step that begins now.
+  bool WantsCheckpoint(bool will_evaluate) const;
   // Returns true if the ballots of a step come with its sums, which may be later.
   bool HearsBallotsLater() const;
   // Takes the ballots that all ranks cast in a step.
@@ -141,6 +146,9 @@ class TrainLoop {
   int64_t checkpoint_step_ = -1;   // the newest complete one
   absl::Duration evaluation_uptime_;
   absl::Duration checkpoint_uptime_;
+  const absl::Duration begin_uptime_;
+  checkpoint::CheckpointPace checkpoint_pace_;
+  absl::Duration checkpoint_wait_;  // what the checkpoint in flight has cost so far
 };
 
 }  // namespace trainyard::trainer

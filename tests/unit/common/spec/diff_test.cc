@@ -26,7 +26,7 @@ TEST(Diff, ShowsValuesAsJsonInOrderOfPath) {
   right.mutable_data()->set_normalize(v1::NORMALIZE_UNIT);
   right.mutable_model()->mutable_mlp()->add_hidden(32);
   EXPECT_THAT(DiffSpecs(left, right),
-              ElementsAre(FieldDifference{"checkpoint.every", "\"1 epoch\"", "\"500 steps\""},
+              ElementsAre(FieldDifference{"checkpoint.every", "\"auto\"", "\"500 steps\""},
                           FieldDifference{"data.normalize", "\"dataset\"", "\"unit\""},
                           FieldDifference{"model.mlp.hidden", "[256]", "[256, 32]"},
                           FieldDifference{"name", "\"mlp-glyphs\"", "\"other\""},

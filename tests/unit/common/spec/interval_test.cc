@@ -14,11 +14,12 @@ TEST(Interval, ReadsEpochsStepsAndTimes) {
   EXPECT_EQ(ParseInterval(" 500 steps ")->steps(), 500);
   EXPECT_EQ(ParseInterval("10 min")->time().seconds(), 600);
   EXPECT_EQ(ParseInterval("1.5s")->time().nanos(), 500'000'000);
+  EXPECT_TRUE(ParseInterval(" auto ")->automatic());
 }
 
 TEST(Interval, RefusesWhatIsNoSpan) {
   for (const char* text : {"", "epoch", "0 epochs", "-1 steps", "1.5 epochs", "10", "5 parsecs",
-                           "0 s", "99999999999999999999 steps"}) {
+                           "0 s", "99999999999999999999 steps", "automatic"}) {
     const auto interval = ParseInterval(text);
     ASSERT_FALSE(interval.ok()) << text;
     EXPECT_THAT(std::string(interval.status().message()), testing::HasSubstr(text));
@@ -27,8 +28,8 @@ TEST(Interval, RefusesWhatIsNoSpan) {
 }
 
 TEST(Interval, TextReadsBackAsTheSame) {
-  for (const char* text :
-       {"1 epoch", "2 epochs", "1 step", "500 steps", "10 min", "90 s", "150 ms", "2 h", "3 d"}) {
+  for (const char* text : {"1 epoch", "2 epochs", "1 step", "500 steps", "10 min", "90 s", "150 ms",
+                           "2 h", "3 d", "auto"}) {
     EXPECT_EQ(IntervalText(*ParseInterval(text)), text);
   }
   EXPECT_EQ(IntervalText(v1::Interval()), "");

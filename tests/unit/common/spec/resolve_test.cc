@@ -39,7 +39,7 @@ TEST(Resolve, FillsDefaultsOfEveryKind) {
   EXPECT_FALSE(spec->optimizer().sgd().nesterov());
   EXPECT_TRUE(spec->schedule().has_constant());
   EXPECT_EQ(spec->devices().count(), 1);
-  EXPECT_EQ(IntervalText(spec->checkpoint().every()), "1 epoch");
+  EXPECT_EQ(IntervalText(spec->checkpoint().every()), "auto");
   EXPECT_EQ(spec->checkpoint().keep().last(), 2);
   EXPECT_EQ(IntervalText(spec->evaluate().every()), "1 epoch");
   EXPECT_EQ(spec->max_retries(), 3);

@@ -27,6 +27,8 @@ TEST(Assignment, SurvivesWriteAndRead) {
   assignment.job = 7;
   assignment.ranks = {{.rank = 0, .cpus = {1, 3}, .threads = 2, .memory_bytes = int64_t{80} << 30}};
   assignment.spec_json = R"({"name":"a \"b\""})";
+  assignment.failures = 2;
+  assignment.run_time = absl::Seconds(90);
   ASSERT_TRUE(WriteAssignment(dir, assignment).ok());
   const auto read = ReadAssignment(dir);
   ASSERT_TRUE(read.ok()) << read.status();

@@ -209,6 +209,36 @@ TEST_F(YardJobs, RetriesRunOut) {
             "peer lost (after 1 of 1 retry)");
 }
 
+// A rank that dies now and then must not end a training of weeks, on however many workers.
+TEST_F(YardJobs, ProgressBeginsANewCountOfFailures) {
+  Join("lab-1", 1);
+  Join("lab-2", 1);
+  Submission spec = Spec(1);
+  spec.max_retries = 1;
+  const JobId job = Submit(spec);
+  for (int64_t attempt = 1; attempt <= 20; ++attempt) {
+    ASSERT_EQ(State(job), "STARTING") << attempt;
+    const std::string worker =
+        yard_->FindAttempt({job, static_cast<int32_t>(attempt)})->ranks[0].worker;
+    Run(worker, job);
+    ASSERT_TRUE(Apply(CommitCheckpoint{sessions_[worker],
+                                       {job, Job(job).attempt},
+                                       Job(job).fencing_token,
+                                       10 * attempt,
+                                       {}})
+                    .ok());
+    ASSERT_TRUE(Sync(worker, {SeeExit(job, OutcomeKind::kFailed, kPeerLost)}).ok());
+    ASSERT_EQ(State(job), "QUEUED") << attempt;
+    EXPECT_EQ(Job(job).retries, 1);
+    EXPECT_EQ(Job(job).failures, attempt);
+    Advance(5 * kSecond);  // the pause does not grow
+  }
+  // The next attempt writes no checkpoint, and the retry after the last one counts against it.
+  const std::string worker = yard_->FindAttempt({job, Job(job).attempt})->ranks[0].worker;
+  ASSERT_TRUE(Sync(worker, {SeeExit(job, OutcomeKind::kFailed, kPeerLost)}).ok());
+  EXPECT_NE(State(job), "QUEUED");
+}
+
 TEST_F(YardJobs, AUserErrorFailsAtOnce) {
   Join("lab-1", 1);
   const JobId job = Submit(1);

@@ -64,7 +64,7 @@ TEST(Spec, HasTheDefaultsOfTheProtoButNoReplicas) {
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->train().global_batch(), 64);
   EXPECT_EQ(spec->train().seed(), 1U);
-  EXPECT_EQ(spec->checkpoint().every().epochs(), 1);
+  EXPECT_TRUE(spec->checkpoint().every().automatic());
   EXPECT_EQ(spec->stages().count(), 1);
   EXPECT_EQ(spec->train().replicas(), 0);
   EXPECT_EQ(ReplicaCount(spec->train(), 3), 3);
@@ -100,11 +100,11 @@ TEST(Spec, AllViolationsComeAtOnceWithTheirPaths) {
     "train": {"epochs": 1, "global_batch": 0, "label_smoothing": 1},
     "optimizer": {"sgd": {"lr": 0, "momentum": 1}},
     "schedule": {"step": {"milestones": [3, 1]}},
-    "checkpoint": {"every": {"time": "0s"}}})"),
+    "checkpoint": {"every": {"time": "0s"}}, "evaluate": {"every": {"automatic": true}}})"),
       ElementsAre("spec.model.convnet.channels", "spec.model.convnet.classes", "spec.data.dataset",
                   "spec.train.global_batch", "spec.train.label_smoothing", "spec.optimizer.sgd.lr",
                   "spec.optimizer.sgd.momentum", "spec.schedule.step.milestones[1]",
-                  "spec.checkpoint.every.time"));
+                  "spec.checkpoint.every.time", "spec.evaluate.every"));
   EXPECT_THAT(ViolatedFields("{}"),
               ElementsAre("spec.model", "spec.data", "spec.train", "spec.optimizer"));
 }

@@ -11,9 +11,11 @@ namespace trainyard::trainer {
 namespace {
 
 using run_dir::Outcome;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::IsSubsetOf;
 
 TEST(Train, TheLossFallsAndTheResultTellsTheLastMetrics) {
   JobText job;
@@ -49,6 +51,18 @@ TEST(Train, CheckpointsAndEvaluationsComeAtTheirIntervals) {
   ExpectSuccess(trainer.Run());
   EXPECT_THAT(checkpoint::ListCheckpoints(trainer.dir().CheckpointsDir()), ElementsAre(3, 6, 8));
   EXPECT_THAT(trainer.Metric("test.loss"), ElementsAre(::testing::Key(5), ::testing::Key(8)));
+}
+
+// Their number depends on what they cost.
+TEST(Train, AutomaticCheckpointsOfAShortJobComeWithItsEvaluations) {
+  JobText job;
+  job.more =
+      R"(, "checkpoint": {"every": {"automatic": true}}, "evaluate": {"every": {"steps": 2}})";
+  GangTrainer trainer(job, 2);
+  ExpectSuccess(trainer.Run());
+  const std::vector<int64_t> written = checkpoint::ListCheckpoints(trainer.dir().CheckpointsDir());
+  EXPECT_THAT(written, IsSubsetOf({2, 4, 6, 8}));
+  EXPECT_THAT(written, Contains(8));
 }
 
 TEST(Train, TheAverageOfTheWeightsIsEvaluatedAndSavedAsAModel) {
