@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/full_disk.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "worker/trainer/run/evaluation.h"
@@ -17,6 +18,12 @@ using run_dir::Progress;
 
 // Other ranks may load, compile or evaluate longer than this one.
 constexpr absl::Duration kEvaluationTimeout = absl::Minutes(10);
+// A checkpoint that found the disk full is tried again after this long. Each attempt copies the
+// state and fills the disk for a moment.
+constexpr absl::Duration kCheckpointRetry = absl::Seconds(30);
+// The last checkpoint is tried more often, since the devices wait for it, and not for ever.
+constexpr absl::Duration kLastCheckpointRetry = absl::Seconds(5);
+constexpr absl::Duration kLastCheckpointPatience = absl::Minutes(10);
 
 bool IsDue(const v1::Interval& every, int64_t step, int64_t steps_per_epoch) {
   if (every.has_epochs()) return step % (every.epochs() * steps_per_epoch) == 0;
@@ -177,6 +184,11 @@ absl::Status TrainLoop::StartCheckpoint() {
     return absl::OkStatus();
   }
   if (const auto ended = checkpoints_.Wait()) TY_RETURN_IF_ERROR(CheckpointEnded(*ended));
+  return WriteSnapshot(request);
+}
+
+absl::Status TrainLoop::WriteSnapshot(int64_t request) {
+  checkpoint_again_uptime_ = absl::InfiniteDuration();
   // Metrics are written first, because a run that resumes from this checkpoint writes only what
   // comes after it.
   TY_RETURN_IF_ERROR(reporter_.Flush());
@@ -193,7 +205,9 @@ absl::Status TrainLoop::StartCheckpoint() {
 // A checkpoint that fails in the middle of the training does not end it: the last good one is kept,
 // and the next may succeed.
 absl::Status TrainLoop::CheckpointEnded(const CheckpointWriter::Finished& finished) {
+  reporter_.set_checkpoint_status(IsDiskFull(finished.status) ? finished.status : absl::OkStatus());
   if (!finished.status.ok()) {
+    if (IsDiskFull(finished.status)) checkpoint_again_uptime_ = clock_.Uptime() + kCheckpointRetry;
     LogWarning(
         "a checkpoint could not be written",
         {{"step", absl::StrCat(finished.step)}, {"error", std::string(finished.status.message())}});
@@ -211,8 +225,16 @@ absl::Status TrainLoop::WriteLastCheckpoint() {
   if (checkpoint_step_ == step_) return absl::OkStatus();
   TY_RETURN_IF_ERROR(reporter_.EnterState(Progress::State::kCheckpointing));
   TY_RETURN_IF_ERROR(StartCheckpoint());
-  const auto ended = checkpoints_.Wait();
+  auto ended = checkpoints_.Wait();
   if (!ended.has_value()) return absl::OkStatus();  // not rank 0
+  const absl::Duration deadline = clock_.Uptime() + kLastCheckpointPatience;
+  while (IsDiskFull(ended->status) && clock_.Uptime() < deadline && !control_.stop_requested()) {
+    TY_RETURN_IF_ERROR(CheckpointEnded(*ended));
+    TY_RETURN_IF_ERROR(reporter_.EnterState(Progress::State::kCheckpointing));
+    clock_.SleepFor(kLastCheckpointRetry);
+    TY_RETURN_IF_ERROR(WriteSnapshot(ended->request));
+    ended = checkpoints_.Wait();
+  }
   TY_RETURN_IF_ERROR(ended->status);
   return CheckpointEnded(*ended);
 }

@@ -255,7 +255,7 @@ Votes TrainLoop::CastVotes() {
     return run_.setup.rank == 0 && every.has_time() && now - since >= spec::FromProto(every.time());
   };
   return {.stop = control_.stop_requested(),
-          .checkpoint = control_.CheckpointRequested() ||
+          .checkpoint = control_.CheckpointRequested() || now >= checkpoint_again_uptime_ ||
                         has_passed(run_.setup.spec.checkpoint().every(), checkpoint_uptime_),
           .evaluate = has_passed(run_.setup.spec.evaluate().every(), evaluation_uptime_)};
 }

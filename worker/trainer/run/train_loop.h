@@ -104,6 +104,8 @@ class TrainLoop {
                                RecordedEvaluation& record);
   absl::Status GatherState();
   absl::Status StartCheckpoint();
+  // Writes the state of this step, which rank 0 has whole. `request` is what it answers.
+  absl::Status WriteSnapshot(int64_t request);
   absl::Status CheckpointEnded(const CheckpointWriter::Finished& finished);
   absl::Status WriteLastCheckpoint();
 
@@ -141,6 +143,8 @@ class TrainLoop {
   int64_t checkpoint_step_ = -1;   // the newest complete one
   absl::Duration evaluation_uptime_;
   absl::Duration checkpoint_uptime_;
+  // When a checkpoint is tried again for which there was no space on the disk.
+  absl::Duration checkpoint_again_uptime_ = absl::InfiniteDuration();
 };
 
 }  // namespace trainyard::trainer
