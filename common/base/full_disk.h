@@ -12,8 +12,8 @@ namespace trainyard {
 bool IsDiskFull(const absl::Status& status);
 
 // Sets space for `bytes` bytes aside in `path`.reserve. While the disk is full, WriteFileAtomically
-// and ReplaceFile write `path` there, as often as they are called, and as safely as otherwise. The
-// file need not exist yet.
+// and ReplaceFile write `path` there, as safely as otherwise: once if the file does not exist yet,
+// else as often as they are called.
 absl::Status ReserveSpace(const std::string& path, int64_t bytes);
 
 }  // namespace trainyard

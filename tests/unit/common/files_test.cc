@@ -129,6 +129,9 @@ TEST_F(FilesTest, AReservedFileIsReplacedOnAFullDisk) {
   EXPECT_EQ(ReadFile(disk->File("b")).value(), "b");
   EXPECT_TRUE(WriteFileAtomically(path, std::string(5000, 'x')).ok());
   EXPECT_EQ(ReadFile(path)->size(), 5000u);
+  EXPECT_EQ(ErrorReason(ReplaceFile(path, "y")), "DISK_FULL") << "the space is used up";
+  disk->Free();
+  ASSERT_TRUE(ReserveSpace(path, 8192).ok());
   disk->Fill();
   for (const char* content : {"one", "three", "two", ""}) {
     EXPECT_TRUE(ReplaceFile(path, content).ok());
