@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_split.h"
 #include "common/base/errors.h"
+#include "common/base/full_disk.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/manual_clock.h"
@@ -179,18 +180,18 @@ TEST_F(ReporterTest, OnAFullDiskProgressGoesOnAndMetricsWait) {
 
 TEST_F(ReporterTest, MetricsThatWaitTooLongAreLostAndCounted) {
   std::string why;
-  const auto disk = testing::SmallDisk::Mount(64 << 10, why);
+  const auto disk = testing::SmallDisk::Mount(1 << 20, why);
   if (disk == nullptr) GTEST_SKIP() << why;
   const run_dir::RunDir dir(disk->path());
+  ASSERT_TRUE(dir.CreateRankDirectory(0).ok());
+  ASSERT_TRUE(ReserveSpace(dir.ProgressPath(0), 16 << 10).ok());
   auto reporter = Reporter::Open(dir, 0, {}, clock_);
   ASSERT_TRUE(reporter.ok()) << reporter.status();
   disk->Fill();
-  const std::string name(100, 'x');
-  for (int64_t step = 1; step <= 200'000; ++step) reporter->AddMetric(step, name, 1);
-  EXPECT_TRUE(reporter->Flush().ok()) << "the training goes on";
-  disk->Free();
-  EXPECT_TRUE(reporter->EnterState(run_dir::Progress::State::kRunning).ok());
-  EXPECT_THAT(run_dir::ReadProgress(dir, 0)->disk_full, HasSubstr("points of them are lost"));
+  const std::string name(1000, 'x');
+  for (int64_t step = 1; step <= 20'000; ++step) reporter->AddMetric(step, name, 1);
+  ASSERT_TRUE(reporter->EnterState(run_dir::Progress::State::kRunning).ok()) << "it goes on";
+  EXPECT_THAT(run_dir::ReadProgress(dir, 0)->disk_full, HasSubstr("points of them are lost: "));
 }
 
 TEST_F(ReporterTest, AFolderThatCannotBeWrittenIsNamed) {
