@@ -5,9 +5,11 @@
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
+#include <malloc.h>
 #include <pwd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -21,12 +23,14 @@
 #include "common/base/env.h"
 #include "common/base/errors.h"
 #include "common/base/files.h"
+#include "common/base/memory_limit.h"
 #include "common/base/program_paths.h"
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
 #include "common/rpc/address.h"
 #include "common/rpc/channel.h"
 #include "server/acceptor.h"
+#include "server/housekeeper.h"
 #include "server/leftovers.h"
 #include "server/listen.h"
 #include "server/rpc/agent_service.h"
@@ -45,6 +49,9 @@ namespace {
 constexpr absl::Duration kShutdownGrace = absl::Seconds(5);
 // The memory that gRPC may hold for messages of all connections together.
 constexpr size_t kMessageMemoryMax = size_t{1} << 30;
+// With more memory than this, all connections are closed, since nothing else needs as much. The
+// yard has less than 1 KiB for each job.
+constexpr int64_t kResidentMax = int64_t{4} << 30;
 // The calls that one connection may have open. Further ones wait for their turn at the client.
 constexpr int kCallsOfConnectionMax = 1000;
 // Workers and clients may ping as often as this while no call is open.
@@ -81,6 +88,8 @@ class App::Impl {
 
   absl::Status Open(const std::string& state_dir, const ServerOptions& given);
   absl::Status Listen(std::vector<std::string> listen);
+  // Begins with what no request asks for.
+  void KeepHouse(absl::Duration keep_finished_jobs);
   void Stop();
   const std::vector<std::string>& addresses() const { return addresses_; }
 
@@ -110,6 +119,7 @@ class App::Impl {
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_;
   std::unique_ptr<grpc::Server> server_;
   std::optional<Acceptor> acceptor_;
+  std::optional<Housekeeper> housekeeper_;
   std::vector<std::string> addresses_;
   std::vector<std::string> socket_paths_;
 };
@@ -233,9 +243,19 @@ absl::Status App::Impl::Listen(std::vector<std::string> listen) {
                      absl::StrCat(absl::StrJoin(addresses_, "\n"), "\n"), 0600);
 }
 
+void App::Impl::KeepHouse(absl::Duration keep_finished_jobs) {
+  Housekeeper::Options options;
+  if (keep_finished_jobs > absl::ZeroDuration()) options.keep_finished_jobs = keep_finished_jobs;
+  options.memory.trim = [] { malloc_trim(0); };
+  options.memory.close_connections = [this] { acceptor_->EndConnections(); };
+  options.memory_high = std::min(kResidentMax, AllowedMemory() / 2);
+  housekeeper_.emplace(std::move(options), *runtime_, *Clock::Real());
+}
+
 void App::Impl::Stop() {
   if (server_ == nullptr) return;
   LogInfo("shutting down");
+  housekeeper_.reset();
   unlink(JoinPath(state_dir_, "ready").c_str());
   server_->GetHealthCheckService()->SetServingStatus(false);
   acceptor_.reset();
@@ -271,6 +291,7 @@ absl::StatusOr<std::unique_ptr<App>> App::Start(const ServerOptions& options) {
   auto impl = std::make_unique<Impl>(std::move(lock));
   TY_RETURN_IF_ERROR(impl->Open(state_dir, options));
   TY_RETURN_IF_ERROR(impl->Listen(options.listen));
+  impl->KeepHouse(absl::Microseconds(options.keep_finished_jobs_us));
   for (const std::string& address : impl->addresses()) LogInfo("listening on " + address);
   return std::unique_ptr<App>(new App(std::move(impl)));
 }

@@ -21,6 +21,8 @@ struct ServerOptions {
   core::Config config = {};
   // Starts with a database that is older than what was committed to it.
   bool accept_lost_commits = false;
+  // Jobs are deleted this long after their end; 0 keeps them for ever.
+  int64_t keep_finished_jobs_us = 0;
 };
 
 // Returns <state home>/trainyard/server, where the state home is $XDG_STATE_HOME, or ~/.local/state

@@ -48,6 +48,10 @@ ParsedFlags ParseFlags(int argc, char** argv, const std::string& default_state_d
   app.add_flag("--accept_lost_commits", flags.options.accept_lost_commits,
                "Start with a database that has lost its last commits, by damage or because an "
                "older copy was restored");
+  AddDuration(
+      app, "--keep_finished_jobs", flags.options.keep_finished_jobs_us,
+      "Delete jobs, with their logs, metrics and checkpoints, this long after their end, but "
+      "not those with the tag 'keep'; 0s keeps all of them");
   core::Config& config = flags.options.config;
   AddDuration(app, "--min_runtime", config.min_runtime_us,
               "A job is not preempted before it has run for this long");

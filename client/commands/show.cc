@@ -147,6 +147,9 @@ void PrintTraining(const v1::Job& job, Sheet& sheet) {
     if (job.state() != v1::JOB_STATE_RUNNING) view.eta.reset();
     sheet.Line("progress", output::ProgressTextLine(view));
   }
+  if (job.state() == v1::JOB_STATE_RUNNING) {
+    sheet.Line("disk full", job.progress().disk_full());
+  }
   sheet.Line("hosting", HostingText(job));
   sheet.Line("fallbacks", FallbackText(job.progress()));
   sheet.Line("metrics", FinalMetrics(job));

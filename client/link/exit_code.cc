@@ -10,7 +10,9 @@ ExitCode ExitCodeOf(const absl::Status& status) {
   // with.
   const std::string reason = ErrorReason(status);
   if (reason == "STATE_LOCKED" || reason == "ADDRESS_IN_USE") return kConflict;
-  if (reason == "DISK_FULL") return kFailed;
+  // Other limits than quotas have the same status code. A server that is busy answers soon.
+  if (reason == "QUOTA_EXCEEDED") return kQuota;
+  if (reason == "SERVER_BUSY") return kUnreachable;
   if (reason == "JOB_ENDED_BADLY") return kJobEndedBadly;
   switch (status.code()) {
     case absl::StatusCode::kOk:
@@ -28,8 +30,6 @@ ExitCode ExitCodeOf(const absl::Status& status) {
     case absl::StatusCode::kFailedPrecondition:
     case absl::StatusCode::kAborted:
       return kConflict;
-    case absl::StatusCode::kResourceExhausted:
-      return kQuota;
     case absl::StatusCode::kUnavailable:
       return kUnreachable;
     case absl::StatusCode::kDeadlineExceeded:

@@ -2,8 +2,6 @@
 // of them are reported at once.
 #include "client/spec_loader/spec_file.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -14,7 +12,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "client/spec_loader/field_value.h"
-#include "common/base/files.h"
 #include "common/base/status_macros.h"
 #include "common/base/strings.h"
 #include "common/spec/fields.h"
@@ -307,27 +304,6 @@ void Sort(std::vector<Mistake>& mistakes) {
   });
 }
 
-// Reads at most `bytes_max` bytes of the file, or of standard input.
-absl::StatusOr<std::string> ReadText(const std::string& path, int64_t bytes_max) {
-  if (path != "-") {
-    TY_ASSIGN_OR_RETURN(const int64_t size, FileSize(path));
-    if (size >= bytes_max) return std::string(static_cast<size_t>(bytes_max), ' ');
-    return ReadFile(path, bytes_max);
-  }
-  std::string text;
-  char buffer[4096];
-  ssize_t got = 0;
-  while (static_cast<int64_t>(text.size()) < bytes_max &&
-         (got = read(STDIN_FILENO, buffer, sizeof(buffer))) > 0) {
-    text.append(buffer, static_cast<size_t>(got));
-  }
-  return text;
-}
-
-std::string ShownName(const std::string& path) {
-  return path == "-" ? "<stdin>" : path;
-}
-
 }  // namespace
 
 SpecFile ParseSpecFile(absl::string_view name, absl::string_view text) {
@@ -344,48 +320,8 @@ SpecFile ParseSpecFile(absl::string_view name, absl::string_view text) {
 }
 
 absl::StatusOr<SpecFile> ReadSpecFile(const std::string& path) {
-  // One byte over the limit is enough for ParseYaml to report the limit.
-  TY_ASSIGN_OR_RETURN(const std::string text,
-                      ReadText(path, static_cast<int64_t>(kFileBytesMax) + 1));
-  return ParseSpecFile(ShownName(path), text);
-}
-
-std::vector<SpecText> SplitDocuments(absl::string_view name, absl::string_view text) {
-  std::vector<SpecText> documents;
-  const std::vector<absl::string_view> lines = absl::StrSplit(text, '\n');
-  size_t first = 0;
-  bool has_content = false;
-  const auto finish = [&](size_t end) {
-    if (has_content) {
-      const std::string content = absl::StrJoin(lines.begin() + static_cast<ptrdiff_t>(first),
-                                                lines.begin() + static_cast<ptrdiff_t>(end), "\n");
-      documents.push_back({std::string(name), content, static_cast<int>(first)});
-    }
-    has_content = false;
-  };
-  for (size_t i = 0; i < lines.size(); ++i) {
-    const absl::string_view line = absl::StripAsciiWhitespace(lines[i]);
-    // At the start of a line, the mark ends a document even within a text.
-    if (absl::StartsWith(lines[i], "---") && line == "---") {
-      finish(i);
-      first = i + 1;
-    } else if (!line.empty() && line[0] != '#') {
-      has_content = true;
-    }
-  }
-  finish(lines.size());
-  if (documents.empty()) documents.push_back({std::string(name), std::string(text), 0});
-  return documents;
-}
-
-absl::StatusOr<std::vector<SpecText>> ReadSpecTexts(const std::string& path) {
-  constexpr int64_t kBytesMax = int64_t{256} << 20;
-  TY_ASSIGN_OR_RETURN(const std::string text, ReadText(path, kBytesMax + 1));
-  if (static_cast<int64_t>(text.size()) > kBytesMax) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", path, "' is over ", FormatBytes(kBytesMax), "; split it"));
-  }
-  return SplitDocuments(ShownName(path), text);
+  TY_ASSIGN_OR_RETURN(const SpecText text, ReadSpecText(path));
+  return ParseSpecText(text);
 }
 
 SpecFile ParseSpecText(const SpecText& text) {

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "client/spec_loader/spec_text.h"
 #include "client/spec_loader/yaml_tree.h"
 #include "common/base/errors.h"
 #include "trainyard/v1/spec.pb.h"
@@ -33,22 +34,10 @@ struct SpecFile {
   std::vector<std::string> suspects;
 };
 
-// Returns NOT_FOUND and the like if the file cannot be read. Mistakes in it are in the result.
+// Returns the errors of ReadSpecText if the file cannot be read. Mistakes in it are in the result.
 absl::StatusOr<SpecFile> ReadSpecFile(const std::string& path);
 SpecFile ParseSpecFile(absl::string_view name, absl::string_view text);
 
-// One document of a file, not parsed yet.
-struct SpecText {
-  std::string name;  // of the file
-  std::string text;
-  int first_line = 0;  // lines before it
-};
-
-// Returns the documents of a file, which are separated by lines of ---. Documents that contain only
-// comments are left out. There is at least one, which may be empty. The file may have up to 256
-// MiB.
-absl::StatusOr<std::vector<SpecText>> ReadSpecTexts(const std::string& path);
-std::vector<SpecText> SplitDocuments(absl::string_view name, absl::string_view text);
 SpecFile ParseSpecText(const SpecText& text);
 
 // Adds violations of the rules of fields and of the rules between fields. `spec` is the file's

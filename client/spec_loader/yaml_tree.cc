@@ -195,10 +195,9 @@ YamlDocument ParseYaml(absl::string_view text) {
   YamlDocument refused;
   refused.is_complete = false;
   if (text.size() > kFileBytesMax) {
-    refused.mistakes.push_back(
-        {Place(), "",
-         absl::StrCat("the file has ", FormatBytes(static_cast<int64_t>(text.size())),
-                      "; expected at most ", FormatBytes(static_cast<int64_t>(kFileBytesMax)))});
+    refused.mistakes.push_back({Place(), "",
+                                absl::StrCat("the file is too long; expected at most ",
+                                             FormatBytes(static_cast<int64_t>(kFileBytesMax)))});
     return refused;
   }
   if (!IsUtf8(text)) {

@@ -13,26 +13,55 @@
 #include <filesystem>
 #include <system_error>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
+#include "common/base/full_disk.h"
 #include "common/base/status_macros.h"
 
 namespace trainyard {
 namespace {
 
-absl::Status WriteAndRename(const std::string& path, absl::string_view content, int mode,
-                            bool durable) {
-  // The pid keeps two processes that replace the same file from using the same temporary name.
-  const std::string temporary = absl::StrCat(path, ".tmp.", getpid());
-  auto remove = absl::MakeCleanup([&temporary] { unlink(temporary.c_str()); });
+std::string ReserveOf(const std::string& path) {
+  return path + ".reserve";
+}
+
+// Gives `path` its content by way of `temporary`, which stays if that fails.
+absl::Status WriteTemporary(const std::string& temporary, const std::string& path,
+                            absl::string_view content, int mode, bool durable) {
   TY_ASSIGN_OR_RETURN(UniqueFd fd, OpenFile(temporary, O_WRONLY | O_CREAT | O_TRUNC, mode));
   TY_RETURN_IF_ERROR(WriteFully(fd.get(), content, path));
   if (durable && fsync(fd.get()) != 0) return ErrnoStatus(errno, "cannot sync", temporary);
   if (rename(temporary.c_str(), path.c_str()) != 0) {
     return ErrnoStatus(errno, "cannot rename to", path);
   }
-  std::move(remove).Cancel();
+  return absl::OkStatus();
+}
+
+// Writes to the space that was set aside. The file that is replaced becomes the next reserve.
+absl::Status WriteReserve(const std::string& path, absl::string_view content, bool durable) {
+  const std::string reserve = ReserveOf(path);
+  TY_ASSIGN_OR_RETURN(UniqueFd fd, OpenFile(reserve, O_WRONLY));
+  TY_RETURN_IF_ERROR(WriteFully(fd.get(), content, path));
+  if (ftruncate(fd.get(), static_cast<off_t>(content.size())) != 0) {
+    return ErrnoStatus(errno, "cannot truncate", reserve);
+  }
+  if (durable && fsync(fd.get()) != 0) return ErrnoStatus(errno, "cannot sync", reserve);
+  int rc = renameat2(AT_FDCWD, reserve.c_str(), AT_FDCWD, path.c_str(), RENAME_EXCHANGE);
+  // There may be no file yet, or the file system may not exchange files.
+  if (rc != 0) rc = rename(reserve.c_str(), path.c_str());
+  return rc == 0 ? absl::OkStatus() : ErrnoStatus(errno, "cannot rename to", path);
+}
+
+absl::Status WriteAndRename(const std::string& path, absl::string_view content, int mode,
+                            bool durable) {
+  // The pid keeps two processes that replace the same file from using the same temporary name.
+  const std::string temporary = absl::StrCat(path, ".tmp.", getpid());
+  absl::Status written = WriteTemporary(temporary, path, content, mode, durable);
+  if (!written.ok()) unlink(temporary.c_str());
+  if (IsDiskFull(written) && FileExists(ReserveOf(path))) {
+    written = WriteReserve(path, content, durable);
+  }
+  TY_RETURN_IF_ERROR(written);
   if (!durable) return absl::OkStatus();
   const std::string parent = std::filesystem::path(path).parent_path().string();
   return SyncDirectory(parent.empty() ? "." : parent);
@@ -62,6 +91,10 @@ absl::Status ErrnoStatus(int error_number, absl::string_view what, absl::string_
     default:
       return absl::UnavailableError(message);
   }
+}
+
+bool IsDiskFull(const absl::Status& status) {
+  return ErrorReason(status) == "DISK_FULL";
 }
 
 UniqueFd& UniqueFd::operator=(UniqueFd&& other) noexcept {
@@ -136,6 +169,13 @@ absl::Status WriteFileAtomically(const std::string& path, absl::string_view cont
 
 absl::Status ReplaceFile(const std::string& path, absl::string_view content, int mode) {
   return WriteAndRename(path, content, mode, /*durable=*/false);
+}
+
+absl::Status ReserveSpace(const std::string& path, int64_t bytes) {
+  const std::string reserve = ReserveOf(path);
+  TY_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(reserve, O_WRONLY | O_CREAT));
+  const int failed = posix_fallocate(fd.get(), 0, bytes);
+  return failed == 0 ? absl::OkStatus() : ErrnoStatus(failed, "cannot reserve space for", path);
 }
 
 absl::Status WriteFully(int fd, absl::string_view data, absl::string_view path) {

@@ -10,4 +10,8 @@ inline constexpr size_t kFailureReasonBytesMax = 64;
 inline constexpr size_t kFailureMessageBytesMax = 2048;
 inline constexpr size_t kMetricNameBytesMax = 200;
 
+// STREAM_FULL: the reason with which the server refuses more of a stream of which it has as much as
+// it keeps.
+inline constexpr char kStreamFull[] = "STREAM_FULL";
+
 }  // namespace trainyard

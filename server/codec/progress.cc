@@ -24,6 +24,7 @@ core::Progress EncodeProgress(v1::Progress report) {
   core::Progress progress;
   progress.step = report.step();
   progress.eta_us = EtaOf(report);
+  progress.disk_full = report.disk_full();
   report.clear_checkpoint_step();
   report.clear_eta();
   if (progress.eta_us > 0) *report.mutable_eta() = ToDuration(progress.eta_us);
@@ -48,6 +49,7 @@ core::Progress ProgressOf(std::string report) {
   const v1::Progress decoded = DecodeProgress(progress);
   progress.step = decoded.step();
   progress.eta_us = EtaOf(decoded);
+  progress.disk_full = decoded.disk_full();
   return progress;
 }
 

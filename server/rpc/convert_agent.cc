@@ -134,6 +134,7 @@ core::Progress FromProto(const v1::Progress& progress, const std::string& field,
               absl::StrCat("is ", progress.fallbacks(), "; expected 0 or more"));
   }
   check.MaxBytes(field + ".first_fallback", progress.first_fallback(), kReasonBytesMax);
+  check.MaxBytes(field + ".disk_full", progress.disk_full(), kReasonBytesMax);
   for (int i = 0; i < progress.hosting_size() && i < RanksMax(); ++i) {
     CheckHosting(progress.hosting(i), absl::StrCat(field, ".hosting[", i, "]"), check);
   }

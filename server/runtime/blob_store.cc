@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <cstdio>
 
 #include "absl/hash/hash.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -18,6 +20,7 @@
 #include "common/base/hash.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/base/strings.h"
 
 namespace trainyard::runtime {
 namespace {
@@ -109,6 +112,7 @@ absl::StatusOr<int64_t> BlobStore::Append(const UploadId& upload, const core::Ch
   TY_ASSIGN_OR_RETURN(const int64_t old_size, SizeOrZero(path));
   if (data.empty()) return old_size;
   if (offset > old_size) return error::OffsetMismatch(Shown(upload, file), offset, old_size);
+  if (old_size == 0) TY_RETURN_IF_ERROR(CheckRoom(upload, file));
   const auto skip = std::min<size_t>(static_cast<size_t>(old_size - offset), data.size());
   const absl::string_view rest = data.substr(skip);
   TY_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(path, O_WRONLY | O_CREAT | O_APPEND, 0600));
@@ -121,6 +125,29 @@ absl::StatusOr<int64_t> BlobStore::Append(const UploadId& upload, const core::Ch
     return failed;
   }
   return old_size + static_cast<int64_t>(rest.size());
+}
+
+// Refuses an upload that cannot succeed before it takes space.
+absl::Status BlobStore::CheckRoom(const UploadId& upload, const core::CheckpointFile& file) const {
+  const std::string folder = JoinPath(dir_, "uploads");
+  struct statvfs info {};
+  if (statvfs(folder.c_str(), &info) == 0 &&
+      file.size / static_cast<int64_t>(info.f_frsize) > static_cast<int64_t>(info.f_bavail)) {
+    return Annotate(error::DiskFull(folder),
+                    absl::StrCat(Shown(upload, file), " has ", FormatBytes(file.size)));
+  }
+  TY_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(folder));
+  const std::string prefix =
+      absl::StrCat(upload.attempt.job.value, "-", upload.attempt.number, "-");
+  const auto begun = std::count_if(names.begin(), names.end(), [&prefix](const std::string& name) {
+    return absl::StartsWith(name, prefix);
+  });
+  if (begun < kUploadsMax) return absl::OkStatus();
+  return MakeError(
+      absl::StatusCode::kFailedPrecondition, "TOO_MANY_UPLOADS",
+      absl::StrCat(Shown(upload, file), ": ", begun,
+                   " uploads of the attempt have begun and are not committed; at most ",
+                   kUploadsMax, " are allowed"));
 }
 
 absl::StatusOr<bool> BlobStore::HasBlob(const UploadId& upload, const core::CheckpointFile& file,

@@ -32,6 +32,8 @@ struct UploadId {
 class BlobStore {
  public:
   static constexpr int64_t kFileBytesMax = int64_t{1} << 40;
+  // The files of an attempt that are not committed: those of four large checkpoints.
+  static constexpr int kUploadsMax = 256;
 
   // Opens the store, and makes its folders.
   static absl::StatusOr<std::unique_ptr<BlobStore>> Open(std::string dir);
@@ -41,7 +43,8 @@ class BlobStore {
   // an upload that begins (offset 0) hashes that blob, once, and sets it aside if it is damaged, so
   // that the upload heals it. Bytes that are there already are skipped. Returns OUT_OF_RANGE
   // (OFFSET_MISMATCH) for a gap, INVALID_ARGUMENT for bytes past `file.size` or a malformed hash,
-  // and RESOURCE_EXHAUSTED (DISK_FULL).
+  // FAILED_PRECONDITION (TOO_MANY_UPLOADS), and RESOURCE_EXHAUSTED (DISK_FULL), also if the file
+  // will not fit.
   absl::StatusOr<int64_t> Append(const UploadId& upload, const core::CheckpointFile& file,
                                  int64_t offset, absl::string_view data);
 
@@ -81,6 +84,7 @@ class BlobStore {
                            const IsReferenced& is_referenced,
                            const std::function<bool(const std::string& digits)>& take);
   std::string UploadPath(const UploadId& upload, const core::CheckpointFile& file) const;
+  absl::Status CheckRoom(const UploadId& upload, const core::CheckpointFile& file) const;
   // Returns true if there is a blob on which this upload may rely.
   absl::StatusOr<bool> HasBlob(const UploadId& upload, const core::CheckpointFile& file,
                                const std::string& digits, bool begins);

@@ -14,13 +14,33 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
 #include "common/base/files.h"
+#include "common/base/report_limits.h"
 #include "common/base/status_macros.h"
+#include "common/base/strings.h"
 
 namespace trainyard::runtime {
 namespace {
 
 absl::string_view StreamName(RankStream stream) {
   return stream == RankStream::kTrace ? "trace" : "log";
+}
+
+int64_t BytesMax(RankStream stream) {
+  return stream == RankStream::kTrace ? LogStore::kTraceBytesMax : LogStore::kLogBytesMax;
+}
+
+absl::Status StreamFull(const LogId& log) {
+  return MakeError(absl::StatusCode::kFailedPrecondition, kStreamFull,
+                   absl::StrCat("the ", StreamName(log.stream), " of rank ", log.rank, " of ",
+                                AttemptName(log.attempt), " has reached the limit of ",
+                                FormatBytes(BytesMax(log.stream)), "; the rest is not kept"));
+}
+
+// Ends a stream that is full. Timelines have no room for a text.
+std::string EndMark(RankStream stream) {
+  if (stream == RankStream::kTrace) return "";
+  return absl::StrCat("\n==== this log has reached the limit of ", FormatBytes(BytesMax(stream)),
+                      "; the rest is not kept ====\n");
 }
 
 }  // namespace
@@ -48,7 +68,14 @@ absl::StatusOr<int64_t> LogStore::Append(const LogId& log, int64_t offset, absl:
                                  offset, old_size);
   }
   const auto skip = std::min<size_t>(static_cast<size_t>(old_size - offset), data.size());
-  const absl::string_view rest = data.substr(skip);
+  const int64_t room = BytesMax(log.stream) - old_size;
+  if (room <= 0) return StreamFull(log);
+  std::string rest(data.substr(skip));
+  const bool is_full = static_cast<int64_t>(rest.size()) >= room;
+  if (is_full) {
+    rest.resize(static_cast<size_t>(room));
+    rest += EndMark(log.stream);
+  }
   if (rest.empty() && old_size == 0) return 0;
   if (old_size == 0) {
     const std::string folder = FolderOf(log.attempt.job);
@@ -75,6 +102,7 @@ absl::StatusOr<int64_t> LogStore::Append(const LogId& log, int64_t offset, absl:
       return synced;
     }
   }
+  if (is_full) return StreamFull(log);
   return old_size + static_cast<int64_t>(rest.size());
 }
 

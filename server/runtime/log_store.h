@@ -25,11 +25,17 @@ struct LogId {
 // The store. It is thread-safe and blocks on the disk.
 class LogStore {
  public:
+  // What is kept of a stream: a day of ten lines a second, and four times what a trainer writes.
+  static constexpr int64_t kLogBytesMax = int64_t{256} << 20;
+  static constexpr int64_t kTraceBytesMax = int64_t{16} << 20;
+
   explicit LogStore(std::string dir) : dir_(std::move(dir)) {}
 
   // Appends `data`, which starts at `offset`, and returns the end of the log; everything before it
   // is durable. Bytes that are there already are skipped. Returns OUT_OF_RANGE (OFFSET_MISMATCH) if
-  // `offset` lies past the end, which would leave a gap, and RESOURCE_EXHAUSTED (DISK_FULL).
+  // `offset` lies past the end, which would leave a gap, RESOURCE_EXHAUSTED (DISK_FULL), and
+  // FAILED_PRECONDITION (STREAM_FULL) once the stream has reached its limit. What fits is stored,
+  // and a log ends with a line that says so.
   absl::StatusOr<int64_t> Append(const LogId& log, int64_t offset, absl::string_view data);
 
   // Returns at most `max_bytes` from `offset`. The result is empty at the end.

@@ -4,7 +4,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/files.h"
 #include "tests/integration/yard.h"
+#include "tests/testing/wait.h"
 
 namespace trainyard::testing {
 namespace {
@@ -44,6 +46,24 @@ TEST(Remove, CheckpointsMayGoAlone) {
   EXPECT_EQ(removed.exit_code, 0) << removed.err;
   EXPECT_TRUE(yard.CliJson({"checkpoints", "ls", "1"}).empty());
   EXPECT_EQ(yard.Cli({"show", "1"}).exit_code, 0);
+}
+
+TEST(Remove, JobsThatEndedLongAgoGoByThemselvesAndOthersStay) {
+  Yard::Options options;
+  options.cpu_devices = 1;
+  options.server_flags = {"--keep_finished_jobs", "1s"};
+  Yard yard(options);
+  yard.Start();
+  const std::string tagged = yard.Submit(SmallSpec("tagged", 1, 1, 500, "tags: [keep]\n"));
+  ASSERT_EQ(yard.WaitForEnd(tagged).state(), v1::JOB_STATE_SUCCEEDED);
+  const std::string waits = yard.Submit(SmallSpec("waits", 2, 1, 500));  // for a second device
+  const std::string ended = yard.Submit(SmallSpec("ended", 1, 1, 500));
+  EXPECT_TRUE(WaitUntil([&] { return yard.Cli({"show", ended}).exit_code == 3; }, kPatience));
+  // The files go after the commit.
+  const std::string logs = absl::StrCat(yard.server_state_dir(), "/logs/3");
+  EXPECT_TRUE(WaitUntil([&] { return !FileExists(logs); }, kPatience));
+  EXPECT_EQ(yard.GetJob(tagged).state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(yard.GetJob(waits).state(), v1::JOB_STATE_QUEUED);
 }
 
 TEST(Remove, AJobThatHasNotEndedIsRefused) {

@@ -174,6 +174,7 @@ void ProgressToProto(const ReportedAttempt& attempt, v1::Progress& proto) {
   HostingToProto(progress, proto);
   proto.set_fallbacks(static_cast<int32_t>(progress.fallbacks));
   proto.set_first_fallback(std::string(Cut(progress.first_fallback, kReasonBytesMax)));
+  proto.set_disk_full(std::string(Cut(progress.disk_full, kReasonBytesMax)));
 }
 
 v1::ObservedState StateToProto(ReportedAttempt::State state) {

@@ -185,9 +185,12 @@ absl::Status FileRunDirs::Prepare(AttemptId id, const DesiredAttempt& wanted) {
   TY_RETURN_IF_ERROR(MakeDirectories(dir.ControlDir()));
   if (wanted.world_size > 1) TY_RETURN_IF_ERROR(MakeDirectories(dir.RendezvousDir()));
   TY_RETURN_IF_ERROR(MakeDirectories(dir.CheckpointsDir()));
+  std::vector<int> ranks;
   for (const DesiredRank& rank : wanted.ranks) {
     TY_RETURN_IF_ERROR(dir.CreateRankDirectory(rank.rank));
+    ranks.push_back(rank.rank);
   }
+  TY_RETURN_IF_ERROR(run_dir::ReserveRecords(dir, ranks));
   if (wanted.resume_from.has_value()) {
     TY_RETURN_IF_ERROR(MakeDirectories(JoinPath(dir.root(), "resume")));
   }

@@ -1,6 +1,8 @@
 // Looks at all growing files in turn, and sends the bytes that the server does not have yet.
 #include "worker/agent/stream_uploader.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "absl/strings/match.h"
@@ -8,6 +10,7 @@
 #include "common/base/errors.h"
 #include "common/base/files.h"
 #include "common/base/log.h"
+#include "common/base/report_limits.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/status.h"
@@ -28,6 +31,12 @@ constexpr int64_t kLogChunkBytes = 512 << 10;
 // Longer lines are no metrics.
 constexpr int64_t kMetricChunkBytes = 256 << 10;
 constexpr int kPointsPerCall = 5000;
+// A rank has at most as many different metrics; further ones are left out. Each is a series of its
+// own on the server.
+constexpr size_t kMetricNamesMax = 4096;
+// A stream of which the server wants no more is cut off when it has reached this size, because the
+// disk is there for checkpoints too.
+constexpr int64_t kUnwantedBytesMax = 16 << 20;
 // The number of chunks of one stream before it is the turn of the next.
 constexpr int kChunksPerTurn = 16;
 
@@ -158,18 +167,33 @@ bool StreamUploader::PumpAttempt(const UploadTarget& target, bool& healthy) {
 }
 
 StreamCursor::Next StreamUploader::Pump(const UploadTarget& target, StreamKey key, Stream& stream) {
-  if (stream.cursor.is_closed()) return StreamCursor::Next::kAtEnd;
+  if (stream.cursor.is_closed()) {
+    if (stream.is_full) CutOff(PathOf(target, key));
+    return StreamCursor::Next::kAtEnd;
+  }
   bool at_end = false;
   const bool is_bytes = key.second == Kind::kLog || key.second == Kind::kTrace;
   const auto next_offset =
       is_bytes ? SendBytes(target, key, stream, at_end) : SendMetrics(target, key, stream, at_end);
   if (!next_offset.ok()) {
     const StreamCursor::Next next = stream.cursor.Failed(next_offset.status());
+    stream.is_full = ErrorReason(next_offset.status()) == kStreamFull;
     if (stream.cursor.is_closed()) WarnOfRefusal(target, key, next_offset.status());
     return next;
   }
   if (at_end) return StreamCursor::Next::kAtEnd;
   return stream.cursor.Acknowledged(*next_offset);
+}
+
+std::string StreamUploader::PathOf(const UploadTarget& target, StreamKey key) {
+  return key.second == Kind::kTrace ? target.dir.TracePath(key.first)
+                                    : target.dir.LogPath(key.first);
+}
+
+// Empties a file that the rank appends to. Its next line becomes the first.
+void StreamUploader::CutOff(const std::string& path) {
+  const auto size = FileSize(path);
+  if (size.ok() && *size > kUnwantedBytesMax) (void)truncate(path.c_str(), 0);
 }
 
 template <typename Request, typename Call>
@@ -196,18 +220,16 @@ absl::StatusOr<int64_t> StreamUploader::Send(const UploadTarget& target, int ran
 // to send.
 absl::StatusOr<int64_t> StreamUploader::SendBytes(const UploadTarget& target, StreamKey key,
                                                   Stream& stream, bool& at_end) {
-  const int rank = key.first;
   const bool is_trace = key.second == Kind::kTrace;
   v1::AppendLogRequest request;
   request.set_stream(is_trace ? v1::RANK_STREAM_TRACE : v1::RANK_STREAM_LOG);
   const int64_t offset = stream.cursor.offset();
-  auto data = ReadFileRange(is_trace ? target.dir.TracePath(rank) : target.dir.LogPath(rank),
-                            offset, kLogChunkBytes);
+  auto data = ReadFileRange(PathOf(target, key), offset, kLogChunkBytes);
   if (!data.ok() && !absl::IsNotFound(data.status())) return data.status();
   at_end = !data.ok() || data->empty();
   if (at_end) return offset;
   if (stream.cursor.is_known()) request.set_data(*std::move(data));
-  return Send(target, rank, stream, request, [&](auto* context, auto* response) {
+  return Send(target, key.first, stream, request, [&](auto* context, auto* response) {
     return stub_.AppendLog(context, request, response);
   });
 }
@@ -232,7 +254,11 @@ absl::StatusOr<int64_t> StreamUploader::SendMetrics(const UploadTarget& target, 
       const absl::string_view line = rest.substr(0, std::min(rest.find('\n'), rest.size() - 1) + 1);
       rest.remove_prefix(line.size());
       end += static_cast<int64_t>(line.size());
-      const auto point = run_dir::DecodeMetricLine(line, path);
+      auto point = run_dir::DecodeMetricLine(line, path);
+      if (point.ok() && !TakeName(stream, point->name)) {
+        point = absl::InvalidArgumentError(
+            absl::StrCat("'", path, "' has more than ", kMetricNamesMax, " different names"));
+      }
       if (point.ok()) {
         ToProto(*point, target.id, *request.add_points());
         last[point->name] = point->value;
@@ -259,6 +285,13 @@ absl::StatusOr<int64_t> StreamUploader::SendMetrics(const UploadTarget& target, 
     }
   }
   return next;
+}
+
+bool StreamUploader::TakeName(Stream& stream, const std::string& name) {
+  if (stream.names.contains(name)) return true;
+  if (stream.names.size() == kMetricNamesMax) return false;
+  stream.names.insert(name);
+  return true;
 }
 
 void StreamUploader::WarnOfRefusal(const UploadTarget& target, StreamKey key,

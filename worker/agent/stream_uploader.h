@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -48,7 +49,9 @@ class StreamUploader {
   enum class Kind { kLog, kTrace, kMetrics, kDeviceMetrics };
   struct Stream {
     StreamCursor cursor;
-    bool is_warned = false;  // true if a line that is no metric was logged
+    bool is_warned = false;       // true if a line that is no metric was logged
+    bool is_full = false;         // true if the server has as much of it as it keeps
+    std::set<std::string> names;  // of metrics that were sent
   };
   static absl::string_view KindName(Kind kind);
   using StreamKey = std::pair<int, Kind>;
@@ -56,6 +59,11 @@ class StreamUploader {
   // Returns true if there is more to do at once. Sets `healthy` to false after a failure that calls
   // for a pause.
   bool PumpAttempt(const UploadTarget& target, bool& healthy);
+  // Returns the file of a log or a trace.
+  static std::string PathOf(const UploadTarget& target, StreamKey key);
+  static void CutOff(const std::string& path);
+  // Returns false if the stream has too many metrics for another one.
+  static bool TakeName(Stream& stream, const std::string& name);
   StreamCursor::Next Pump(const UploadTarget& target, StreamKey key, Stream& stream);
   // Sends bytes. `key` is that of the log or of trace.jsonl.
   absl::StatusOr<int64_t> SendBytes(const UploadTarget& target, StreamKey key, Stream& stream,

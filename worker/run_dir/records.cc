@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/files.h"
+#include "common/base/full_disk.h"
 #include "common/base/report_limits.h"
 #include "common/base/status_macros.h"
 #include "worker/run_dir/json_fields.h"
@@ -195,6 +196,7 @@ std::string EncodeProgress(const Progress& progress) {
   json["hosting_reason"] = progress.hosting_reason;
   json["fallbacks"] = progress.fallbacks;
   json["first_fallback"] = progress.first_fallback;
+  json["disk_full"] = progress.disk_full;
   json["data_digest"] = progress.data_digest;
   json["model_digest"] = progress.model_digest;
   json["update_time_us"] = progress.update_time_us;
@@ -233,6 +235,7 @@ absl::StatusOr<Progress> DecodeProgress(absl::string_view text, absl::string_vie
     reader.String("hosting_reason", progress.hosting_reason);
     reader.Integer("fallbacks", progress.fallbacks, 0, kMaxFallbacks);
     reader.String("first_fallback", progress.first_fallback);
+    reader.String("disk_full", progress.disk_full);
     reader.String("data_digest", progress.data_digest);
     reader.String("model_digest", progress.model_digest);
     reader.Integer("update_time_us", progress.update_time_us, 0, kMaxNumber);
@@ -356,6 +359,19 @@ absl::StatusOr<AttemptExit> ReadAttemptExit(const RunDir& dir) {
 }
 absl::StatusOr<SupervisorRecord> ReadSupervisorRecord(const RunDir& dir) {
   return ReadRecord(dir.SupervisorPath(), &DecodeSupervisorRecord);
+}
+
+absl::Status ReserveRecords(const RunDir& dir, const std::vector<int>& ranks) {
+  // Most records have a few hundred bytes. Those of gangs name all ranks.
+  constexpr int64_t kRecordBytes = 16 << 10;
+  std::vector<std::string> paths = {dir.LeasePath(), dir.CheckpointRequestPath(),
+                                    dir.StopRequestPath(), dir.ExitPath()};
+  for (const int rank : ranks) {
+    paths.insert(paths.end(),
+                 {dir.ProgressPath(rank), dir.ResultPath(rank), dir.RankExitPath(rank)});
+  }
+  for (const std::string& path : paths) TY_RETURN_IF_ERROR(ReserveSpace(path, kRecordBytes));
+  return absl::OkStatus();
 }
 
 absl::Status WriteProgress(const RunDir& dir, int rank, const Progress& progress) {

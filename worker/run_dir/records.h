@@ -73,6 +73,8 @@ struct Progress {
   // its layer and the reason, for people. The log names all.
   int64_t fallbacks = 0;
   std::string first_fallback = {};
+  // What the rank cannot write because its disk is full, for people. It is empty otherwise.
+  std::string disk_full = {};
   // The rank writes this file again by this time, or it is stuck. 0 means that it promises nothing.
   int64_t silent_until_boottime_us = 0;
 
@@ -164,6 +166,9 @@ absl::StatusOr<SupervisorRecord> ReadSupervisorRecord(const RunDir& dir);
 
 // Only the attempt's exit is durable. The other records matter only to processes of this boot:
 // after a power loss the attempt is over, or begins again if nothing of it is left.
+// Sets space aside for all records of the attempt that are to come, for its lease and for requests
+// to it, so that they can be written while the disk is full.
+absl::Status ReserveRecords(const RunDir& dir, const std::vector<int>& ranks);
 absl::Status WriteProgress(const RunDir& dir, int rank, const Progress& progress);
 absl::Status WriteRankResult(const RunDir& dir, int rank, const RankResult& result);
 absl::Status WriteRankExit(const RunDir& dir, const RankExit& exit);

@@ -22,7 +22,8 @@ bool SameValue(double a, double b) {
 bool operator==(const Progress& a, const Progress& b) {
   const bool is_reported_alike =
       a.report == nullptr || b.report == nullptr ? a.report == b.report : *a.report == *b.report;
-  return is_reported_alike && a.step == b.step && a.eta_us == b.eta_us;
+  return is_reported_alike && a.step == b.step && a.eta_us == b.eta_us &&
+         a.disk_full == b.disk_full;
 }
 
 bool operator==(const MetricValues& a, const MetricValues& b) {

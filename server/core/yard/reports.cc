@@ -233,6 +233,12 @@ void Reader::TakeProgress(AttemptId id, const ObservedAttempt& seen) {
       model_digest == job.model_digest) {
     return;
   }
+  // The text changes with what waits. The event says what waited first.
+  const bool is_full = !progress.disk_full.empty();
+  if (is_full == job.progress.disk_full.empty()) {
+    yard_.ledger.AddEvent(now_.wall_us, AttemptName(id), is_full ? "DISK_FULL" : "DISK_FREE",
+                          actor_, progress.disk_full);
+  }
   JobRecord& edit = yard_.ledger.EditJob(id.job);
   edit.data_digest = data_digest;
   edit.model_digest = model_digest;

@@ -14,6 +14,7 @@ namespace {
 using core::AttemptPart;
 using core::AttemptRecord;
 using core::AttemptState;
+using core::JobRecord;
 using core::StopReason;
 
 struct AttemptRow {
@@ -106,6 +107,12 @@ absl::StatusOr<AttemptState> Unflatten(const AttemptRow& row) {
   return absl::DataLossError(absl::StrCat("'", row.state, "' is no state of an attempt"));
 }
 
+// Returns true for a job whose own row could not be read.
+bool IsDamaged(const core::JobRecord& job) {
+  const auto* failed = std::get_if<core::job_fsm::Failed>(&job.state);
+  return failed != nullptr && failed->failure.reason == kDamagedRow;
+}
+
 }  // namespace
 
 absl::Status WriteAttempt(Database& db, const AttemptRecord& attempt) {
@@ -138,26 +145,48 @@ absl::Status DeleteAttempts(Database& db, JobId job) {
 }
 
 absl::Status ReadAttempts(Database& db, core::Snapshot& snapshot) {
-  TY_RETURN_IF_ERROR(Attempts().Read(db, [&](AttemptRow& row) -> absl::Status {
-    AttemptRecord& attempt = row.attempt;
-    auto state = Unflatten(row);
-    if (!state.ok()) return Annotate(state.status(), AttemptName(attempt.id));
-    attempt.state = *std::move(state);
-    if (row.resume_job.has_value()) {
-      attempt.resume_from =
-          core::CheckpointRef{JobId{*row.resume_job}, row.resume_step.value_or(0)};
-    }
-    const AttemptId id = attempt.id;
-    snapshot.attempts.emplace_hint(snapshot.attempts.end(), id, std::move(attempt));
-    return absl::OkStatus();
-  }));
+  TY_RETURN_IF_ERROR(
+      Attempts().ReadDamaged(db, [&](AttemptRow& row, absl::Status damage) -> absl::Status {
+        AttemptRecord& attempt = row.attempt;
+        const std::string name = AttemptName(attempt.id);
+        auto state = Unflatten(row);
+        damage.Update(state.status());
+        TY_ASSIGN_OR_RETURN(const JobRecord* job, OwnerOf(snapshot.jobs, attempt.id.job));
+        if (damage.ok()) {
+          attempt.state = *std::move(state);
+          if (IsDamaged(*job) && !core::attempt_fsm::IsFinal(attempt.state)) {
+            return absl::DataLossError(absl::StrCat(name,
+                                                    " may still run, but the row of its job is "
+                                                    "damaged"));
+          }
+        } else {
+          const bool is_over = attempt.id.number < job->attempt ||
+                               (core::job_fsm::IsFinal(job->state) && !IsDamaged(*job));
+          if (!is_over) return Annotate(damage, name);
+          TellDamage(name, "the attempt counts as lost", damage);
+          attempt.state = core::attempt_fsm::Lost{
+              {core::FailureClass::kLost, kDamagedRow, std::string(damage.message())}};
+        }
+        if (row.resume_job.has_value()) {
+          attempt.resume_from =
+              core::CheckpointRef{JobId{*row.resume_job}, row.resume_step.value_or(0)};
+        }
+        const AttemptId id = attempt.id;
+        snapshot.attempts.emplace_hint(snapshot.attempts.end(), id, std::move(attempt));
+        return absl::OkStatus();
+      }));
   TY_RETURN_IF_ERROR(Ranks().Read(db, [&](RankRow& row) -> absl::Status {
     TY_ASSIGN_OR_RETURN(AttemptRecord * attempt, OwnerOf(snapshot.attempts, row.attempt));
     attempt->ranks.push_back(std::move(row.rank));
     return absl::OkStatus();
   }));
-  return Parts().Read(db, [&](PartRow& row) -> absl::Status {
+  return Parts().ReadDamaged(db, [&](PartRow& row, const absl::Status& damage) -> absl::Status {
     TY_ASSIGN_OR_RETURN(AttemptRecord * attempt, OwnerOf(snapshot.attempts, row.attempt));
+    if (!damage.ok()) {
+      if (!core::attempt_fsm::IsFinal(attempt->state)) return damage;
+      TellDamage(AttemptName(row.attempt), "the part of a worker counts as lost", damage);
+      row.part.state = core::PartState::kLost;
+    }
     attempt->parts.push_back(std::move(row.part));
     return absl::OkStatus();
   });

@@ -187,6 +187,11 @@ absl::StatusOr<DecodedSubmissions> ReadSubmissions(Database& db) {
 
 }  // namespace
 
+void TellDamage(absl::string_view name, absl::string_view consequence, const absl::Status& damage) {
+  LogError(absl::StrCat("a row of the database is damaged: ", consequence),
+           {{"name", std::string(name)}, {"error", damage.ToString()}});
+}
+
 absl::Status WriteJob(Database& db, const JobRecord& job, bool is_new) {
   const JobRow row = RowOf(job);
   if (is_new) {
@@ -216,14 +221,22 @@ absl::Status DeleteSubmission(Database& db, JobId id) {
 
 absl::Status ReadJobs(Database& db, core::Snapshot& snapshot) {
   TY_ASSIGN_OR_RETURN(DecodedSubmissions submissions, ReadSubmissions(db));
-  TY_RETURN_IF_ERROR(Jobs().Read(db, [&](JobRow& row) -> absl::Status {
+  TY_RETURN_IF_ERROR(Jobs().ReadDamaged(db, [&](JobRow& row, absl::Status damage) -> absl::Status {
     JobRecord& job = row.job;
     TY_ASSIGN_OR_RETURN(DecodedSubmission * owner, OwnerOf(submissions, row.submission));
     owner->has_jobs = true;
     job.submission = owner->submission;
     auto state = Unflatten(row);
-    if (!state.ok()) return Annotate(state.status(), JobName(job.id));
-    job.state = *std::move(state);
+    damage.Update(state.status());
+    if (damage.ok()) {
+      job.state = *std::move(state);
+    } else {
+      TellDamage(JobName(job.id), "the job counts as failed", damage);
+      job.state = core::job_fsm::Failed{{core::FailureClass::kUserError, kDamagedRow,
+                                         absl::StrCat("the row of the job in the database is "
+                                                      "damaged: ",
+                                                      damage.message())}};
+    }
     job.progress = codec::ProgressOf(std::move(row.progress));
     const JobId id = job.id;
     snapshot.jobs.emplace_hint(snapshot.jobs.end(), id, std::move(job));

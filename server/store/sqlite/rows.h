@@ -18,13 +18,18 @@ absl::Status WriteJob(Database& db, const core::JobRecord& job, bool is_new);
 // Deletes a job with its metrics. Its attempts must have been deleted before.
 absl::Status DeleteJob(Database& db, JobId job);
 absl::Status DeleteSubmission(Database& db, JobId id);
+// A job whose row is damaged is read as FAILED (DAMAGED_ROW). ReadAttempts refuses it if it may
+// still run.
 absl::Status ReadJobs(Database& db, core::Snapshot& snapshot);
 
 absl::Status WriteAttempt(Database& db, const core::AttemptRecord& attempt);
 absl::Status DeleteAttempts(Database& db, JobId job);
+// An attempt whose row is damaged is read as LOST (DAMAGED_ROW) if it cannot be live. Returns
+// DATA_LOSS if it may be, since then its devices are not known to be free.
 absl::Status ReadAttempts(Database& db, core::Snapshot& snapshot);
 
 absl::Status WriteWorker(Database& db, const core::WorkerRecord& worker);
+// A worker whose row is damaged is read as UNREACHABLE and cordoned, and a device as quarantined.
 absl::Status ReadWorkers(Database& db, core::Snapshot& snapshot);
 
 absl::Status WriteCheckpoint(Database& db, const core::CheckpointRecord& checkpoint);
@@ -57,6 +62,11 @@ absl::StatusOr<std::vector<core::EventRecord>> ReadEvents(Database& db, absl::st
 // Writes the revision, the next numbers and the pool time of the snapshot.
 absl::Status WriteMeta(Database& db, const core::Delta& delta);
 absl::Status ReadMeta(Database& db, core::Snapshot& snapshot);
+
+// The reason of a failure that only says that the true one cannot be read any more.
+inline constexpr char kDamagedRow[] = "DAMAGED_ROW";
+// Says in the log that a row cannot be read, and what becomes of it.
+void TellDamage(absl::string_view name, absl::string_view consequence, const absl::Status& damage);
 
 // Returns the record that a row belongs to, or DATA_LOSS if there is none, because somebody edited
 // the file.

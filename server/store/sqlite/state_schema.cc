@@ -1,5 +1,5 @@
-// Defines the tables of state.db, version by version. A version is never edited, only followed by
-// the next one.
+// Defines the tables of trainyard.db, version by version. A version is never edited, only followed
+// by the next one.
 #include "server/store/sqlite/migrations.h"
 #include "server/store/sqlite/state_version5.h"
 

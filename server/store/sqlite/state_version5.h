@@ -1,4 +1,4 @@
-// Defines version 5 of state.db, whose migration needs more than SQL.
+// Defines version 5 of trainyard.db, whose migration needs more than SQL.
 #pragma once
 
 #include "server/store/sqlite/migrations.h"

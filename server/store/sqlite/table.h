@@ -204,15 +204,15 @@ class Table {
   }
   template <typename Take>
   absl::Status Read(Statement& statement, Take take) const {
-    return ForEachRow(statement, [&](const Statement& found) -> absl::Status {
-      Row row{};
-      int column = 0;
-      for (const Column<Row>& field : columns_) {
-        const absl::Status status = field.take(found, column++, row);
-        if (!status.ok()) return Annotate(status, absl::StrCat(name_, ".", field.name));
-      }
-      return take(row);
+    return ReadDamaged(statement, [&](Row& row, absl::Status damage) -> absl::Status {
+      return damage.ok() ? take(row) : damage;
     });
+  }
+  // Calls `take(row, damage)` for every row, also for those that hold a word that is none. Such a
+  // field has its default, and `damage` says which one it is.
+  template <typename Take>
+  absl::Status ReadDamaged(Database& db, Take take) const {
+    return ReadDamaged(db.Prepared(order_), take);
   }
 
  private:
@@ -228,6 +228,20 @@ class Table {
     Statement& statement = db.Prepared(sql);
     for (size_t i = 0; i < new_columns_; ++i) columns_[i].bind(statement, row);
     return statement.Run();
+  }
+
+  template <typename Take>
+  absl::Status ReadDamaged(Statement& statement, Take take) const {
+    return ForEachRow(statement, [&](const Statement& found) -> absl::Status {
+      Row row{};
+      absl::Status damage;
+      int column = 0;
+      for (const Column<Row>& field : columns_) {
+        const absl::Status status = field.take(found, column++, row);
+        if (!status.ok()) damage.Update(Annotate(status, absl::StrCat(name_, ".", field.name)));
+      }
+      return take(row, damage);
+    });
   }
 
   std::string name_;

@@ -148,22 +148,36 @@ absl::Status WriteWorker(Database& db, const WorkerRecord& worker) {
 }
 
 absl::Status ReadWorkers(Database& db, core::Snapshot& snapshot) {
-  TY_RETURN_IF_ERROR(Workers().Read(db, [&](WorkerRow& row) -> absl::Status {
+  TY_RETURN_IF_ERROR(Workers().ReadDamaged(db, [&](WorkerRow& row, absl::Status damage) {
     auto state = Unflatten(row);
-    if (!state.ok()) return Annotate(state.status(), WorkerName(row.worker.name));
-    row.worker.state = *std::move(state);
+    damage.Update(state.status());
+    if (damage.ok()) {
+      row.worker.state = *std::move(state);
+    } else {
+      TellDamage(WorkerName(row.worker.name), "the worker is cordoned until it is uncordoned",
+                 damage);
+      row.worker.state = core::worker_fsm::Unreachable{row.state_since_us};
+      row.worker.scheduling = core::Scheduling::kCordoned;
+    }
     std::string name = row.worker.name;
     snapshot.workers.insert_or_assign(std::move(name), std::move(row.worker));
     return absl::OkStatus();
   }));
-  TY_RETURN_IF_ERROR(Devices().Read(db, [&](DeviceRow& row) -> absl::Status {
-    TY_ASSIGN_OR_RETURN(WorkerRecord * worker, OwnerOf(snapshot.workers, row.worker));
-    auto cpus = ParseCpus(row.cpus);
-    if (!cpus.ok()) return Annotate(cpus.status(), WorkerName(row.worker));
-    row.device.cpus = *std::move(cpus);
-    worker->devices.push_back(std::move(row.device));
-    return absl::OkStatus();
-  }));
+  TY_RETURN_IF_ERROR(
+      Devices().ReadDamaged(db, [&](DeviceRow& row, absl::Status damage) -> absl::Status {
+        TY_ASSIGN_OR_RETURN(WorkerRecord * worker, OwnerOf(snapshot.workers, row.worker));
+        auto cpus = ParseCpus(row.cpus);
+        damage.Update(cpus.status());
+        if (damage.ok()) {
+          row.device.cpus = *std::move(cpus);
+        } else {
+          TellDamage(absl::StrCat(WorkerName(row.worker), " ", row.device.name),
+                     "the device is quarantined until it is released", damage);
+          row.device.quarantine = "its row in the database is damaged";
+        }
+        worker->devices.push_back(std::move(row.device));
+        return absl::OkStatus();
+      }));
   TY_RETURN_IF_ERROR(Labels().Read(db, [&](LabelRow& row) -> absl::Status {
     TY_ASSIGN_OR_RETURN(WorkerRecord * worker, OwnerOf(snapshot.workers, row.worker));
     worker->labels[row.name] = row.value;

@@ -10,6 +10,8 @@
 #include <cerrno>
 
 #include "common/base/errors.h"
+#include "common/base/full_disk.h"
+#include "tests/testing/small_disk.h"
 #include "tests/testing/temp_dir.h"
 
 namespace trainyard {
@@ -113,6 +115,31 @@ TEST_F(FilesTest, AFullDiskHasItsName) {
   ASSERT_TRUE(fd.ok()) << fd.status();
   const absl::Status status = WriteFully(fd->get(), "x", "/dev/full");
   EXPECT_EQ(ErrorReason(status), "DISK_FULL") << status;
+}
+
+TEST_F(FilesTest, AReservedFileIsReplacedOnAFullDisk) {
+  std::string why;
+  const auto disk = testing::SmallDisk::Mount(1 << 20, why);
+  if (disk == nullptr) GTEST_SKIP() << why;
+  const std::string path = disk->File("a");
+  ASSERT_TRUE(ReserveSpace(path, 8192).ok());
+  ASSERT_TRUE(ReplaceFile(disk->File("b"), "b").ok());
+  disk->Fill();
+  EXPECT_EQ(ErrorReason(ReplaceFile(disk->File("b"), "c")), "DISK_FULL");
+  EXPECT_EQ(ReadFile(disk->File("b")).value(), "b");
+  EXPECT_TRUE(WriteFileAtomically(path, std::string(5000, 'x')).ok());
+  EXPECT_EQ(ReadFile(path)->size(), 5000u);
+  EXPECT_EQ(ErrorReason(ReplaceFile(path, "y")), "DISK_FULL") << "the space is used up";
+  disk->Free();
+  ASSERT_TRUE(ReserveSpace(path, 8192).ok());
+  disk->Fill();
+  for (const char* content : {"one", "three", "two", ""}) {
+    EXPECT_TRUE(ReplaceFile(path, content).ok());
+    EXPECT_EQ(ReadFile(path).value(), content);
+  }
+  disk->Free();
+  EXPECT_TRUE(ReplaceFile(path, "free again").ok());
+  EXPECT_EQ(ReadFile(path).value(), "free again");
 }
 
 TEST_F(FilesTest, DescriptorsAreClosedOnceAndOnExec) {

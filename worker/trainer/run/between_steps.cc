@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/full_disk.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/spec/interval.h"
@@ -18,6 +19,12 @@ using run_dir::Progress;
 
 // Other ranks may load, compile or evaluate longer than this one.
 constexpr absl::Duration kEvaluationTimeout = absl::Minutes(10);
+// A checkpoint that found the disk full is tried again after this long. Each attempt copies the
+// state and fills the disk for a moment.
+constexpr absl::Duration kCheckpointRetry = absl::Seconds(30);
+// The last checkpoint is tried more often, since the devices wait for it, and not for ever.
+constexpr absl::Duration kLastCheckpointRetry = absl::Seconds(5);
+constexpr absl::Duration kLastCheckpointPatience = absl::Minutes(10);
 
 // Ranks divide the test split; in a bitwise run the replicas do, so that batches and sums are the
 // same, whichever ranks host them. The stages of a pipeline evaluate the same part together, and
@@ -166,7 +173,6 @@ absl::Status TrainLoop::GatherState() {
 absl::Status TrainLoop::StartCheckpoint() {
   agreed_.checkpoint = false;
   const absl::Duration begin = clock_.Uptime();
-  checkpoint_uptime_ = begin;
   const int64_t request = control_.AnswerCheckpoint();
   TY_RETURN_IF_ERROR(GatherState());
   TY_RETURN_IF_ERROR(strategy_.GatherWholeState());
@@ -175,6 +181,14 @@ absl::Status TrainLoop::StartCheckpoint() {
     return absl::OkStatus();
   }
   if (const auto ended = checkpoints_.Wait()) TY_RETURN_IF_ERROR(CheckpointEnded(*ended));
+  checkpoint_uptime_ = begin;
+  TY_RETURN_IF_ERROR(WriteSnapshot(request));
+  checkpoint_wait_ = clock_.Uptime() - begin;
+  return absl::OkStatus();
+}
+
+absl::Status TrainLoop::WriteSnapshot(int64_t request) {
+  checkpoint_again_uptime_ = absl::InfiniteDuration();
   // Metrics are written first, because a run that resumes from this checkpoint writes only what
   // comes after it.
   TY_RETURN_IF_ERROR(reporter_.Flush());
@@ -185,14 +199,15 @@ absl::Status TrainLoop::StartCheckpoint() {
                                    step_ / run_.share.steps.steps_per_epoch(), identity));
   if (evaluated_step_ == step_) snapshot.evaluation = evaluation_;
   checkpoints_.Start(std::move(snapshot), request);
-  checkpoint_wait_ = clock_.Uptime() - begin;
   return absl::OkStatus();
 }
 
 // A checkpoint that fails in the middle of the training does not end it: the last good one is kept,
 // and the next may succeed.
 absl::Status TrainLoop::CheckpointEnded(const CheckpointWriter::Finished& finished) {
+  reporter_.set_checkpoint_status(IsDiskFull(finished.status) ? finished.status : absl::OkStatus());
   if (!finished.status.ok()) {
+    if (IsDiskFull(finished.status)) checkpoint_again_uptime_ = clock_.Uptime() + kCheckpointRetry;
     LogWarning(
         "a checkpoint could not be written",
         {{"step", absl::StrCat(finished.step)}, {"error", std::string(finished.status.message())}});
@@ -221,8 +236,16 @@ absl::Status TrainLoop::WriteLastCheckpoint() {
   if (checkpoint_step_ == step_) return absl::OkStatus();
   TY_RETURN_IF_ERROR(reporter_.EnterState(Progress::State::kCheckpointing));
   TY_RETURN_IF_ERROR(StartCheckpoint());
-  const auto ended = checkpoints_.Wait();
+  auto ended = checkpoints_.Wait();
   if (!ended.has_value()) return absl::OkStatus();  // not rank 0
+  const absl::Duration deadline = clock_.Uptime() + kLastCheckpointPatience;
+  while (IsDiskFull(ended->status) && clock_.Uptime() < deadline && !control_.stop_requested()) {
+    TY_RETURN_IF_ERROR(CheckpointEnded(*ended));
+    TY_RETURN_IF_ERROR(reporter_.EnterState(Progress::State::kCheckpointing));
+    clock_.SleepFor(kLastCheckpointRetry);
+    TY_RETURN_IF_ERROR(WriteSnapshot(ended->request));
+    ended = checkpoints_.Wait();
+  }
   TY_RETURN_IF_ERROR(ended->status);
   return CheckpointEnded(*ended);
 }

@@ -9,8 +9,11 @@
 #include <vector>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/base/errors.h"
+#include "common/base/full_disk.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "worker/run_dir/metrics.h"
@@ -34,12 +37,8 @@ constexpr absl::Duration kFinishedSilence = absl::Minutes(1);
 // A promise that is shorter or longer than the last one by these factors is written at once.
 constexpr double kMuchShorter = 0.5;
 constexpr double kMuchLonger = 1.2;
-// The rank gives up when a full disk has held back this much.
+// When a full disk has held back this much, further metrics are lost.
 constexpr size_t kMaxBufferBytes = 16 << 20;
-
-bool IsDiskFull(const absl::Status& status) {
-  return ErrorReason(status) == "DISK_FULL";
-}
 
 // Returns the resident memory of this process, or 0 if /proc cannot tell.
 int64_t ResidentBytes() {
@@ -88,6 +87,10 @@ absl::StatusOr<Reporter> Reporter::Open(const run_dir::RunDir& dir, int rank, Pr
 
 void Reporter::AddMetric(int64_t step, absl::string_view name, double value) {
   if (rank_ != 0) return;
+  if (buffer_.size() > kMaxBufferBytes) {
+    ++lost_lines_;
+    return;
+  }
   run_dir::AppendMetricLine({step, std::string(name), value, absl::ToUnixMicros(clock_->Now())},
                             buffer_);
 }
@@ -152,23 +155,41 @@ absl::Status Reporter::Flush() {
   if (buffer_.empty()) return absl::OkStatus();
   const std::string path = dir_.MetricsPath(rank_);
   TY_ASSIGN_OR_RETURN(const int64_t size_before, FileSize(path));
-  absl::Status status = WriteFully(metrics_.get(), buffer_, path);
+  const absl::Status status = WriteFully(metrics_.get(), buffer_, path);
   if (status.ok()) {
     buffer_.clear();
-    return status;
+  } else {
+    // Somebody may free space on a full disk, so what was not written is kept, and the training
+    // continues.
+    TY_ASSIGN_OR_RETURN(const int64_t size_after, FileSize(path));
+    buffer_.erase(0, static_cast<size_t>(size_after - size_before));
   }
-  // Somebody may free space on a full disk, so what was not written is kept, and the training
-  // continues.
-  TY_ASSIGN_OR_RETURN(const int64_t size_after, FileSize(path));
-  buffer_.erase(0, static_cast<size_t>(size_after - size_before));
-  if (!IsDiskFull(status) || buffer_.size() > kMaxBufferBytes) return status;
-  WarnOfFullDisk(status);
+  if (!status.ok() && !IsDiskFull(status)) return status;
+  if (status.ok() != disk_full_.ok()) NoteDisk(status);
   return absl::OkStatus();
 }
 
-void Reporter::WarnOfFullDisk(const absl::Status& status) {
-  if (!warned_) LogWarning("cannot report for now", {{"error", std::string(status.message())}});
-  warned_ = true;
+void Reporter::NoteDisk(const absl::Status& status) {
+  disk_full_ = status;
+  if (!status.ok()) {
+    LogWarning("metrics wait", {{"error", std::string(status.message())}});
+  } else if (lost_lines_ > 0) {
+    LogWarning("metrics were lost while the disk was full",
+               {{"points", absl::StrCat(lost_lines_)}});
+    lost_lines_ = 0;
+  }
+  // Somebody who watches the job is told soon.
+  progress_uptime_ = -absl::InfiniteDuration();
+}
+
+std::string Reporter::DiskFullText() const {
+  std::vector<std::string> parts;
+  if (!checkpoint_status_.ok()) parts.push_back("no checkpoint can be written");
+  if (!disk_full_.ok()) parts.push_back("metrics wait");
+  if (lost_lines_ > 0) parts.push_back(absl::StrCat(lost_lines_, " points of them are lost"));
+  if (parts.empty()) return "";
+  const absl::Status& status = disk_full_.ok() ? checkpoint_status_ : disk_full_;
+  return absl::StrCat(absl::StrJoin(parts, ", "), ": ", status.message());
 }
 
 absl::Status Reporter::Close() {
@@ -185,10 +206,10 @@ absl::Status Reporter::WriteProgress() {
   progress_.silent_until_boottime_us = absl::ToInt64Microseconds(progress_uptime_ + silence_);
   progress_.rss_bytes = ResidentBytes();
   progress_.update_time_us = absl::ToUnixMicros(clock_->Now());
+  progress_.disk_full = DiskFullText();
+  // A run that was started by hand has no space set aside for its records.
   absl::Status status = run_dir::WriteProgress(dir_, rank_, progress_);
-  if (!IsDiskFull(status)) return status;
-  WarnOfFullDisk(status);
-  return absl::OkStatus();
+  return IsDiskFull(status) ? absl::OkStatus() : status;
 }
 
 }  // namespace trainyard::trainer

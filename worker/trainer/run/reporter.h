@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -49,8 +50,10 @@ class Reporter {
   // Flushes, then replaces progress.json. For states other than `running` the promise is generous.
   // A caller that knows better makes a shorter one.
   absl::Status EnterState(run_dir::Progress::State state);
-  // A full disk is not an error until much has been held back.
+  // A full disk is not an error. Metrics wait for space, up to a limit, beyond which they are lost.
   absl::Status Flush();
+  // Tells that a checkpoint waits for space on the disk, or, if `status` is OK, that none does.
+  void set_checkpoint_status(absl::Status status) { checkpoint_status_ = std::move(status); }
   // Flushes for the last time, after which nothing may be left, and writes progress `finished`.
   absl::Status Close();
 
@@ -59,7 +62,10 @@ class Reporter {
            Clock& clock);
 
   absl::Status WriteProgress();
-  void WarnOfFullDisk(const absl::Status& status);
+  // Notes that the disk is full now, or no longer.
+  void NoteDisk(const absl::Status& status);
+  // Says what the full disk holds up, or nothing.
+  std::string DiskFullText() const;
   void AddSpeed(const FinishedStep& report, absl::Duration now);
 
   run_dir::RunDir dir_;
@@ -78,7 +84,9 @@ class Reporter {
   absl::Duration window_uptime_;
   absl::Duration window_data_wait_;
   int64_t window_rows_ = 0;
-  bool warned_ = false;
+  absl::Status disk_full_;          // the error of the last flush, if the disk was full
+  absl::Status checkpoint_status_;  // the error of the last checkpoint, if the disk was full
+  int64_t lost_lines_ = 0;          // since the disk is full
 };
 
 }  // namespace trainyard::trainer

@@ -276,6 +276,7 @@ Votes TrainLoop::CastVotes() {
 bool TrainLoop::WantsCheckpoint(bool will_evaluate) const {
   const v1::Interval& every = run_.setup.spec.checkpoint().every();
   const absl::Duration now = clock_.Uptime();
+  if (now >= checkpoint_again_uptime_) return true;
   const absl::Duration since_last = now - checkpoint_uptime_;
   if (every.has_time()) return since_last >= spec::FromProto(every.time());
   return every.automatic() &&

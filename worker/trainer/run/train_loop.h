@@ -109,6 +109,8 @@ class TrainLoop {
                                RecordedEvaluation& record);
   absl::Status GatherState();
   absl::Status StartCheckpoint();
+  // Writes the state of this step, which rank 0 has whole. `request` is what it answers.
+  absl::Status WriteSnapshot(int64_t request);
   absl::Status CheckpointEnded(const CheckpointWriter::Finished& finished);
   absl::Status WriteLastCheckpoint();
 
@@ -149,6 +151,8 @@ class TrainLoop {
   const absl::Duration begin_uptime_;
   checkpoint::CheckpointPace checkpoint_pace_;
   absl::Duration checkpoint_wait_;  // what the checkpoint in flight has cost so far
+  // When a checkpoint is tried again for which there was no space on the disk.
+  absl::Duration checkpoint_again_uptime_ = absl::InfiniteDuration();
 };
 
 }  // namespace trainyard::trainer

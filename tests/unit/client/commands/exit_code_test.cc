@@ -17,7 +17,7 @@ TEST(ExitCode, EveryKindOfErrorHasTheCodeThatScriptsRelyOn) {
   EXPECT_EQ(ExitCodeOf(absl::PermissionDeniedError("")), 5);
   EXPECT_EQ(ExitCodeOf(error::JobStateConflict("jobs/1", "FAILED", "cancelled")), 6);
   EXPECT_EQ(ExitCodeOf(error::RequestIdReused("x")), 6);
-  EXPECT_EQ(ExitCodeOf(absl::ResourceExhaustedError("")), 7);
+  EXPECT_EQ(ExitCodeOf(error::QuotaExceeded("user:anna", "devices", 9, 8)), 7);
   EXPECT_EQ(ExitCodeOf(error::ServerUnreachable("unix:/x", "")), 9);
   EXPECT_EQ(ExitCodeOf(absl::DeadlineExceededError("")), 124);
   EXPECT_EQ(ExitCodeOf(absl::CancelledError("")), 130);
@@ -27,6 +27,15 @@ TEST(ExitCode, AFullDiskIsAFailureAndNoQuotaAndATakenAddressAConflict) {
   EXPECT_EQ(ExitCodeOf(error::DiskFull("/x")), 1);
   EXPECT_EQ(ExitCodeOf(error::AddressInUse("unix:/x")), 6);
   EXPECT_EQ(ExitCodeOf(error::StateLocked("/x", "process 1")), 6);
+}
+
+TEST(ExitCode, OnlyAQuotaIsOneAmongTheLimits) {
+  const auto exhausted = [](absl::string_view reason) {
+    return ExitCodeOf(MakeError(absl::StatusCode::kResourceExhausted, reason, ""));
+  };
+  EXPECT_EQ(exhausted("SERVER_BUSY"), 9);
+  EXPECT_EQ(exhausted("ANSWER_TOO_LARGE"), 1);
+  EXPECT_EQ(ExitCodeOf(absl::ResourceExhaustedError("Received message larger than max")), 1);
 }
 
 }  // namespace

@@ -67,6 +67,28 @@ TEST_F(BlobStoreTest, BytesPastTheSizeAndBadHashesAreRefused) {
   EXPECT_TRUE(absl::IsInvalidArgument(blobs_->Append(upload_, file, 0, "h").status()));
 }
 
+TEST_F(BlobStoreTest, AFileThatCannotFitIsRefusedBeforeItTakesSpace) {
+  auto file = File("hello");
+  file.size = BlobStore::kFileBytesMax;
+  const auto refused = blobs_->Append(upload_, file, 0, "h");
+  EXPECT_EQ(ErrorReason(refused.status()), "DISK_FULL") << refused.status();
+  EXPECT_TRUE(ListDirectory(dir_.File("uploads"))->empty());
+}
+
+TEST_F(BlobStoreTest, AnAttemptHasALimitOfUploadsThatAreNotCommitted) {
+  for (int i = 0; i < BlobStore::kUploadsMax; ++i) {
+    ASSERT_TRUE(blobs_->Append({upload_.attempt, i}, File("hello"), 0, "hel").ok());
+  }
+  const UploadId next = {upload_.attempt, BlobStore::kUploadsMax};
+  const auto refused = blobs_->Append(next, File("hello"), 0, "hel");
+  EXPECT_EQ(ErrorReason(refused.status()), "TOO_MANY_UPLOADS") << refused.status();
+  EXPECT_TRUE(blobs_->Append({upload_.attempt, 0}, File("hello"), 3, "lo").ok());
+  EXPECT_TRUE(blobs_->Append({{JobId{1}, 21}, 0}, File("hello"), 0, "hel").ok())
+      << "another attempt has a limit of its own";
+  ASSERT_TRUE(blobs_->Seal({upload_.attempt, 0}, {File("hello")}).ok());
+  EXPECT_TRUE(blobs_->Append(next, File("hallo"), 0, "hal").ok());
+}
+
 TEST_F(BlobStoreTest, AFileThatIsNotCompleteCannotBeSealed) {
   const auto file = File("hello");
   ASSERT_TRUE(blobs_->Append(upload_, file, 0, "hel").ok());

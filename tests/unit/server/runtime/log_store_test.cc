@@ -2,11 +2,13 @@
 #include "server/runtime/log_store.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <set>
 
 #include "common/base/errors.h"
 #include "common/base/files.h"
+#include "common/base/report_limits.h"
 #include "tests/testing/temp_dir.h"
 
 namespace trainyard::runtime {
@@ -43,6 +45,28 @@ TEST_F(LogStoreTest, RefusesAGapAndTellsWhereToGoOn) {
   EXPECT_EQ(ErrorReason(appended.status()), "OFFSET_MISMATCH");
   EXPECT_EQ(GetErrorMetadata(appended.status()).at(error::kExpectedOffset), "5");
   EXPECT_EQ(ErrorReason(logs_.Append(log_, -1, "x").status()), "OFFSET_MISMATCH");
+}
+
+TEST_F(LogStoreTest, AStreamEndsAtItsLimitAndALogSaysSo) {
+  ASSERT_TRUE(logs_.Append(log_, 0, "x").ok());
+  ASSERT_EQ(truncate(dir_.File("logs/12/1/3.log").c_str(), LogStore::kLogBytesMax - 5), 0);
+  const auto refused = logs_.Append(log_, LogStore::kLogBytesMax - 5, "hello world");
+  EXPECT_EQ(ErrorReason(refused.status()), kStreamFull) << refused.status();
+  EXPECT_EQ(*logs_.Read(log_, LogStore::kLogBytesMax - 5, 1000),
+            "hello\n==== this log has reached the limit of 256 MiB; the rest is not kept ====\n");
+  const int64_t size = *logs_.Size(log_);
+  // A worker that begins anew asks with nothing, and sends again what was refused.
+  EXPECT_EQ(ErrorReason(logs_.Append(log_, 0, "").status()), kStreamFull);
+  EXPECT_EQ(ErrorReason(logs_.Append(log_, LogStore::kLogBytesMax - 5, "hello world").status()),
+            kStreamFull);
+  EXPECT_EQ(*logs_.Size(log_), size);
+
+  const LogId trace = {log_.attempt, log_.rank, RankStream::kTrace};
+  ASSERT_TRUE(logs_.Append(trace, 0, "{}").ok());
+  ASSERT_EQ(truncate(dir_.File("logs/12/1/3.trace").c_str(), LogStore::kTraceBytesMax - 1), 0);
+  EXPECT_EQ(ErrorReason(logs_.Append(trace, LogStore::kTraceBytesMax - 1, "{}").status()),
+            kStreamFull);
+  EXPECT_EQ(*logs_.Size(trace), LogStore::kTraceBytesMax);
 }
 
 TEST_F(LogStoreTest, LogsAreKeptApartByNumbers) {

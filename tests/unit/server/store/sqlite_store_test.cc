@@ -272,20 +272,74 @@ TEST_F(SqliteStoreTest, DamagedPagesAreNoticed) {
   EXPECT_EQ(ErrorReason(status), "CORRUPT_FILE") << status;
 }
 
-TEST_F(SqliteStoreTest, AWordThatNobodyKnowsIsCorruption) {
+TEST_F(SqliteStoreTest, ADamagedRowConcernsItsOwnJobOnly) {
   {
     auto store = OpenSqliteStore(path());
     ASSERT_TRUE(store.ok());
-    ASSERT_TRUE((*store)->Commit(OneJob()).ok());
+    core::Delta delta = OneJob();
+    core::JobRecord other = delta.jobs[0];
+    other.id = JobId{2};
+    delta.jobs.push_back(other);
+    delta.next_job = 3;
+    ASSERT_TRUE((*store)->Commit(delta).ok());
   }
-  Tamper("UPDATE jobs SET state = 'DREAMING'");
+  for (const char* column : {"state", "stop_reason", "failure_class", "precision"}) {
+    Tamper(absl::StrCat("UPDATE jobs SET ", column, " = 'DREAMING' WHERE job = 1"));
+    auto store = OpenSqliteStore(path());
+    ASSERT_TRUE(store.ok());
+    const auto snapshot = (*store)->Load();
+    ASSERT_TRUE(snapshot.ok()) << column << ": " << snapshot.status();
+    EXPECT_TRUE(std::holds_alternative<core::job_fsm::Queued>(snapshot->jobs.at(JobId{2}).state));
+    const auto* failed = std::get_if<core::job_fsm::Failed>(&snapshot->jobs.at(JobId{1}).state);
+    ASSERT_NE(failed, nullptr) << column;
+    EXPECT_EQ(failed->failure.reason, "DAMAGED_ROW");
+    EXPECT_NE(failed->failure.message.find("DREAMING"), std::string::npos)
+        << failed->failure.message;
+  }
+}
+
+TEST_F(SqliteStoreTest, ADamagedRowOfWhatMayStillRunIsRefused) {
+  const core::Delta delta = WrittenByVersion1();  // both jobs have an attempt that runs
+  {
+    auto store = OpenSqliteStore(path());
+    ASSERT_TRUE(store.ok());
+    ASSERT_TRUE((*store)->Commit(delta).ok());
+  }
+  const std::string job = absl::StrCat(" WHERE job = ", delta.jobs[0].id.value);
+  const auto load = [&](const std::string& change) {
+    Tamper(change + job);
+    auto store = OpenSqliteStore(path());
+    EXPECT_TRUE(store.ok());
+    return (*store)->Load();
+  };
+  EXPECT_EQ(ErrorReason(load("UPDATE attempts SET state = 'DREAMING'").status()), "CORRUPT_FILE");
+  EXPECT_EQ(ErrorReason(load("UPDATE attempts SET state = 'RUNNING'").status()), "");
+  EXPECT_EQ(ErrorReason(load("UPDATE attempt_parts SET state = 'DREAMING'").status()),
+            "CORRUPT_FILE");
+  EXPECT_EQ(ErrorReason(load("UPDATE attempt_parts SET state = 'RUNNING'").status()), "");
+  EXPECT_EQ(ErrorReason(load("UPDATE jobs SET stop_reason = 'DREAMING'").status()), "CORRUPT_FILE");
+  // Once the attempt has ended, its devices are free, whatever else was lost.
+  const auto ended = load("UPDATE attempts SET state = 'SUCCEEDED'");
+  ASSERT_TRUE(ended.ok()) << ended.status();
+}
+
+TEST_F(SqliteStoreTest, ADamagedWorkerIsCordonedAndADamagedDeviceQuarantined) {
+  {
+    auto store = OpenSqliteStore(path());
+    ASSERT_TRUE(store.ok());
+    ASSERT_TRUE((*store)->Commit(WrittenByVersion1()).ok());
+  }
+  Tamper("UPDATE workers SET state = 'DREAMING', scheduling = 'ELIGIBLE'");
+  Tamper("UPDATE devices SET health = 'DREAMING'");
   auto store = OpenSqliteStore(path());
   ASSERT_TRUE(store.ok());
-  const absl::Status status = (*store)->Load().status();
-  EXPECT_EQ(ErrorReason(status), "CORRUPT_FILE");
-  EXPECT_NE(status.message().find("jobs/1: 'DREAMING' is no state of a job"),
-            absl::string_view::npos)
-      << status;
+  const auto snapshot = (*store)->Load();
+  ASSERT_TRUE(snapshot.ok()) << snapshot.status();
+  const core::WorkerRecord& worker = snapshot->workers.at("lab-1");
+  EXPECT_TRUE(std::holds_alternative<core::worker_fsm::Unreachable>(worker.state));
+  EXPECT_EQ(worker.scheduling, core::Scheduling::kCordoned);
+  ASSERT_EQ(worker.devices.size(), 1u);
+  EXPECT_EQ(worker.devices[0].quarantine, "its row in the database is damaged");
 }
 
 TEST_F(SqliteStoreTest, ADamagedSpecKeepsOnlyItsOwnJobFromStarting) {
@@ -416,7 +470,7 @@ TEST_F(SqliteStoreTest, TheDocumentShowsTheTables) {
     ASSERT_NE(to, std::string::npos);
     expected = expected.substr(0, from + begin.size()) + text + expected.substr(to);
   };
-  replace("state.db", StateMigrations());
+  replace("trainyard.db", StateMigrations());
   replace("metrics.db", MetricsMigrations());
   if (std::getenv("TRAINYARD_UPDATE_GOLDEN") != nullptr) {
     ASSERT_TRUE(WriteFileAtomically(kDocument, expected).ok());

@@ -10,6 +10,7 @@
 #include "common/base/env.h"
 #include "common/base/errors.h"
 #include "common/base/hash.h"
+#include "common/base/report_limits.h"
 #include "common/rpc/status.h"
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server_builder.h"
@@ -76,6 +77,10 @@ class FakeAgentServer::Service : public v1::AgentService::Service {
     if (absl::Status status = Check(*request); !status.ok()) return rpc::ToGrpcStatus(status);
     auto& streams = request->stream() == v1::RANK_STREAM_TRACE ? state_.traces : state_.logs;
     std::string& log = streams[{request->attempt(), request->rank()}];
+    if (log.size() >= state_.log_bytes_max) {
+      return rpc::ToGrpcStatus(
+          MakeError(absl::StatusCode::kFailedPrecondition, kStreamFull, "the log is full"));
+    }
     return Append(log, request->offset(), request->data(), response);
   }
 

@@ -191,6 +191,42 @@ TEST_F(UploaderTest, LinesThatAreNoMetricsArePassedOver) {
 
 // A daemon may end at any moment, so the server may have any number of bytes of the log, and the
 // metrics up to the end of any line.
+TEST_F(UploaderTest, TooManyDifferentMetricsAreLeftOutAndTheOthersGoOn) {
+  std::string lines;
+  for (int64_t i = 0; i < 5000; ++i) {
+    run_dir::AppendMetricLine({1, absl::StrCat("user.", i), 1.0, 1}, lines);
+  }
+  run_dir::AppendMetricLine({2, "user.0", 2.0, 1}, lines);
+  Metrics(lines);
+  target_.exited = true;
+  const auto uploader = Streams();
+  ASSERT_TRUE(WaitForDone(*uploader));
+  absl::MutexLock lock(&state_.mutex);
+  const std::vector<v1::MetricPoint>& points = state_.points[kRank0];
+  ASSERT_EQ(points.size(), 4097u);
+  EXPECT_EQ(points[4095].name(), "user.4095");
+  EXPECT_EQ(points[4096].name(), "user.0");
+  EXPECT_EQ(state_.metric_offsets[kRank0], static_cast<int64_t>(lines.size()));
+}
+
+TEST_F(UploaderTest, ALogOfWhichTheServerHasEnoughDoesNotFillTheDisk) {
+  {
+    absl::MutexLock lock(&state_.mutex);
+    state_.log_bytes_max = 4;
+  }
+  const auto uploader = Streams();
+  Log("hello\n");
+  ASSERT_TRUE(WaitForLog("hello\n"));
+  const std::string path = target_.dir.LogPath(0);
+  Log(std::string(1 << 20, 'x'));
+  for (int i = 0; i < 20; ++i) Log(std::string(1 << 20, 'x'));
+  EXPECT_TRUE(state_.Wait([&] { return *FileSize(path) == 0; }));
+  Log("world\n");
+  EXPECT_EQ(*FileSize(path), 6) << "the rank goes on";
+  Metrics(Line(1));
+  EXPECT_TRUE(state_.Wait([&] { return !state_.points[kRank0].empty(); })) << "other streams go on";
+}
+
 TEST_F(UploaderTest, RestartedAtAnyByteNothingIsLostOrDoubled) {
   std::string log, metrics;
   for (int64_t step = 1; step <= 5; ++step) {

@@ -45,6 +45,8 @@ TEST(RunDirGolden, ProgressIsWrittenByteForByte) {
   progress.hosting_reason = "speeds of steps 3 to 10";
   progress.fallbacks = 2;
   progress.first_fallback = "conv1 conv2d: cuDNN has no plan";
+  progress.disk_full =
+      "metrics wait: no space left on the file system of 'metrics.jsonl'; free some and try again";
   progress.data_digest = "glyphs-v1:train=20000";
   progress.model_digest = "xxh3-128:0123456789abcdef0123456789abcdef";
   progress.update_time_us = 1790000000000000;

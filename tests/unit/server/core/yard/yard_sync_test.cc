@@ -234,5 +234,26 @@ TEST_F(YardSync, AReportIsKeptWithTheJobAndWrittenOnlyWhenItChanges) {
   EXPECT_EQ(*Job(job).progress.report, "rank 0 computes 5");
 }
 
+TEST_F(YardSync, AFullDiskOfAWorkerIsAnEventWhenItComesAndWhenItGoes) {
+  Join("lab-1", 1);
+  const JobId job = Submit(1);
+  Run("lab-1", job);
+  ObservedAttempt seen = See(job, ObservedState::kRunning);
+  const auto report = [&](const std::string& disk_full) {
+    seen.progress = Progress{++seen.progress.emplace().step, 0, nullptr, disk_full};
+    EXPECT_TRUE(Sync("lab-1", {seen}).ok());
+    std::vector<std::string> events;
+    for (const EventRecord& event : turn_.delta.events) {
+      events.push_back(event.type + ": " + event.message);
+    }
+    return events;
+  };
+  EXPECT_THAT(report(""), IsEmpty());
+  EXPECT_THAT(report("metrics wait"), ElementsAre("DISK_FULL: metrics wait"));
+  EXPECT_THAT(report("checkpoints and metrics wait"), IsEmpty()) << "it was told already";
+  EXPECT_EQ(Job(job).progress.disk_full, "checkpoints and metrics wait");
+  EXPECT_THAT(report(""), ElementsAre("DISK_FREE: "));
+}
+
 }  // namespace
 }  // namespace trainyard::core

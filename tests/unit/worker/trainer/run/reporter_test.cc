@@ -2,9 +2,12 @@
 #include "worker/trainer/run/reporter.h"
 
 #include "absl/strings/str_split.h"
+#include "common/base/errors.h"
+#include "common/base/full_disk.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/manual_clock.h"
+#include "tests/testing/small_disk.h"
 #include "tests/testing/temp_dir.h"
 #include "worker/run_dir/metrics.h"
 
@@ -129,6 +132,66 @@ TEST_F(ReporterTest, EveryRecordPromisesTheNextOne) {
   EXPECT_EQ(promised(), absl::Seconds(20)) << "a checkpoint that is done meanwhile changes nothing";
   ASSERT_TRUE(reporter.Close().ok());
   EXPECT_EQ(promised(), absl::Minutes(1));
+}
+
+TEST_F(ReporterTest, OnAFullDiskProgressGoesOnAndMetricsWait) {
+  std::string why;
+  const auto disk = testing::SmallDisk::Mount(1 << 20, why);
+  if (disk == nullptr) GTEST_SKIP() << why;
+  const run_dir::RunDir dir(disk->path());
+  ASSERT_TRUE(dir.CreateRankDirectory(0).ok());
+  ASSERT_TRUE(MakeDirectories(dir.ControlDir()).ok());
+  ASSERT_TRUE(run_dir::ReserveRecords(dir, {0}).ok());
+  auto reporter = Reporter::Open(dir, 0, {}, clock_);
+  ASSERT_TRUE(reporter.ok()) << reporter.status();
+  ASSERT_TRUE(Step(*reporter, 1).ok());
+  disk->Fill();
+  const auto progress = [&] { return run_dir::ReadProgress(dir, 0).value(); };
+  // The lines of a hundred steps exceed the rest of the last block of the file.
+  int64_t step = 1;
+  while (step < 100) {
+    clock_.SleepFor(absl::Seconds(1));
+    ASSERT_TRUE(Step(*reporter, ++step).ok());
+    EXPECT_EQ(progress().step, step);
+  }
+  EXPECT_THAT(progress().disk_full, ::testing::StartsWith("metrics wait: cannot write: no space"));
+  reporter->set_checkpoint_status(error::DiskFull("/checkpoints"));
+  clock_.SleepFor(absl::Seconds(1));
+  ASSERT_TRUE(Step(*reporter, ++step).ok());
+  EXPECT_THAT(progress().disk_full, HasSubstr("no checkpoint can be written, metrics wait: "));
+  EXPECT_EQ(ErrorReason(reporter->Close()), "DISK_FULL")
+      << "a run must not end without its metrics";
+
+  disk->Free();
+  reporter->set_checkpoint_status(absl::OkStatus());
+  ASSERT_TRUE(reporter->Close().ok());
+  EXPECT_EQ(progress().disk_full, "");
+  const std::string metrics = ReadFile(dir.MetricsPath(0)).value();
+  const std::vector<std::string> lines = absl::StrSplit(metrics, '\n', absl::SkipEmpty());
+  std::vector<int64_t> steps;
+  for (const std::string& line : lines) {
+    const auto point = run_dir::DecodeMetricLine(line, "metrics.jsonl");
+    ASSERT_TRUE(point.ok()) << point.status();
+    if (point->name == "train.loss") steps.push_back(point->step);
+  }
+  ASSERT_EQ(steps.size(), static_cast<size_t>(step));
+  for (size_t i = 0; i < steps.size(); ++i) EXPECT_EQ(steps[i], static_cast<int64_t>(i) + 1);
+}
+
+TEST_F(ReporterTest, MetricsThatWaitTooLongAreLostAndCounted) {
+  std::string why;
+  const auto disk = testing::SmallDisk::Mount(1 << 20, why);
+  if (disk == nullptr) GTEST_SKIP() << why;
+  const run_dir::RunDir dir(disk->path());
+  ASSERT_TRUE(dir.CreateRankDirectory(0).ok());
+  ASSERT_TRUE(ReserveSpace(dir.ProgressPath(0), 16 << 10).ok());
+  auto reporter = Reporter::Open(dir, 0, {}, clock_);
+  ASSERT_TRUE(reporter.ok()) << reporter.status();
+  disk->Fill();
+  const std::string name(1000, 'x');
+  for (int64_t step = 1; step <= 20'000; ++step) reporter->AddMetric(step, name, 1);
+  ASSERT_TRUE(reporter->EnterState(run_dir::Progress::State::kRunning).ok()) << "it goes on";
+  EXPECT_THAT(run_dir::ReadProgress(dir, 0)->disk_full, HasSubstr("points of them are lost: "));
 }
 
 TEST_F(ReporterTest, AFolderThatCannotBeWrittenIsNamed) {
