@@ -98,7 +98,7 @@ absl::Status ImageDataset::ReadFramed(int64_t index, const Augmentation& augment
 absl::Status ImageDataset::Verify(int64_t index) const {
   const ImageEntry& entry = index_.entries[static_cast<size_t>(index)];
   TY_ASSIGN_OR_RETURN(const std::string bytes, ReadBytes(index_, entry));
-  const auto image = JpegReader::Open(bytes);
+  const auto image = JpegReader::Open(bytes, JpegCheck::kToTheEnd);
   absl::Status status = image.status();
   if (status.ok()) {
     const int64_t width = (*image)->width();
