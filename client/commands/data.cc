@@ -200,7 +200,8 @@ void AddData(VerbTable& verbs) {
   verbs.Group("data", "Data sets in a folder of this machine");
   verbs.Add<DataOptions>("data ls", "List the data sets in a folder", "--dataset_dir /srv/data",
                          declare, ListData);
-  verbs.Add<DataOptions>("data verify", "Read all samples, and list the corrupt ones",
+  verbs.Add<DataOptions>("data verify",
+                         "Read all samples, and list the corrupt ones and missing parts",
                          "--dataset_dir /srv/data", declare, VerifyData);
   verbs.Add<FetchOptions>(
       "data fetch", "Download public data sets, or resume their download",

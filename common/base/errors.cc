@@ -268,6 +268,21 @@ absl::Status DatasetNotFound(absl::string_view dataset, absl::string_view looked
                                 "; put it there, or set the worker's --dataset_dir"));
 }
 
+absl::Status DatasetIncomplete(absl::string_view dataset, absl::string_view what) {
+  return MakeError(absl::StatusCode::kNotFound, kDatasetIncomplete,
+                   absl::StrCat("dataset '", dataset, "' is incomplete: ", what));
+}
+
+absl::Status DatasetTooSmall(absl::string_view what) {
+  return MakeError(absl::StatusCode::kInvalidArgument, "DATASET_TOO_SMALL", what);
+}
+
+absl::Status InitNotFound(absl::string_view checkpoint, absl::string_view looked_at) {
+  return MakeError(absl::StatusCode::kNotFound, "INIT_NOT_FOUND",
+                   absl::StrCat("init.checkpoint '", checkpoint, "' was not found: looked for ",
+                                looked_at, "; put it there, or set the worker's --dataset_dir"));
+}
+
 absl::Status CorruptFile(absl::string_view path, absl::string_view what) {
   return MakeError(absl::StatusCode::kDataLoss, "CORRUPT_FILE",
                    absl::StrCat("'", path, "' is corrupt: ", what));

@@ -101,6 +101,15 @@ absl::Status DiskFull(absl::string_view path);
 // DATASET_NOT_FOUND: put the files there, or set --dataset_dir of the worker (DATASETS=DIR for
 // `make demo`).
 absl::Status DatasetNotFound(absl::string_view dataset, absl::string_view looked_at);
+// DATASET_INCOMPLETE: a part of the data set is there and a part is missing; put the missing part
+// there too. `what` says what is missing and why it is expected.
+inline constexpr char kDatasetIncomplete[] = "DATASET_INCOMPLETE";
+absl::Status DatasetIncomplete(absl::string_view dataset, absl::string_view what);
+// DATASET_TOO_SMALL: the split has no sample of the size that the spec asks for; use more data, or
+// smaller samples.
+absl::Status DatasetTooSmall(absl::string_view what);
+// INIT_NOT_FOUND: put the file below the worker's folder of data sets, or set --dataset_dir.
+absl::Status InitNotFound(absl::string_view checkpoint, absl::string_view looked_at);
 // CORRUPT_FILE: the file's bytes are not what its format demands; fetch it again.
 absl::Status CorruptFile(absl::string_view path, absl::string_view what);
 // COMMITS_LOST: the database is older than what was committed to it; restore a copy, or accept the

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "absl/time/time.h"
+#include "common/datasets.h"
 #include "common/layers/plan.h"
 #include "common/spec/interval.h"
 #include "common/spec/layers.h"
@@ -79,11 +79,11 @@ void CheckMilestones(const v1::ScheduleSpec& schedule, Violations& violations) {
 
 void CheckInit(const v1::JobSpec& spec, Violations& violations) {
   if (!spec.has_init()) return;
-  const std::vector<absl::string_view> parts = absl::StrSplit(spec.init().checkpoint(), '/');
-  if (std::find(parts.begin(), parts.end(), "..") != parts.end()) {
-    violations.push_back({"spec.init.checkpoint",
-                          absl::StrCat("'", spec.init().checkpoint(),
-                                       "' leads out of the folder of data sets; leave out '..'")});
+  const std::string& path = spec.init().checkpoint();
+  if (!path.empty() && !datasets::StaysBelow(path)) {
+    violations.push_back(
+        {"spec.init.checkpoint",
+         absl::StrCat("'", path, "' leads out of the folder of data sets; leave out '..'")});
   }
   for (int i = 0; i < spec.init().skip_size(); ++i) {
     if (!spec.init().skip(i).empty()) continue;

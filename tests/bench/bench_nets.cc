@@ -48,6 +48,8 @@ std::map<std::string, Builder, std::less<>> Builders() {
          return BuildGooglenet(
              {.input = thumbnail, .stem = Stem::kCifar, .classes = 10, .dropout = 0});
        }},
+      {"vgg11-32",
+       [=] { return BuildVgg({.input = thumbnail, .depth = 11, .classes = 10, .dropout = 0}); }},
       {"alexnet", [=] { return BuildAlexnet({.input = image}); }},
       {"gpt2", [] { return BuildGpt2({.dropout = 0}); }},
       // The network of jobs/gpt2-tinyshakespeare.yaml.

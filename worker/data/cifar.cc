@@ -35,6 +35,10 @@ struct Variant {
   absl::string_view folder;
   absl::string_view archive;
   std::vector<std::string> jpegs;  // archives of JPEGs
+
+  const std::vector<std::string>& FilesOf(Split split) const {
+    return split == Split::kTrain ? train : test;
+  }
 };
 
 const std::vector<Variant>& Variants() {
@@ -115,6 +119,14 @@ struct Place {
   std::string path;
 };
 
+std::vector<std::string> Missing(const std::string& folder, const std::vector<std::string>& names) {
+  std::vector<std::string> missing;
+  for (const std::string& name : names) {
+    if (!FileExists(JoinPath(folder, name))) missing.push_back(name);
+  }
+  return missing;
+}
+
 absl::StatusOr<Place> FindPlace(const Variant& variant, const std::vector<std::string>& names,
                                 const std::string& dataset_dir) {
   if (dataset_dir.empty()) {
@@ -122,15 +134,18 @@ absl::StatusOr<Place> FindPlace(const Variant& variant, const std::vector<std::s
                                   "it nowhere, since no folder of data sets is set");
   }
   std::vector<std::string> tried;
+  absl::Status incomplete;
   for (const std::string& base : {JoinPath(dataset_dir, variant.facts.name), dataset_dir}) {
     for (const std::string& folder : {base, JoinPath(base, variant.folder)}) {
       tried.push_back(JoinPath(folder, names.front()));
-      if (!FileExists(tried.back())) continue;
-      for (const std::string& name : names) {
-        if (FileExists(JoinPath(folder, name))) continue;
-        return error::DatasetNotFound(variant.facts.name, JoinPath(folder, name));
-      }
-      return Place{Place::Form::kFolder, folder};
+      const std::vector<std::string> missing = Missing(folder, names);
+      if (missing.empty()) return Place{Place::Form::kFolder, folder};
+      if (missing.size() == names.size() || !incomplete.ok()) continue;
+      incomplete = error::DatasetIncomplete(
+          variant.facts.name,
+          absl::StrCat("'", folder, "' has ", names.size() - missing.size(), " of the ",
+                       names.size(), " files of the split, and lacks ",
+                       absl::StrJoin(missing, ", "), "; put the rest there too"));
     }
     tried.push_back(JoinPath(base, variant.archive));
     if (FileExists(tried.back())) return Place{Place::Form::kArchive, tried.back()};
@@ -139,6 +154,7 @@ absl::StatusOr<Place> FindPlace(const Variant& variant, const std::vector<std::s
       if (FileExists(tried.back())) return Place{Place::Form::kJpegs, tried.back()};
     }
   }
+  TY_RETURN_IF_ERROR(incomplete);
   return error::DatasetNotFound(variant.facts.name, absl::StrJoin(tried, ", "));
 }
 
@@ -185,10 +201,15 @@ bool IsCifar(absl::string_view name) {
   return FindVariant(name) != nullptr;
 }
 
+absl::Status FindCifar(absl::string_view name, Split split, const std::string& dataset_dir) {
+  const Variant& variant = *FindVariant(name);
+  return FindPlace(variant, variant.FilesOf(split), dataset_dir).status();
+}
+
 absl::StatusOr<std::unique_ptr<Dataset>> OpenCifar(absl::string_view name, Split split,
                                                    const std::string& dataset_dir) {
   const Variant& variant = *FindVariant(name);
-  const std::vector<std::string>& names = split == Split::kTrain ? variant.train : variant.test;
+  const std::vector<std::string>& names = variant.FilesOf(split);
   TY_ASSIGN_OR_RETURN(const Place place, FindPlace(variant, names, dataset_dir));
   MemoryDataset::Content content;
   if (place.form == Place::Form::kJpegs) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "worker/data/dataset.h"
@@ -26,5 +27,7 @@ bool IsCifar(absl::string_view name);
 // come in the order of the index. Errors as OpenDataset's.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenCifar(absl::string_view name, Split split,
                                                    const std::string& dataset_dir);
+// Does the part of FindDataset for this kind.
+absl::Status FindCifar(absl::string_view name, Split split, const std::string& dataset_dir);
 
 }  // namespace trainyard::data

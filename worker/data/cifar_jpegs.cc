@@ -66,7 +66,7 @@ absl::StatusOr<std::vector<Member>> SplitMembers(absl::string_view archive, Spli
 
 // Appends the pixels of one JPEG, channel-major.
 absl::Status AddImage(absl::string_view jpeg, std::vector<uint8_t>& pixels) {
-  TY_ASSIGN_OR_RETURN(const auto image, JpegReader::Open(jpeg));
+  TY_ASSIGN_OR_RETURN(const auto image, JpegReader::Open(jpeg, JpegCheck::kToTheEnd));
   if (image->width() != kSide || image->height() != kSide) {
     return absl::DataLossError(absl::StrCat("an image of ", image->width(), " x ", image->height(),
                                             " pixels; expected ", kSide, " x ", kSide));

@@ -41,15 +41,21 @@ absl::StatusOr<FilePair> FindFiles(absl::string_view name, Split split,
   }
   const char* prefix = split == Split::kTrain ? "train" : "t10k";
   std::vector<std::string> tried;
+  absl::Status incomplete;
   for (const std::string& folder : {JoinPath(dataset_dir, name), dataset_dir}) {
-    const auto images =
-        FindFile(JoinPath(folder, absl::StrCat(prefix, "-images-idx3-ubyte")), tried);
-    if (!images.has_value()) continue;
-    const auto labels =
-        FindFile(JoinPath(folder, absl::StrCat(prefix, "-labels-idx1-ubyte")), tried);
-    if (!labels.has_value()) break;
-    return FilePair{*images, *labels};
+    const std::string images_path = JoinPath(folder, absl::StrCat(prefix, "-images-idx3-ubyte"));
+    const std::string labels_path = JoinPath(folder, absl::StrCat(prefix, "-labels-idx1-ubyte"));
+    const auto images = FindFile(images_path, tried);
+    const auto labels = FindFile(labels_path, tried);
+    if (images.has_value() && labels.has_value()) return FilePair{*images, *labels};
+    if (images.has_value() == labels.has_value() || !incomplete.ok()) continue;
+    const std::string& present = images.has_value() ? *images : *labels;
+    const std::string& missing = images.has_value() ? labels_path : images_path;
+    incomplete = error::DatasetIncomplete(
+        name, absl::StrCat("'", present, "' has neither '", missing, "' nor '", missing,
+                           ".gz' beside it; put one of them there too"));
   }
+  TY_RETURN_IF_ERROR(incomplete);
   return error::DatasetNotFound(name, absl::StrJoin(tried, ", "));
 }
 
@@ -86,6 +92,10 @@ absl::Status CheckShapes(const datasets::Facts& facts, const FilePair& paths, co
 }
 
 }  // namespace
+
+absl::Status FindIdxDataset(absl::string_view name, Split split, const std::string& dataset_dir) {
+  return FindFiles(name, split, dataset_dir).status();
+}
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenIdxDataset(absl::string_view name, Split split,
                                                         const std::string& dataset_dir) {

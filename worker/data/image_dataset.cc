@@ -56,7 +56,7 @@ absl::StatusOr<std::string> FindSplit(const DatasetOptions& options, Split split
 absl::StatusOr<ImageIndex> OpenIndex(const std::string& folder,
                                      const std::vector<std::string>& classes) {
   auto index = ReadImageIndex(folder, classes);
-  if (absl::IsNotFound(index.status())) {
+  if (absl::IsNotFound(index.status()) && ErrorReason(index.status()).empty()) {
     return error::DatasetNotFound("images", absl::StrCat("images, but ", index.status().message()));
   }
   return index;
@@ -98,7 +98,7 @@ absl::Status ImageDataset::ReadFramed(int64_t index, const Augmentation& augment
 absl::Status ImageDataset::Verify(int64_t index) const {
   const ImageEntry& entry = index_.entries[static_cast<size_t>(index)];
   TY_ASSIGN_OR_RETURN(const std::string bytes, ReadBytes(index_, entry));
-  const auto image = JpegReader::Open(bytes);
+  const auto image = JpegReader::Open(bytes, JpegCheck::kToTheEnd);
   absl::Status status = image.status();
   if (status.ok()) {
     const int64_t width = (*image)->width();
@@ -128,6 +128,10 @@ absl::Status CheckImageOptions(const DatasetOptions& options) {
                                           options.image_size, ", or more")});
   }
   return violations.empty() ? absl::OkStatus() : InvalidFields(violations);
+}
+
+absl::Status FindImages(Split split, const DatasetOptions& options) {
+  return FindSplit(options, split).status();
 }
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenImages(Split split, const DatasetOptions& options) {

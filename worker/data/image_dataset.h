@@ -45,5 +45,7 @@ absl::Status CheckImageOptions(const DatasetOptions& options);
 // classes are those of the training split. The options must have been checked. The errors are those
 // of OpenDataset.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenImages(Split split, const DatasetOptions& options);
+// Does the part of FindDataset for this kind.
+absl::Status FindImages(Split split, const DatasetOptions& options);
 
 }  // namespace trainyard::data

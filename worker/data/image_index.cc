@@ -102,10 +102,16 @@ absl::StatusOr<int32_t> LabelOf(const ImageIndex& index, absl::string_view class
                          " classes of the training split"));
 }
 
+// Every folder of a split is a class, so one without images is the trace of images that are
+// missing, or no class at all. It would be one that the training never sees.
 absl::Status AddFiles(const std::vector<std::string>& class_names, ImageIndex& index) {
+  std::vector<std::string> empty;
   for (const std::string& class_name : class_names) {
     TY_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListClass(index.folder, class_name));
-    if (names.empty()) continue;
+    if (names.empty()) {
+      empty.push_back(JoinPath(index.folder, class_name));
+      continue;
+    }
     TY_ASSIGN_OR_RETURN(const int32_t label,
                         LabelOf(index, class_name, JoinPath(index.folder, class_name)));
     for (const std::string& name : names) {
@@ -113,7 +119,11 @@ absl::Status AddFiles(const std::vector<std::string>& class_names, ImageIndex& i
       index.entries.push_back({.name = name, .label = label, .size = size});
     }
   }
-  return absl::OkStatus();
+  if (empty.empty() || index.entries.empty()) return absl::OkStatus();
+  return error::DatasetIncomplete(
+      "images", absl::StrCat("each folder of a split is a class, but ", empty.size(), " of ",
+                             class_names.size(), " have no JPEG, such as '", empty.front(),
+                             "'; put the images there, or remove the folder"));
 }
 
 absl::Status AddShards(bool finds_classes, ImageIndex& index) {

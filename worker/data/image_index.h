@@ -36,7 +36,8 @@ struct ImageIndex {
 // folder with a folder for each class, which is searched to any depth, as torchvision's ImageFolder
 // does. A JPEG is a file whose name ends in .jpg or .jpeg, in any case. Entries are sorted by name
 // within sorted classes or shards. Labels are positions in `classes`, or, if that is empty, in the
-// sorted classes that exist. Returns NOT_FOUND for a folder without images, and DATA_LOSS
+// sorted classes that exist. Returns NOT_FOUND for a folder without images, NOT_FOUND
+// (DATASET_INCOMPLETE) if only some of the folders for classes have images, and DATA_LOSS
 // (CORRUPT_FILE) for a class that is not one of `classes`, a member without class or a broken
 // shard.
 absl::StatusOr<ImageIndex> ReadImageIndex(const std::string& folder,

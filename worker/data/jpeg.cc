@@ -5,9 +5,10 @@
 
 #include <csetjmp>
 #include <cstdio>
-// jpeglib.h needs the headers above it.
-#include <jerror.h>
+// jpeglib.h needs the headers above it, and jerror.h needs jpeglib.h.
 #include <jpeglib.h>
+
+#include <jerror.h>
 
 #include <algorithm>
 #include <cmath>
@@ -30,6 +31,7 @@ struct ErrorManager {
   jpeg_error_mgr base;  // is first, because libjpeg hands out a pointer to it
   jmp_buf jump;
   char message[JMSG_LENGTH_MAX];
+  JpegCheck check;
 };
 
 [[noreturn]] void ErrorExit(j_common_ptr info) {
@@ -38,18 +40,39 @@ struct ErrorManager {
   longjmp(errors->jump, 1);
 }
 
-// After these warnings libjpeg continues with grey pixels, so they count as errors here.
-void EmitMessage(j_common_ptr info, int level) {
-  if (level >= 0) return;
+// Returns true if the data that libjpeg passes over now is padding, which has one value. At this
+// moment the source stands behind it.
+bool IsPadding(const jpeg_common_struct* info) {
+  const auto* source = reinterpret_cast<const jpeg_decompress_struct*>(info)->src;
+  const int count = info->err->msg_parm.i[0];
+  const JOCTET* end = source->next_input_byte;
+  return std::all_of(end - count, end, [end](JOCTET byte) { return byte == end[-1]; });
+}
+
+// Tells the warnings that mean damage to the pixels. After the first five, libjpeg continues with
+// grey pixels or makes up what is missing. Data that is left over (see JpegCheck) is damage only
+// amid the pixels' data: before it, it is a segment of metadata whose length is wrong. The other
+// warnings are about metadata too (JFIF's version, Adobe's transform, colour profiles), or about
+// parameters that the data does not need, which some encoders write wrongly.
+bool IsDamage(const jpeg_common_struct* info) {
   switch (info->err->msg_code) {
     case JWRN_HIT_MARKER:
     case JWRN_HUFF_BAD_CODE:
+    case JWRN_ARITH_BAD_CODE:
     case JWRN_JPEG_EOF:
     case JWRN_MUST_RESYNC:
-      ErrorExit(info);
+      return true;
+    case JWRN_EXTRANEOUS_DATA:
+      return reinterpret_cast<const ErrorManager*>(info->err)->check == JpegCheck::kToTheEnd &&
+             reinterpret_cast<const jpeg_decompress_struct*>(info)->input_scan_number > 0 &&
+             !IsPadding(info);
     default:
-      return;
+      return false;
   }
+}
+
+void EmitMessage(j_common_ptr info, int level) {
+  if (level < 0 && IsDamage(info)) ErrorExit(info);
 }
 
 void OutputNothing(j_common_ptr) {}
@@ -102,7 +125,8 @@ void CmykToRgb(const std::vector<uint8_t>& cmyk, bool is_inverted, std::vector<u
 
 class JpegReader::Impl {
  public:
-  explicit Impl(absl::string_view bytes) : bytes_(bytes) {
+  Impl(absl::string_view bytes, JpegCheck check) : bytes_(bytes) {
+    errors_.check = check;
     info_.err = jpeg_std_error(&errors_.base);
     errors_.base.error_exit = ErrorExit;
     errors_.base.emit_message = EmitMessage;
@@ -209,6 +233,8 @@ class JpegReader::Impl {
       for (JDIMENSION i = 0; i < wanted; ++i) rows[i] = pixels_.data() + (done + i) * row_bytes;
       jpeg_read_scanlines(&info_, rows, wanted);
     }
+    const bool has_all_rows = info_.output_scanline == info_.output_height;
+    if (errors_.check == JpegCheck::kToTheEnd && has_all_rows) jpeg_finish_decompress(&info_);
     jpeg_abort_decompress(&info_);
     return true;
   }
@@ -241,9 +267,10 @@ thread_local std::vector<uint8_t> JpegReader::Impl::pixels_;
 JpegReader::JpegReader(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 JpegReader::~JpegReader() = default;
 
-absl::StatusOr<std::unique_ptr<JpegReader>> JpegReader::Open(absl::string_view bytes) {
+absl::StatusOr<std::unique_ptr<JpegReader>> JpegReader::Open(absl::string_view bytes,
+                                                             JpegCheck check) {
   if (bytes.empty()) return absl::DataLossError("byte 0: the file is empty");
-  auto impl = std::make_unique<Impl>(bytes);
+  auto impl = std::make_unique<Impl>(bytes, check);
   absl::Status status = impl->ReadHeader();
   if (!status.ok()) return status;
   return std::unique_ptr<JpegReader>(new JpegReader(std::move(impl)));

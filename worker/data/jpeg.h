@@ -16,12 +16,23 @@ namespace trainyard::data {
 // Larger images are refused, since a few bytes may claim 65,535 x 65,535 pixels.
 inline constexpr int64_t kMaxJpegPixels = int64_t{1} << 26;
 
+// Says how much of the data behind the last pixel that was asked for is checked.
+enum class JpegCheck {
+  // None of it: only what is decoded can be found damaged.
+  kAsRead,
+  // All of it, for who reads whole images. Data that is left over then counts as damage: where a
+  // decoder lost its place in the data, it reads on, and usually has data left when it has all
+  // pixels. Padding is not damage: some encoders fill up the data with bytes of one value.
+  kToTheEnd,
+};
+
 // Reads one image. It borrows the bytes. Grey and CMYK images become RGB.
 class JpegReader {
  public:
   // Reads the header. Returns DATA_LOSS with position, value and what was expected, also for a file
   // that ends before its end mark.
-  static absl::StatusOr<std::unique_ptr<JpegReader>> Open(absl::string_view bytes);
+  static absl::StatusOr<std::unique_ptr<JpegReader>> Open(absl::string_view bytes,
+                                                          JpegCheck check = JpegCheck::kAsRead);
   ~JpegReader();
 
   int64_t width() const;

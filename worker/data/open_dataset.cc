@@ -68,6 +68,16 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(absl::string_view name, Spl
   return OpenIdxDataset(name, split, options.dataset_dir);
 }
 
+absl::Status FindDataset(absl::string_view name, Split split, const DatasetOptions& options) {
+  TY_RETURN_IF_ERROR(CheckDatasetOptions(name, options));
+  const datasets::Facts& facts = *datasets::Find(name);
+  if (facts.is_generated()) return absl::OkStatus();
+  if (facts.has_tokens()) return FindTokens(name, split, options);
+  if (name == datasets::kImages.name) return FindImages(split, options);
+  if (IsCifar(name)) return FindCifar(name, split, options.dataset_dir);
+  return FindIdxDataset(name, split, options.dataset_dir);
+}
+
 std::vector<std::string> DatasetNames() {
   std::vector<std::string> names;
   for (const datasets::Facts& facts : datasets::All()) names.emplace_back(facts.name);

@@ -70,7 +70,7 @@ absl::string_view BytesOf(const MappedFile& file, const TokenRange& range) {
 }
 
 // Finds the tokens after llm.c's header. A file that does not begin with it contains only tokens.
-absl::StatusOr<TokenRange> FindTokens(const std::string& path, absl::string_view bytes) {
+absl::StatusOr<TokenRange> LocateTokens(const std::string& path, absl::string_view bytes) {
   TokenRange range{.path = path, .form = TokenRange::Form::kUint16};
   const auto size = static_cast<int64_t>(bytes.size());
   const uint32_t magic = size >= 4 ? Uint32At(bytes, 0) : 0;
@@ -189,6 +189,10 @@ absl::Status CheckTokenOptions(absl::string_view name, const DatasetOptions& opt
   return absl::OkStatus();
 }
 
+absl::Status FindTokens(absl::string_view name, Split split, const DatasetOptions& options) {
+  return FindFile(name, split, options).status();
+}
+
 absl::StatusOr<std::unique_ptr<Dataset>> OpenTokens(absl::string_view name, Split split,
                                                     const DatasetOptions& options) {
   TY_ASSIGN_OR_RETURN(const std::string path, FindFile(name, split, options));
@@ -197,16 +201,16 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenTokens(absl::string_view name, Spli
   TokenRange range;
   int64_t vocabulary = datasets::kTinyShakespeare.classes;
   if (name == datasets::kTokens.name) {
-    TY_ASSIGN_OR_RETURN(range, FindTokens(path, file.bytes()));
+    TY_ASSIGN_OR_RETURN(range, LocateTokens(path, file.bytes()));
     vocabulary = options.vocabulary > 0 ? options.vocabulary : kMaxVocabulary;
   } else {
     range = PlainText(path, split, static_cast<int64_t>(file.bytes().size()));
   }
   if (range.count <= options.context) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", path, "' has ", range.count, " tokens for the ",
-                     split == Split::kTrain ? "training" : "test", " split; expected at least ",
-                     options.context + 1, ", one sample and the token after it"));
+    return error::DatasetTooSmall(absl::StrCat("'", path, "' has ", range.count, " tokens for the ",
+                                               split == Split::kTrain ? "training" : "test",
+                                               " split; expected at least ", options.context + 1,
+                                               ", one sample and the token after it"));
   }
   return std::make_unique<TokenDataset>(std::move(file), std::move(range), options.context,
                                         vocabulary);

@@ -79,5 +79,7 @@ absl::Status CheckTokenOptions(absl::string_view name, const DatasetOptions& opt
 // (CORRUPT_FILE) for an unknown header, or a file whose length differs from what its header says.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenTokens(absl::string_view name, Split split,
                                                     const DatasetOptions& options);
+// Does the part of FindDataset for this kind.
+absl::Status FindTokens(absl::string_view name, Split split, const DatasetOptions& options);
 
 }  // namespace trainyard::data

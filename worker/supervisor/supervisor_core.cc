@@ -81,7 +81,9 @@ void SupervisorCore::RankEnded(absl::Duration now, const RankEnd& end) {
                         [&end](const Ended& ended) { return ended.exit.rank == end.rank; }));
   Ended ended{JudgeRank(end, stopping()), false};
   const bool bad = ended.exit.outcome != Outcome::kSucceeded;
-  ended.by_itself = bad && !stopping();
+  // No stop makes a spec or its data wrong. The rank that refuses them may take longer to end than
+  // the peers that lost it, here or on other hosts.
+  ended.by_itself = bad && (!stopping() || ended.exit.outcome == Outcome::kUserError);
   if (end.result.has_value()) ended.stuck_rank = end.result->stuck_rank;
   promises_.erase(end.rank);
   if (ended.exit.outcome == Outcome::kStopped) {

@@ -119,7 +119,7 @@ class SupervisorCore {
   enum class Phase { kRunning, kFailing, kTerminating, kKilling, kGone };
   struct Ended {
     run_dir::RankExit exit;
-    bool by_itself = false;  // it failed, and before anybody was told to end
+    bool by_itself = false;  // it failed, and not because it was told to end
     int stuck_rank = -1;     // the rank for which it waited in vain
   };
   // The last promise of a rank.

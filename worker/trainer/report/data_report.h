@@ -12,7 +12,8 @@ namespace trainyard::trainer {
 //   {"dataset": "images", "path": "pets", "split": "train", "samples": 2000, "classes": 37,
 //    "shape": "3 x any x any", "digest": "xxh3-128:...", "corrupt": 1, "errors": ["..."]}
 // A split that cannot be opened has errors and nothing else. With `verifies` every sample is read
-// to its end. Then the first errors are listed, and `corrupt` counts all. Returns NOT_FOUND if the
+// to its end. Then the first errors are listed, `corrupt` counts all, and a split that is missing
+// beside others of the data set has an error too. Returns NOT_FOUND if the
 // folder cannot be listed.
 absl::StatusOr<std::string> ReportData(const std::string& dataset_dir, bool verifies);
 

@@ -93,8 +93,14 @@ ordered_json EffectJson(const PassEffect& effect) {
 
 std::string FilteredText(const MachineSpeed& machine) {
   if (machine.filtered_flops_per_second <= 0) return "";
-  return absl::StrCat(" (3x3 convolutions: ", FormatQuantity(machine.filtered_flops_per_second),
-                      "FLOP/s)");
+  std::string text = absl::StrCat(
+      " (3x3 convolutions: ", FormatQuantity(machine.filtered_flops_per_second), "FLOP/s");
+  if (machine.wide_filtered_flops_per_second > 0) {
+    absl::StrAppend(&text,
+                    ", of many channels: ", FormatQuantity(machine.wide_filtered_flops_per_second),
+                    "FLOP/s");
+  }
+  return text + ")";
 }
 
 // Says what the step takes, and on what machine. It leaves out both if no machine was measured.
@@ -161,9 +167,11 @@ std::string PlanJson(const PlannedStep& report) {
   json["memory_limit_bytes"] = report.memory_limit;
   json["fits"] = report.misfit.empty();
   if (!report.misfit.empty()) json["misfit"] = report.misfit;
-  json["machine"] = {{"flops_per_second", report.machine.flops_per_second},
-                     {"filtered_flops_per_second", report.machine.filtered_flops_per_second},
-                     {"bytes_per_second", report.machine.bytes_per_second}};
+  json["machine"] = {
+      {"flops_per_second", report.machine.flops_per_second},
+      {"filtered_flops_per_second", report.machine.filtered_flops_per_second},
+      {"wide_filtered_flops_per_second", report.machine.wide_filtered_flops_per_second},
+      {"bytes_per_second", report.machine.bytes_per_second}};
   json["step"] = {{"flops", total.cost.flops},
                   {"bytes_moved", total.cost.bytes},
                   {"seconds", total.seconds},

@@ -11,12 +11,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "common/base/errors.h"
 #include "common/base/files.h"
 #include "common/base/hash.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/datasets.h"
 #include "worker/checkpoint/safetensors.h"
 #include "worker/checkpoint/to_floats.h"
 
@@ -52,19 +52,17 @@ std::string Count(size_t count, absl::string_view noun) {
 }
 
 absl::StatusOr<std::string> ReadInit(const v1::InitSpec& init, const std::string& dataset_dir) {
-  const std::vector<absl::string_view> parts = absl::StrSplit(init.checkpoint(), '/');
-  if (std::find(parts.begin(), parts.end(), "..") != parts.end()) {
+  if (!datasets::StaysBelow(init.checkpoint())) {
     return InvalidFields(
         {{kField, absl::StrCat("'", init.checkpoint(), "' leads out of the folder of data sets")}});
   }
   if (dataset_dir.empty()) {
-    return absl::NotFoundError(
-        absl::StrCat("init.checkpoint '", init.checkpoint(),
-                     "' is looked for in the worker's folder of data sets, and this worker has "
-                     "none; start it with --dataset_dir DIR"));
+    return error::InitNotFound(init.checkpoint(),
+                               "it nowhere, since no folder of data sets is set");
   }
-  absl::StatusOr<std::string> bytes =
-      ReadFile(JoinPath(dataset_dir, init.checkpoint()), kMaxFileBytes);
+  const std::string path = JoinPath(dataset_dir, init.checkpoint());
+  absl::StatusOr<std::string> bytes = ReadFile(path, kMaxFileBytes);
+  if (absl::IsNotFound(bytes.status())) return error::InitNotFound(init.checkpoint(), path);
   if (!bytes.ok()) return Annotate(bytes.status(), "init.checkpoint");
   // torch.save writes a zip archive or a pickle, which begin in this way.
   if (absl::StartsWith(*bytes, "PK\x03\x04") || absl::StartsWith(*bytes, "\x80\x02")) {
@@ -90,12 +88,12 @@ class Matcher {
     const auto found = file_.tensors.find(tensor.name);
     if (found == file_.tensors.end()) {
       missing_.push_back(absl::StrCat("'", tensor.name, "' ", engine::ShapeString(tensor.shape)));
-      NoteLayer(tensor.name);
+      layers_.insert(LayerOf(tensor.name));
     } else if (found->second.shape != tensor.shape) {
       reshaped_.push_back(absl::StrCat("'", tensor.name, "' is ",
                                        engine::ShapeString(found->second.shape), ", the model's ",
                                        engine::ShapeString(tensor.shape)));
-      NoteLayer(tensor.name);
+      layers_.insert(LayerOf(tensor.name));
     }
     return true;
   }
@@ -105,6 +103,7 @@ class Matcher {
     for (const auto& [name, tensor] : file_.tensors) {
       if (IsSkipped(name) || known_.contains(name) || IsCounter(name)) continue;
       unexpected.push_back(absl::StrCat("'", name, "' ", engine::ShapeString(tensor.shape)));
+      surplus_.insert(LayerOf(name));
     }
     std::vector<FieldViolation> violations;
     const auto add = [&](const std::vector<std::string>& names, absl::string_view what) {
@@ -116,12 +115,7 @@ class Matcher {
     add(unexpected,
         absl::StrCat("has ", Count(unexpected.size(), "tensor"), " that the model has not"));
     add(reshaped_, absl::StrCat("has ", Count(reshaped_.size(), "tensor"), " of another shape"));
-    if (!violations.empty() && layers_.size() <= kLayersHinted && !layers_.empty()) {
-      absl::StrAppend(&violations.back().description,
-                      "; to start them at random values, write "
-                      "init.skip: [",
-                      absl::StrJoin(layers_, ", "), "]");
-    }
+    if (!violations.empty()) absl::StrAppend(&violations.back().description, Hint());
     for (size_t i = 0; i < skip_is_used_.size(); ++i) {
       if (skip_is_used_[i]) continue;
       violations.push_back({absl::StrCat("spec.init.skip[", i, "]"),
@@ -147,14 +141,37 @@ class Matcher {
     return skipped;
   }
 
-  // Returns "fc." for "fc.weight".
-  void NoteLayer(const std::string& name) { layers_.insert(name.substr(0, name.rfind('.') + 1)); }
+  // Returns "fc." for "fc.weight", and the whole of a name without a layer.
+  static std::string LayerOf(const std::string& name) {
+    const size_t dot = name.rfind('.');
+    return dot == std::string::npos ? name : name.substr(0, dot + 1);
+  }
+
+  // Returns what makes the file fit: the present prefixes that serve, and those of all that does
+  // not fit.
+  std::string Hint() const {
+    std::set<std::string> more = layers_;
+    more.insert(surplus_.begin(), surplus_.end());
+    if (more.size() > kLayersHinted) return "";
+    std::vector<std::string> prefixes;
+    for (size_t i = 0; i < skip_is_used_.size(); ++i) {
+      if (skip_is_used_[i]) prefixes.push_back(init_.skip(static_cast<int>(i)));
+    }
+    prefixes.insert(prefixes.end(), more.begin(), more.end());
+    const char* aim = surplus_.empty() ? "to start them at random values"
+                      : layers_.empty()
+                          ? "to leave them out"
+                          : "to start at random values what does not fit, and to leave "
+                            "out what the model has not";
+    return absl::StrCat("; ", aim, ", write init.skip: [", absl::StrJoin(prefixes, ", "), "]");
+  }
 
   const v1::InitSpec& init_;
   const checkpoint::TensorFile& file_;
   std::vector<bool> skip_is_used_;
   std::set<std::string> known_;
-  std::set<std::string> layers_;  // those that do not fit
+  std::set<std::string> layers_;   // of the model, which the file lacks or has in other shapes
+  std::set<std::string> surplus_;  // of the file, which the model has not
   std::vector<std::string> missing_;
   std::vector<std::string> reshaped_;
 };

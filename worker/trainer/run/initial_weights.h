@@ -11,9 +11,10 @@ namespace trainyard::trainer {
 
 // Writes the tensors of init.checkpoint, a safetensors file below `dataset_dir`, over the
 // parameters and buffers of `executable`. Those under a prefix of init.skip stay as they are.
-// Returns the hash of the file. Returns NOT_FOUND if there is no file, DATA_LOSS if it is damaged,
-// and INVALID_ARGUMENT (INVALID_SPEC) if its hash is not init.digest or if it belongs to another
-// model. The message then names what is missing, what is unexpected and what has another shape.
+// Returns the hash of the file. Returns NOT_FOUND (INIT_NOT_FOUND) if there is no file, DATA_LOSS
+// if it is damaged, and INVALID_ARGUMENT (INVALID_SPEC) if its hash is not init.digest or if it
+// belongs to another model. The message then names what is missing, what is unexpected and what has
+// another shape.
 absl::StatusOr<std::string> LoadInitialWeights(const v1::InitSpec& init,
                                                const std::string& dataset_dir,
                                                engine::ModelState& executable);

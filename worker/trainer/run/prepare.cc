@@ -13,6 +13,7 @@
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "worker/data/open_dataset.h"
 #include "worker/trainer/plan/model_setup.h"
 #include "worker/trainer/run/agreement.h"
 #include "worker/trainer/run/compile_in_turn.h"
@@ -126,6 +127,9 @@ absl::StatusOr<Loaded> LoadAndCompile(const RunSetup& setup, int threads,
   TY_RETURN_IF_ERROR(strategy.status());
   TY_RETURN_IF_ERROR(data.status());
   TY_RETURN_IF_ERROR(CheckData(setup.spec, *data->dataset));
+  // The test split is loaded behind the first steps, but a job without one should make none.
+  TY_RETURN_IF_ERROR(
+      data::FindDataset(setup.spec.data().dataset(), data::Split::kTest, setup.dataset_options));
   engine::Executable& executable = (*strategy)->executable();
   const int64_t step_bytes = (*strategy)->model().planned_bytes;
   const int64_t before = executable.memory_plan().buffers();

@@ -58,12 +58,23 @@ TEST_F(DataTest, LsOfAnEmptyFolderSaysWhatToDo) {
 
 TEST_F(DataTest, VerifyFailsWithFilePositionAndValue) {
   WriteCifar("train.bin", 3, '\x07');
+  WriteCifar("test.bin", 1, '\x07');
   EXPECT_EQ(Run({"verify"}).exit_code, 0);
   WriteCifar("test.bin", 1, '\x65');
   const CommandResult result = Run({"verify"});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err, HasSubstr("cifar100 test: cannot be opened"));
   EXPECT_THAT(result.err, HasSubstr("test.bin' is corrupt: byte 1: label 101; expected 0 to 99"));
+}
+
+TEST_F(DataTest, VerifyFailsIfASplitIsMissing) {
+  WriteCifar("train.bin", 3, '\x07');
+  const CommandResult result = Run({"verify"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.out, HasSubstr("cifar100  train        3"));
+  EXPECT_THAT(result.err, HasSubstr("cifar100 test: cannot be opened\n"
+                                    "  dataset 'cifar100' was not found: looked for "));
+  EXPECT_THAT(result.err, HasSubstr("cifar100/test.bin"));
 }
 
 TEST_F(DataTest, FetchRefusesWrongBytesAndUnknownNames) {

@@ -151,9 +151,17 @@ TEST_F(CifarTest, NamesWhatIsMissing) {
   EXPECT_EQ(ErrorReason(Open().status()), "DATASET_NOT_FOUND");
   WriteTen("cifar10");
   ASSERT_TRUE(RemoveTree(folder_.File("cifar10/data_batch_4.bin")).ok());
-  EXPECT_THAT(Refusal(absl::StatusCode::kNotFound), HasSubstr("cifar10/data_batch_4.bin"));
+  EXPECT_THAT(Refusal(absl::StatusCode::kNotFound),
+              HasSubstr(absl::StrCat("'", folder_.File("cifar10"), "' has 4 of the 5 files of the ",
+                                     "split, and lacks data_batch_4.bin; put the rest there")));
+  EXPECT_EQ(ErrorReason(Open().status()), "DATASET_INCOMPLETE");
   EXPECT_THAT(std::string(Open("cifar10", Split::kTest).status().message()),
               HasSubstr("test_batch.bin"));
+  // The first one is as missing as any other, but a whole data set beside it will do.
+  ASSERT_TRUE(RemoveTree(folder_.File("cifar10/data_batch_1.bin")).ok());
+  EXPECT_EQ(ErrorReason(Open().status()), "DATASET_INCOMPLETE");
+  WriteTen("cifar-10-batches-bin");
+  EXPECT_TRUE(Open().ok());
 }
 
 TEST_F(CifarTest, RefusesABrokenArchive) {

@@ -132,6 +132,15 @@ TEST_F(IdxDatasetTest, ImagesWithoutLabelsAreNotFound) {
   Write(ThreeImages(), ThreeLabels());
   ASSERT_TRUE(RemoveTree(folder_.File("mnist/train-labels-idx1-ubyte")).ok());
   EXPECT_THAT(Refusal(absl::StatusCode::kNotFound), HasSubstr("mnist/train-labels-idx1-ubyte.gz"));
+  EXPECT_EQ(ErrorReason(Open(folder_.path()).status()), "DATASET_INCOMPLETE");
+}
+
+TEST_F(IdxDatasetTest, LabelsWithoutImagesAreNotFound) {
+  Write(ThreeImages(), ThreeLabels());
+  ASSERT_TRUE(RemoveTree(folder_.File("mnist/train-images-idx3-ubyte")).ok());
+  EXPECT_THAT(Refusal(absl::StatusCode::kNotFound),
+              HasSubstr("train-labels-idx1-ubyte' has neither '"));
+  EXPECT_EQ(ErrorReason(Open(folder_.path()).status()), "DATASET_INCOMPLETE");
 }
 
 TEST_F(IdxDatasetTest, RefusesImagesOfAnotherSize) {

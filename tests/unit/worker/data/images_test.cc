@@ -188,6 +188,23 @@ TEST_F(ImagesTest, RefusesWhatIsNoDataSet) {
   EXPECT_THAT(std::string(Open().status().message()), HasSubstr("0.tar' is corrupt: byte 3"));
 }
 
+TEST_F(ImagesTest, RefusesAClassWithoutImages) {
+  WriteFolders();
+  const std::string readme = Write("pets/train/bird/readme.txt", "");
+  for (const Split split : {Split::kTrain, Split::kTest}) {
+    const absl::Status status = Open(split).status();
+    EXPECT_EQ(ErrorReason(status), "DATASET_INCOMPLETE") << status;
+    EXPECT_THAT(
+        std::string(status.message()),
+        HasSubstr(absl::StrCat("1 of 3 have no JPEG, such as '", folder_.File("pets/train/bird"),
+                               "'; put the images there, or remove the folder")));
+  }
+  TY_CHECK_OK(RemoveTree(folder_.File("pets/train/bird")));
+  TY_CHECK_OK(MakeDirectories(folder_.File("pets/test/cat")));
+  EXPECT_TRUE(Open().ok());
+  EXPECT_EQ(ErrorReason(Open(Split::kTest).status()), "DATASET_INCOMPLETE");
+}
+
 TEST_F(ImagesTest, RefusesPathsThatLeaveTheFolderOfDataSets) {
   WriteFolders();
   for (const char* path : {"", "/etc", "..", "pets/../../secret"}) {

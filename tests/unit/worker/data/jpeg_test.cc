@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <random>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -153,6 +154,70 @@ TEST(Jpeg, RefusesDamagedData) {
   bytes[middle] = '\xff';
   bytes[middle + 1] = '\xd9';
   EXPECT_THAT(Refusal(bytes), HasSubstr("Corrupt JPEG data: premature end of data segment"));
+}
+
+// Puts bytes before the end mark, where a decoder that lost its place has data left.
+std::string WithLeftover(std::string bytes, const std::string& leftover) {
+  bytes.insert(bytes.size() - 2, leftover);
+  return bytes;
+}
+
+absl::Status ReadWhole(absl::string_view bytes, JpegCheck check) {
+  const auto image = JpegReader::Open(bytes, check);
+  if (!image.ok()) return image.status();
+  std::vector<float> out(size_t{3} * 100 * 80);
+  return (*image)->Read(Whole(100, 80), 100, 80, absl::MakeSpan(out));
+}
+
+TEST(Jpeg, DataLeftOverIsDamageForWhoReadsToTheEnd) {
+  for (const bool is_progressive : {false, true}) {
+    const std::string whole = SlopeJpeg(100, 80, {.is_progressive = is_progressive});
+    EXPECT_TRUE(ReadWhole(whole, JpegCheck::kToTheEnd).ok());
+    const std::string bytes = WithLeftover(whole, whole.substr(whole.size() - 40, 30));
+    const absl::Status status = ReadWhole(bytes, JpegCheck::kToTheEnd);
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr(absl::StrCat("byte ", bytes.size() - 2, ": Corrupt JPEG data: ")));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("extraneous bytes before marker 0xd9"));
+    EXPECT_TRUE(ReadWhole(bytes, JpegCheck::kAsRead).ok());
+  }
+}
+
+TEST(Jpeg, PaddingAndWrongMetadataAreNoDamage) {
+  const std::string whole = SlopeJpeg(100, 80);
+  EXPECT_TRUE(ReadWhole(WithLeftover(whole, std::string(50, '\0')), JpegCheck::kToTheEnd).ok());
+  EXPECT_TRUE(ReadWhole(WithLeftover(whole, std::string(50, '\xff')), JpegCheck::kToTheEnd).ok());
+  // The JFIF segment is two bytes longer than it says.
+  std::string metadata = whole;
+  const size_t length = static_cast<uint8_t>(whole[5]);
+  metadata.insert(4 + length, "ab");
+  EXPECT_TRUE(ReadWhole(metadata, JpegCheck::kToTheEnd).ok());
+}
+
+// A JPEG has no checksum, so damage shows only where the decoder loses its place, in the middle or
+// at the end.
+TEST(Jpeg, ReadingToTheEndFindsMoreDamage) {
+  std::minstd_rand random(7);
+  const auto level = [&random](int x, int y, int) {
+    return (x * y + static_cast<int>(random() % 60)) % 256;
+  };
+  const std::string whole = JpegBytes(100, 80, level);
+  constexpr int kCopies = 64;
+  int found_as_read = 0;
+  int found_to_the_end = 0;
+  for (int copy = 0; copy < kCopies; ++copy) {
+    std::string bytes = whole;
+    const size_t begin = bytes.size() / 4 + random() % (bytes.size() / 2);
+    for (size_t i = 0; i < 16; ++i) bytes[begin + i] = static_cast<char>(random() >> 7);
+    const bool is_found = !ReadWhole(bytes, JpegCheck::kAsRead).ok();
+    if (is_found) ++found_as_read;
+    if (!ReadWhole(bytes, JpegCheck::kToTheEnd).ok()) {
+      ++found_to_the_end;
+    } else {
+      EXPECT_FALSE(is_found) << copy;
+    }
+  }
+  EXPECT_GT(found_to_the_end, found_as_read + kCopies / 4);
 }
 
 TEST(Jpeg, RefusesABomb) {

@@ -119,6 +119,7 @@ TEST_F(TokensTest, RefusesFilesThatAreTooShort) {
   EXPECT_THAT(Refusal(absl::StatusCode::kInvalidArgument),
               HasSubstr("text/train.bin' has 3 tokens for the training split; expected at least 4, "
                         "one sample and the token after it"));
+  EXPECT_EQ(ErrorReason(Open(3).status()), "DATASET_TOO_SMALL");
   Write("train.bin", "");
   EXPECT_THAT(Refusal(absl::StatusCode::kInvalidArgument), HasSubstr("has 0 tokens"));
   EXPECT_THAT(Refusal(absl::StatusCode::kInvalidArgument, 0), HasSubstr("reads no tokens"));

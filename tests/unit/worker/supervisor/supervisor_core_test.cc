@@ -141,6 +141,26 @@ TEST(SupervisorCore, TheCauseIsTheFirstFailureAndNotALostPeerThatWasReapedBefore
   EXPECT_EQ(core.Exit(0).failed_rank, 2);
 }
 
+// It may have to free a GPU's memory, while its peers have nothing to free.
+TEST(SupervisorCore, ARankThatRefusesTheSpecIsTheCauseHoweverLateItEnds) {
+  SupervisorCore core({0, 1});
+  core.RankEnded(kStart, Failed(1, Outcome::kTransient, "PEER_LOST"));
+  EXPECT_EQ(core.Tick(kStart + kPeerGrace), SignalToSend::kTerm);
+  core.RankEnded(kStart + kPeerGrace, Failed(0, Outcome::kUserError, "INVALID_SPEC"));
+  core.GroupGone();
+  EXPECT_EQ(core.Exit(0).outcome, Outcome::kUserError);
+  EXPECT_EQ(core.Exit(0).reason, "INVALID_SPEC");
+  EXPECT_EQ(core.Exit(0).failed_rank, 0);
+
+  // The peers were on another host, whose report made the server stop this one.
+  SupervisorCore alone({0});
+  alone.StopAsked(kStart, {"", absl::Seconds(3)});
+  EXPECT_EQ(alone.Tick(kStart), SignalToSend::kTerm);
+  alone.RankEnded(kStart, Failed(0, Outcome::kUserError, "INVALID_SPEC"));
+  alone.GroupGone();
+  EXPECT_EQ(alone.Exit(0).outcome, Outcome::kUserError);
+}
+
 TEST(SupervisorCore, OfRanksThatFailAlikeTheFirstOneIsNamed) {
   SupervisorCore core({0, 1, 2});
   core.RankEnded(kStart, Failed(2, Outcome::kHardware, "DEVICE_LOST"));

@@ -164,7 +164,8 @@ TEST(PlanReport, TheTimeOfAnOpIsArithmeticOrTrafficOfThisMachine) {
   EXPECT_GT(report.machine.flops_per_second, 1e8);
   EXPECT_GT(report.machine.bytes_per_second, 1e8);
   const double fastest =
-      std::max(report.machine.flops_per_second, report.machine.filtered_flops_per_second);
+      std::max({report.machine.flops_per_second, report.machine.filtered_flops_per_second,
+                report.machine.wide_filtered_flops_per_second});
   for (const PlannedOp& op : report.ops) {
     EXPECT_GE(op.seconds * 1.0001, op.cost.flops / fastest) << op.op;
     EXPECT_GE(op.seconds * 1.0001, op.cost.bytes / report.machine.bytes_per_second) << op.op;

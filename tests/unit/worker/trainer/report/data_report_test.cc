@@ -14,6 +14,8 @@
 namespace trainyard::trainer {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 class DataReportTest : public ::testing::Test {
@@ -60,15 +62,12 @@ TEST_F(DataReportTest, TellsOfTokensOneByOne) {
   Write("webtext/val.bin", data::HeadedTokens({1, 2}));
   Write("cifar100/train.bin", std::string(3074, '\x05'));  // no tokens
   Write("tinyshakespeare/input.txt", std::string(99, 'a') + "#");
-  const nlohmann::json splits = Splits(true);
+  const nlohmann::json splits = Splits(false);
   ASSERT_EQ(splits.size(), 5U);
   EXPECT_EQ(splits[0]["dataset"], "cifar100");
   EXPECT_EQ(splits[1]["dataset"], "tinyshakespeare");
   EXPECT_EQ(splits[1]["samples"], 89);
   EXPECT_EQ(splits[1]["classes"], 65);
-  EXPECT_EQ(splits[1]["corrupt"], 0);
-  EXPECT_EQ(splits[2]["corrupt"], 1);
-  EXPECT_THAT(splits[2]["errors"][0].get<std::string>(), HasSubstr("byte 99: character 35"));
   EXPECT_EQ(splits[3]["dataset"], "tokens");
   EXPECT_EQ(splits[3]["path"], "webtext");
   EXPECT_EQ(splits[3]["split"], "train");
@@ -77,6 +76,71 @@ TEST_F(DataReportTest, TellsOfTokensOneByOne) {
   EXPECT_EQ(splits[3]["shape"], "any");
   EXPECT_EQ(splits[4]["split"], "test");
   EXPECT_EQ(splits[4]["samples"], 1);
+}
+
+TEST_F(DataReportTest, VerifyReadsEveryToken) {
+  Write("tinyshakespeare/input.txt", std::string(99, 'a') + "#");
+  const nlohmann::json splits = Splits(true);
+  ASSERT_EQ(splits.size(), 2U);
+  EXPECT_EQ(splits[0]["corrupt"], 0);
+  EXPECT_EQ(splits[1]["corrupt"], 1);
+  EXPECT_THAT(splits[1]["errors"][0].get<std::string>(), HasSubstr("byte 99: character 35"));
+}
+
+// Returns "name split: first error" of each split that has one.
+std::vector<std::string> Errors(const nlohmann::json& splits) {
+  std::vector<std::string> errors;
+  for (const auto& split : splits) {
+    if (split["errors"].empty()) continue;
+    errors.push_back(absl::StrCat(
+        split["dataset"].get<std::string>(), ":", split["path"].get<std::string>(), " ",
+        split["split"].get<std::string>(), ": ", split["errors"][0].get<std::string>()));
+  }
+  return errors;
+}
+
+TEST_F(DataReportTest, VerifyTellsWhichSplitIsMissing) {
+  Write("cats/train/cat/1.jpg", data::SlopeJpeg(30, 20));
+  Write("dogs/val/dog/1.jpg", data::SlopeJpeg(30, 20));
+  Write("mnist/t10k-images-idx3-ubyte.gz", "no labels beside it");
+  Write("other/test/main.cc", "no split of images");
+  Write("text/train.bin", data::RawTokens({1, 2, 3}));
+  const nlohmann::json splits = Splits(true);
+  EXPECT_THAT(
+      Errors(splits),
+      ElementsAre(
+          HasSubstr("mnist: train: dataset 'mnist' was not found: looked for "),
+          HasSubstr("mnist: test: dataset 'mnist' is incomplete: "),
+          AllOf(HasSubstr("images:cats test: "),
+                HasSubstr(absl::StrCat("looked for ", folder_.File("cats/test"), ", ",
+                                       folder_.File("cats/val"), "; put it there"))),
+          AllOf(HasSubstr("images:dogs train: "),
+                HasSubstr(absl::StrCat("looked for ", folder_.File("dogs/train"), "; put"))),
+          AllOf(HasSubstr("tokens:text test: "),
+                HasSubstr(absl::StrCat("looked for ", folder_.File("text/val.bin"), "; put")))));
+  EXPECT_EQ(splits.size(), 7U) << "with cats and text, whose other split is there";
+}
+
+TEST_F(DataReportTest, ABatchThatIsMissingIsTold) {
+  for (const int batch : {2, 3, 5}) {
+    Write(absl::StrCat("cifar10/data_batch_", batch, ".bin"), std::string(3073, '\x05'));
+  }
+  Write("cifar10/test_batch.bin", std::string(3073, '\x05'));
+  for (const bool verifies : {false, true}) {
+    EXPECT_THAT(Errors(Splits(verifies)),
+                ElementsAre(HasSubstr("has 3 of the 5 files of the split, and lacks "
+                                      "data_batch_1.bin, data_batch_4.bin; put the rest")));
+  }
+}
+
+TEST_F(DataReportTest, VerifyFindsJpegsWhoseDecoderLostItsPlace) {
+  const std::string whole = data::SlopeJpeg(30, 20);
+  std::string damaged = whole;
+  damaged.insert(whole.size() - 2, whole.substr(whole.size() - 40, 30));
+  Write("pets/train/cat/1.jpg", damaged);
+  Write("pets/test/cat/1.jpg", whole);
+  EXPECT_THAT(Errors(Splits(true)), ElementsAre(AllOf(HasSubstr("pets/train/cat/1.jpg' is corrupt"),
+                                                      HasSubstr("extraneous bytes"))));
 }
 
 TEST_F(DataReportTest, VerifyFindsWhatListingPassesOver) {

@@ -277,10 +277,24 @@ TEST_F(InitFileTest, WhatIsMissingAndWhatIsUnexpectedIsListed) {
   EXPECT_THAT(Violations(Loaded(file_)),
               ElementsAre(HasSubstr("lacks 1 tensor of the model: 'bn1.weight' [4]"),
                           HasSubstr("has 1 tensor that the model has not: 'head.weight' [10, 294]; "
-                                    "to start them at random values, write init.skip: [bn1.]")));
+                                    "to start at random values what does not fit, and to leave out "
+                                    "what the model has not, write init.skip: [bn1., head.]")));
   EXPECT_TRUE(Loaded(file_, {.skip = {"bn1.", "head."}}).ok());
   EXPECT_THAT(Violations(Loaded(file_, {.skip = {"bn1.", "head.", "heat."}})),
               ElementsAre(HasSubstr("spec.init.skip[2]: 'heat.' begins no name")));
+}
+
+// Whoever writes what the message says gets a file that fits.
+TEST_F(InitFileTest, TheHintKeepsWhatIsSkippedAndNamesWhatIsUnexpected) {
+  const std::vector<float> zeros(size_t{5} * 294);
+  file_.tensors["fc.weight"] = checkpoint::FloatTensor({5, 294}, zeros.data());
+  file_.tensors["fc.bias"] = checkpoint::FloatTensor({5}, zeros.data());
+  file_.tensors["scale"] = file_.tensors["bn1.weight"];
+  EXPECT_THAT(Violations(Loaded(file_, {.skip = {"fc.", "gone."}})),
+              ElementsAre(HasSubstr("'scale' [4]; to leave them out, write init.skip: "
+                                    "[fc., scale]"),
+                          HasSubstr("spec.init.skip[1]: 'gone.' begins no name")));
+  EXPECT_TRUE(Loaded(file_, {.skip = {"fc.", "scale"}}).ok());
 }
 
 TEST_F(InitFileTest, LongListsAreCut) {
@@ -314,8 +328,10 @@ TEST_F(InitFileTest, AnotherFileThanTheDigestsIsRefused) {
 }
 
 TEST_F(InitFileTest, FilesThatCannotBeReadAreNamed) {
-  EXPECT_EQ(Loaded(file_, {.checkpoint = "weights/b.safetensors"}).code(),
-            absl::StatusCode::kNotFound);
+  const absl::Status missing = Loaded(file_, {.checkpoint = "weights/b.safetensors"});
+  EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(ErrorReason(missing), "INIT_NOT_FOUND");
+  EXPECT_THAT(std::string(missing.message()), HasSubstr("/weights/b.safetensors; put it there"));
   EXPECT_THAT(Violations(Loaded(file_, {.checkpoint = "../a.safetensors"})),
               ElementsAre(HasSubstr("leads out of the folder of data sets")));
   const auto spec = ParseSpec(Convnet().Spec());
@@ -327,11 +343,10 @@ TEST_F(InitFileTest, FilesThatCannotBeReadAreNamed) {
   EXPECT_THAT(Violations(load("PK\x03\x04 and so on")),
               ElementsAre(HasSubstr("is a file of torch.save; expected safetensors")));
   EXPECT_EQ(load("no safetensors at all").code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(
-      std::string(LoadInitialWeights(InitFields{.checkpoint = "a"}.Spec(), "", *model->executable)
-                      .status()
-                      .message()),
-      HasSubstr("start it with --dataset_dir DIR"));
+  const absl::Status nowhere =
+      LoadInitialWeights(InitFields{.checkpoint = "a"}.Spec(), "", *model->executable).status();
+  EXPECT_EQ(ErrorReason(nowhere), "INIT_NOT_FOUND");
+  EXPECT_THAT(std::string(nowhere.message()), HasSubstr("set the worker's --dataset_dir"));
 }
 
 }  // namespace

@@ -1,8 +1,11 @@
 // Tests trainings that fail: the first error says what to do about it.
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/files.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/temp_dir.h"
 #include "tests/unit/worker/trainer/gang_trainer.h"
 #include "tests/unit/worker/trainer/train_testing.h"
 #include "worker/checkpoint/checkpoint.h"
@@ -13,8 +16,10 @@ namespace {
 using run_dir::Outcome;
 using ::testing::HasSubstr;
 
-run_dir::RankResult Fail(const JobText& job, const std::string& backend = "reference") {
+run_dir::RankResult Fail(const JobText& job, const std::string& backend = "reference",
+                         const std::string& dataset_dir = "") {
   GangTrainer trainer(job, 1, backend);
+  if (!dataset_dir.empty()) trainer.assignment().dataset_dir = dataset_dir;
   run_dir::RankResult result = trainer.Run()[0];
   EXPECT_EQ(result.outcome, Outcome::kUserError) << result.message;
   // Metrics are compared as text, because a metric may be NaN, which is not equal to itself.
@@ -103,6 +108,46 @@ TEST(TrainFailure, AMissingDataSetIsNamed) {
   JobText job;
   job.data = R"({"dataset": "mnist"})";
   EXPECT_EQ(Fail(job).reason, "DATASET_NOT_FOUND");
+}
+
+TEST(TrainFailure, APartOfADataSetIsRefused) {
+  const testing::TempDir folder;
+  TY_CHECK_OK(MakeDirectories(folder.File("cifar10")));
+  for (const int batch : {1, 2, 4, 5}) {
+    folder.Write(absl::StrCat("cifar10/data_batch_", batch, ".bin"), std::string(3073, '\5'));
+  }
+  JobText job;
+  job.model = R"({"convnet": {"channels": [4, 6], "input": [3, 32, 32]}})";
+  job.data = R"({"dataset": "cifar10"})";
+  const run_dir::RankResult result = Fail(job, "reference", folder.path());
+  EXPECT_EQ(result.reason, "DATASET_INCOMPLETE");
+  EXPECT_EQ(result.step, 0);
+  EXPECT_THAT(result.message, HasSubstr("lacks data_batch_3.bin"));
+}
+
+TEST(TrainFailure, AMissingTestSplitIsRefusedBeforeTheFirstStep) {
+  const testing::TempDir folder;
+  TY_CHECK_OK(MakeDirectories(folder.File("cifar10")));
+  for (const int batch : {1, 2, 3, 4, 5}) {
+    folder.Write(absl::StrCat("cifar10/data_batch_", batch, ".bin"), std::string(3073, '\5'));
+  }
+  JobText job;
+  job.model = R"({"convnet": {"channels": [4, 6], "input": [3, 32, 32]}})";
+  job.data = R"({"dataset": "cifar10"})";
+  job.train = R"({"steps": 3, "global_batch": 4})";
+  const run_dir::RankResult result = Fail(job, "reference", folder.path());
+  EXPECT_EQ(result.reason, "DATASET_NOT_FOUND");
+  EXPECT_EQ(result.step, 0);
+  EXPECT_THAT(result.message, HasSubstr("cifar10/test_batch.bin"));
+}
+
+TEST(TrainFailure, AFileOfWeightsThatIsMissingHasAReason) {
+  JobText job;
+  job.more = R"(, "init": {"checkpoint": "weights/a.safetensors"})";
+  const testing::TempDir folder;
+  const run_dir::RankResult result = Fail(job, "reference", folder.path());
+  EXPECT_EQ(result.reason, "INIT_NOT_FOUND");
+  EXPECT_THAT(result.message, HasSubstr(folder.File("weights/a.safetensors")));
 }
 
 TEST(TrainFailure, OtherDataThanTheSpecSaysIsRefused) {
