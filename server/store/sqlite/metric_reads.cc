@@ -102,7 +102,7 @@ class Joiner {
       cut = std::min(cut, it->second.first_step());
       is_ascending = is_ascending && it->second.is_ascending();
     }
-    if (is_ascending && max_points > 0) return Choose(max_points);
+    if (is_ascending) return Choose(max_points);
     std::vector<StoredPoint> points;
     for (const auto& [attempt, piece] : pieces_) {
       TY_RETURN_IF_ERROR(ReadAll(attempt, piece, points));
@@ -168,14 +168,17 @@ class Joiner {
     }
     size_t size = 0;
     for (const Stretch& stretch : stretches) size += stretch.size;
-    const size_t count = std::min(static_cast<size_t>(max_points), size);
+    const size_t count = max_points == 0 ? size : std::min(static_cast<size_t>(max_points), size);
     std::vector<StoredPoint> chosen;
     chosen.reserve(count);
     auto stretch = stretches.begin();
     size_t before = 0;
     for (size_t i = 0; i < count; ++i) {
       const size_t index = ChosenIndex(i, count, size);
-      while (index >= before + stretch->size) before += (stretch++)->size;
+      while (index >= before + stretch->size) {
+        stretch->points = {};
+        before += (stretch++)->size;
+      }
       if (stretch->points.empty()) {
         TY_ASSIGN_OR_RETURN(stretch->points, ReadPacked(db_, stretch->chunk));
       }
