@@ -14,6 +14,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -39,6 +40,7 @@
 #include "server/rpc/job_service.h"
 #include "server/rpc/sharing_service.h"
 #include "server/rpc/streams.h"
+#include "server/store/series.h"
 #include "server/store/sqlite/sqlite_metrics_store.h"
 #include "server/store/sqlite/sqlite_store.h"
 
@@ -75,6 +77,25 @@ void Die(const absl::Status& status) {
   std::_Exit(EXIT_FAILURE);
 }
 
+// Says in the log, and in the history of each job, which points are lost. Workers send again what
+// they still have, which is all of attempts that have not ended.
+void TellLostPoints(const std::vector<store::LostPoints>& lost, runtime::Runtime& runtime) {
+  std::map<JobId, std::vector<store::LostPoints>> by_job;
+  for (const store::LostPoints& stream : lost) by_job[stream.attempt.job].push_back(stream);
+  for (const auto& [job, streams] : by_job) {
+    int64_t points = 0;
+    for (const store::LostPoints& stream : streams) points += stream.points;
+    const store::LostPoints& first = streams.front();
+    const std::string message = absl::StrCat(
+        "metrics.db has lost ", points, " points of ", streams.size(), " streams; the first is ",
+        store::MetricStreamName(first.attempt, first.rank), ", from byte ", first.offset,
+        " on. What a worker still has is sent again, and the rest is a gap");
+    LogError("points that were acknowledged are lost; look at the disk of the state directory",
+             {{"job", JobName(job)}, {"lost", message}});
+    runtime.Post(core::NoteLostMetrics{job, message}, [](const absl::StatusOr<core::Reply>&) {});
+  }
+}
+
 }  // namespace
 
 std::string DefaultStateDir(absl::string_view xdg_state_home, absl::string_view home) {
@@ -108,6 +129,9 @@ class App::Impl {
   runtime::Board board_{notifier_};
   rpc::Streams streams_;
   runtime::Executor executor_;
+  runtime::Executor metric_reads_{store::kMetricReadersMax};
+  // The store has one writer, so further threads would wait for it.
+  runtime::Executor metric_writes_{1};
   std::unique_ptr<runtime::Runtime> runtime_;
   std::unique_ptr<runtime::CheckpointVerifier> verifier_;
   std::unique_ptr<rpc::Services> services_;
@@ -129,7 +153,10 @@ absl::Status App::Impl::Open(const std::string& state_dir, const ServerOptions& 
   unlink(JoinPath(state_dir_, "ready").c_str());
   TY_ASSIGN_OR_RETURN(store_, store::OpenSqliteStore(JoinPath(state_dir_, "trainyard.db"),
                                                      {given.accept_lost_commits}));
-  TY_ASSIGN_OR_RETURN(metrics_, store::OpenSqliteMetricsStore(JoinPath(state_dir_, "metrics.db")));
+  TY_ASSIGN_OR_RETURN(auto metrics,
+                      store::OpenSqliteMetricsStore(JoinPath(state_dir_, "metrics.db")));
+  const std::vector<store::LostPoints> lost = metrics->lost();
+  metrics_ = std::move(metrics);
   TY_ASSIGN_OR_RETURN(blobs_, runtime::BlobStore::Open(state_dir_));
   logs_ = std::make_unique<runtime::LogStore>(JoinPath(state_dir_, "logs"));
   runtime::Runtime::Options options;
@@ -144,15 +171,16 @@ absl::Status App::Impl::Open(const std::string& state_dir, const ServerOptions& 
   options.on_fatal = Die;
   TY_ASSIGN_OR_RETURN(runtime_,
                       runtime::Runtime::Start(std::move(options), *store_, *Clock::Real(), board_));
-  executor_.Post([this, orphans, deleted] {
+  executor_.Post([this, orphans] {
     RemoveUploadsOfTheDead();
-    for (const JobId job : deleted) RemoveFilesOf(job);
     SetBlobsAside(orphans, *blobs_, board_);
   });
+  for (const JobId job : deleted) RemoveFilesOf(job);
+  TellLostPoints(lost, *runtime_);
   verifier_ = std::make_unique<runtime::CheckpointVerifier>(*blobs_, board_, executor_, *runtime_);
-  services_ = std::make_unique<rpc::Services>(
-      rpc::Services{*runtime_, board_, notifier_, executor_, *logs_, *blobs_, *verifier_, *metrics_,
-                    *store_, streams_, *Rng::Real(), OwnUser(), Version()});
+  services_ = std::make_unique<rpc::Services>(rpc::Services{
+      *runtime_, board_, notifier_, executor_, metric_reads_, metric_writes_, *logs_, *blobs_,
+      *verifier_, *metrics_, *store_, streams_, *Rng::Real(), OwnUser(), Version()});
   jobs_ = std::make_unique<rpc::JobServiceImpl>(*services_);
   fleet_ = std::make_unique<rpc::FleetServiceImpl>(*services_);
   sharing_ = std::make_unique<rpc::SharingServiceImpl>(*services_);
@@ -171,7 +199,7 @@ void App::Impl::CleanUp(const core::Turn& turn) {
     });
   }
   for (const JobId job : turn.delta.deleted_jobs) {
-    executor_.Post([this, job] { RemoveFilesOf(job); });
+    RemoveFilesOf(job);
   }
   for (const core::AttemptRecord& attempt : turn.delta.attempts) {
     if (!core::attempt_fsm::IsFinal(attempt.state)) continue;
@@ -180,13 +208,15 @@ void App::Impl::CleanUp(const core::Turn& turn) {
   }
 }
 
+// Removes files later, in the threads for them.
 void App::Impl::RemoveFilesOf(JobId job) {
-  for (const absl::Status& status : {logs_->Remove(job), metrics_->DeleteJob(job)}) {
-    if (!status.ok()) {
-      LogWarning("cannot remove what a deleted job left; the next start tries again",
-                 {{"job", JobName(job)}, {"error", status.ToString()}});
-    }
-  }
+  const auto check = [job](const absl::Status& removed) {
+    if (removed.ok()) return;
+    LogWarning("cannot remove what a deleted job left; the next start tries again",
+               {{"job", JobName(job)}, {"error", removed.ToString()}});
+  };
+  executor_.Post([this, job, check] { check(logs_->Remove(job)); });
+  metric_writes_.Post([this, job, check] { check(metrics_->DeleteJob(job)); });
 }
 
 void App::Impl::RemoveUploadsOfTheDead() {

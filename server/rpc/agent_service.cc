@@ -118,11 +118,11 @@ grpc::ServerUnaryReactor* AgentServiceImpl::SyncWorker(grpc::CallbackServerConte
 }
 
 void AgentServiceImpl::CheckThenWork(grpc::ServerUnaryReactor* reactor, YardCheck check,
-                                     std::function<void()> work) {
-  services_.runtime.Read([this, reactor, check = std::move(check),
+                                     runtime::Executor& executor, std::function<void()> work) {
+  services_.runtime.Read([reactor, check = std::move(check), &executor,
                           work = std::move(work)](absl::StatusOr<const core::Yard*> yard) {
     absl::Status status = yard.ok() ? check(**yard) : yard.status();
-    if (status.ok()) status = services_.executor.TryPost(work);
+    if (status.ok()) status = executor.TryPost(work);
     if (!status.ok()) reactor->Finish(ToGrpcStatus(status));
   });
 }
@@ -137,7 +137,7 @@ grpc::ServerUnaryReactor* AgentServiceImpl::AppendLog(grpc::CallbackServerContex
   check.MaxBytes("data", request->data(), kChunkBytesMax);
   if (!check.ok()) return Refused(context, check);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  CheckThenWork(reactor, StreamCheck(*request, attempt),
+  CheckThenWork(reactor, StreamCheck(*request, attempt), services_.executor,
                 [this, reactor, request, response, attempt, stream] {
                   const auto end = services_.logs.Append({attempt, request->rank(), stream},
                                                          request->offset(), request->data());
@@ -190,7 +190,7 @@ grpc::ServerUnaryReactor* AgentServiceImpl::AppendMetrics(grpc::CallbackServerCo
   }
   if (!check.ok()) return Refused(context, check);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  CheckThenWork(reactor, StreamCheck(*request, attempt),
+  CheckThenWork(reactor, StreamCheck(*request, attempt), services_.metric_writes,
                 [this, reactor, request, response, attempt] {
                   const auto end = StorePoints(attempt, *request);
                   if (end.ok()) services_.notifier.Notify(attempt.job, runtime::kMetricsGrew);
@@ -210,7 +210,7 @@ grpc::ServerUnaryReactor* AgentServiceImpl::AppendCheckpointFile(
   const core::CheckpointFile file = FromProto(request->file(), "file", check);
   if (!check.ok()) return Refused(context, check);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  CheckThenWork(reactor, CheckpointCheck(*request, attempt),
+  CheckThenWork(reactor, CheckpointCheck(*request, attempt), services_.executor,
                 [this, reactor, request, response, attempt, file] {
                   FinishAppend(reactor,
                                services_.blobs.Append({attempt, request->step()}, file,
@@ -242,7 +242,7 @@ grpc::ServerUnaryReactor* AgentServiceImpl::CommitCheckpoint(
   }
   if (!check.ok()) return Refused(context, check);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  CheckThenWork(reactor, CheckpointCheck(*request, input.attempt),
+  CheckThenWork(reactor, CheckpointCheck(*request, input.attempt), services_.executor,
                 [this, reactor, input, response] { CommitSealed(reactor, input, response); });
   return reactor;
 }

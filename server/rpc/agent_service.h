@@ -42,10 +42,10 @@ class AgentServiceImpl : public v1::AgentService::CallbackService {
  private:
   using YardCheck = std::function<absl::Status(const core::Yard&)>;
 
-  // Runs `check` on the writer, and then `work` on the executor. `work` may block and must finish
-  // the call.
+  // Runs `check` on the writer, and then `work` on `executor`. `work` may block and must finish the
+  // call.
   void CheckThenWork(grpc::ServerUnaryReactor* reactor, YardCheck check,
-                     std::function<void()> work);
+                     runtime::Executor& executor, std::function<void()> work);
   absl::StatusOr<int64_t> StorePoints(AttemptId attempt, const v1::AppendMetricsRequest& request);
   void CommitSealed(grpc::ServerUnaryReactor* reactor, core::CommitCheckpoint input,
                     v1::CommitCheckpointResponse* response);

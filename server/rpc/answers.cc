@@ -1,4 +1,4 @@
-// Ends unary calls: at once, on the writer, on the executor, or after a commit.
+// Ends unary calls: at once, on the writer, on an executor, or after a commit.
 #include "server/rpc/answers.h"
 
 #include <utility>
@@ -28,10 +28,11 @@ grpc::ServerUnaryReactor* FinishFromYard(grpc::CallbackServerContext* context, S
   return reactor;
 }
 
-grpc::ServerUnaryReactor* FinishAfter(grpc::CallbackServerContext* context, Services& services,
+grpc::ServerUnaryReactor* FinishAfter(grpc::CallbackServerContext* context,
+                                      runtime::Executor& executor,
                                       std::function<absl::Status()> work) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const absl::Status posted = services.executor.TryPost(
+  const absl::Status posted = executor.TryPost(
       [reactor, work = std::move(work)] { reactor->Finish(ToGrpcStatus(work())); });
   if (!posted.ok()) reactor->Finish(ToGrpcStatus(posted));
   return reactor;

@@ -25,8 +25,9 @@ using FillFromYard = std::function<absl::Status(const core::Yard& yard)>;
 grpc::ServerUnaryReactor* FinishFromYard(grpc::CallbackServerContext* context, Services& services,
                                          FillFromYard fill);
 
-// Finishes once `work` is done, on the executor, where it may block.
-grpc::ServerUnaryReactor* FinishAfter(grpc::CallbackServerContext* context, Services& services,
+// Finishes once `work` is done, on `executor`, where it may block.
+grpc::ServerUnaryReactor* FinishAfter(grpc::CallbackServerContext* context,
+                                      runtime::Executor& executor,
                                       std::function<absl::Status()> work);
 
 // Finishes once the effect of `input` is on disk and on the board. `fill` may read the board.

@@ -43,15 +43,17 @@ void MarkBest(const runtime::Board& board, JobId job,
 }
 
 // Adds what is known of these checkpoints of one job from its metrics, then answers. They live in
-// the call's response. It runs on the executor, because the metrics store blocks.
+// the call's response.
 grpc::ServerUnaryReactor* FinishWithMetrics(grpc::CallbackServerContext* context,
                                             Services& services, JobId job,
                                             std::vector<v1::Checkpoint*> checkpoints) {
   MarkBest(services.board, job, checkpoints);
   return FinishAfter(
-      context, services, [&services, job, checkpoints = std::move(checkpoints)]() -> absl::Status {
-        TY_ASSIGN_OR_RETURN(const auto evaluations,
-                            services.metrics.Query(job, {"test.accuracy", "test.loss"}));
+      context, services.metric_reads,
+      [&services, job, checkpoints = std::move(checkpoints)]() -> absl::Status {
+        TY_ASSIGN_OR_RETURN(
+            const auto evaluations,
+            services.metrics.Query(job, {"test.accuracy", "test.loss"}, /*max_points=*/0));
         for (v1::Checkpoint* checkpoint : checkpoints) AddMetrics(evaluations, *checkpoint);
         return absl::OkStatus();
       });

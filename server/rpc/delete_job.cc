@@ -73,7 +73,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::DeleteJob(grpc::CallbackServerContext*
         const auto plan = (*yard)->PlanDeletion(input);
         if (!plan.ok() || plan->is_gone) return reactor->Finish(ToGrpcStatus(plan.status()));
         FillFromPlan(**yard, *plan, *response);
-        const absl::Status posted = services_.executor.TryPost(remove);
+        const absl::Status posted = services_.metric_reads.TryPost(remove);
         if (!posted.ok()) reactor->Finish(ToGrpcStatus(posted));
       });
   return reactor;

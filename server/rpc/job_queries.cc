@@ -157,7 +157,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::ListEvents(grpc::CallbackServerContext
   if (!check.ok()) return Refused(context, check);
   const auto view = FindJob(services_.board, job);
   if (!view.ok()) return Finished(context, view.status());
-  return FinishAfter(context, services_, [this, view = *view, after, page_size, response] {
+  return FinishAfter(context, services_.executor, [this, view = *view, after, page_size, response] {
     return ListHistory(services_.store, view->record, after, page_size, *response);
   });
 }
@@ -187,7 +187,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::QueryMetrics(grpc::CallbackServerConte
   if (!check.ok()) return Refused(context, check);
   const auto view = FindJob(services_.board, job);
   if (!view.ok()) return Finished(context, view.status());
-  return FinishAfter(context, services_, [this, request, response, job] {
+  return FinishAfter(context, services_.metric_reads, [this, request, response, job] {
     return QuerySeries(services_.metrics, job, *request, *response);
   });
 }

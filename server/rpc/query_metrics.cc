@@ -1,4 +1,4 @@
-// Thins out metric series and keeps the answer below the size of a message.
+// Answers with metric series, below the size of a message.
 #include "server/rpc/query_metrics.h"
 
 #include <algorithm>
@@ -12,31 +12,25 @@
 #include "server/rpc/limits.h"
 
 namespace trainyard::rpc {
-namespace {
-
-// Returns the indices of `count` points chosen evenly out of `size`. The first and the last are
-// included.
-size_t Chosen(size_t i, size_t count, size_t size) {
-  return count <= 1 ? size - 1 : i * (size - 1) / (count - 1);
-}
-
-}  // namespace
 
 absl::Status QuerySeries(store::MetricsStore& metrics, JobId job,
                          const v1::QueryMetricsRequest& request,
                          v1::QueryMetricsResponse& response) {
+  // This many points of a series are too many for an answer, so no more are read.
+  constexpr int64_t kPointBytesMin = 4;
+  constexpr int64_t kPointsOfAnswerMax = int64_t{kPageBytesMax} / kPointBytesMin;
+  const int64_t max_points = request.max_points() == 0
+                                 ? kPointsOfAnswerMax
+                                 : std::min<int64_t>(request.max_points(), kPointsOfAnswerMax);
   const std::vector<std::string> names(request.metrics().begin(), request.metrics().end());
-  TY_ASSIGN_OR_RETURN(const store::MetricSeries all, metrics.Query(job, names));
+  TY_ASSIGN_OR_RETURN(const store::MetricSeries all, metrics.Query(job, names, max_points));
   size_t bytes = 0;
   for (const auto& [name, points] : all) {
     v1::MetricSeries* series = response.add_series();
     series->set_name(name);
-    const size_t limit =
-        request.max_points() > 0 ? static_cast<size_t>(request.max_points()) : points.size();
-    const size_t count = std::min(limit, points.size());
-    for (size_t i = 0; i < count; ++i) {
+    for (const store::StoredPoint& stored : points) {
       v1::MetricPoint* point = series->add_points();
-      *point = ToProto(points[Chosen(i, count, points.size())]);
+      *point = ToProto(stored);
       bytes += point->ByteSizeLong();
       if (bytes > kPageBytesMax) {
         return MakeError(absl::StatusCode::kResourceExhausted, "ANSWER_TOO_LARGE",

@@ -1,4 +1,4 @@
-// Thins out metric series for display.
+// Reads metric series for display.
 #pragma once
 
 #include "absl/status/status.h"

@@ -25,7 +25,11 @@ struct Services {
   runtime::Runtime& runtime;
   runtime::Board& board;
   runtime::Notifier& notifier;
+  // Each kind of work on files has threads of its own, so that none waits for another: this one
+  // for all that is neither of the others.
   runtime::Executor& executor;
+  runtime::Executor& metric_reads;
+  runtime::Executor& metric_writes;
   runtime::LogStore& logs;
   runtime::BlobStore& blobs;
   runtime::CheckpointVerifier& verifier;

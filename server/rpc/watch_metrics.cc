@@ -1,7 +1,7 @@
 // Streams metric points as they arrive.
-#include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "common/base/status_macros.h"
 #include "server/rpc/convert.h"
@@ -16,7 +16,7 @@ namespace {
 class WatchMetricsStream : public PullStream<v1::WatchMetricsResponse> {
  public:
   WatchMetricsStream(Services& services, JobId job, const v1::WatchMetricsRequest& request)
-      : PullStream(services.streams, services.executor),
+      : PullStream(services.streams, services.metric_reads),
         services_(services),
         job_(job),
         metrics_(request.metrics().begin(), request.metrics().end()),
@@ -34,31 +34,25 @@ class WatchMetricsStream : public PullStream<v1::WatchMetricsResponse> {
   }
 
   absl::StatusOr<Pulled> Next(v1::WatchMetricsResponse& response) override {
-    while (true) {
-      // The state is read before the store: if the job had ended by then, all its points are there.
-      const auto view = services_.board.FindJob(job_);
-      const bool is_final = view == nullptr || core::job_fsm::IsFinal(view->record.state);
-      TY_ASSIGN_OR_RETURN(const store::MetricPage page,
-                          services_.metrics.ReadAfter(job_, cursor_, store::kMetricPageMax));
-      if (page.points.empty()) return follow_ && !is_final ? Pulled::kNothingYet : Pulled::kEnd;
-      cursor_ = page.cursor;
-      for (const store::StoredPoint& point : page.points) {
-        if (metrics_.empty() || metrics_.contains(point.point.name)) {
-          *response.add_points() = ToProto(point);
-        }
-      }
-      if (response.points_size() == 0) continue;
-      response.set_cursor(cursor_);
-      return Pulled::kMessage;
-    }
+    // The state is read before the store: if the job had ended by then, all its points are there.
+    const auto view = services_.board.FindJob(job_);
+    const bool is_final = view == nullptr || core::job_fsm::IsFinal(view->record.state);
+    TY_ASSIGN_OR_RETURN(
+        const store::MetricPage page,
+        services_.metrics.ReadAfter(job_, metrics_, cursor_, store::kMetricPageMax));
+    if (page.points.empty()) return follow_ && !is_final ? Pulled::kNothingYet : Pulled::kEnd;
+    cursor_ = page.cursor;
+    for (const store::StoredPoint& point : page.points) *response.add_points() = ToProto(point);
+    response.set_cursor(cursor_);
+    return Pulled::kMessage;
   }
 
   Services& services_;
   const JobId job_;
-  const std::set<std::string> metrics_;  // empty means all
+  const std::vector<std::string> metrics_;  // empty means all
   const bool follow_;
   std::unique_ptr<runtime::Notifier::Subscription> subscription_;
-  int64_t cursor_;  // only the executor uses it
+  int64_t cursor_;  // only Next uses it
 };
 
 }  // namespace

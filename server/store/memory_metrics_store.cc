@@ -8,6 +8,13 @@
 #include "server/store/series.h"
 
 namespace trainyard::store {
+namespace {
+
+bool IsWanted(const std::string& name, const std::vector<std::string>& names) {
+  return names.empty() || std::find(names.begin(), names.end(), name) != names.end();
+}
+
+}  // namespace
 
 absl::StatusOr<int64_t> MemoryMetricsStore::AppendPoints(AttemptId attempt, int32_t rank,
                                                          int64_t offset,
@@ -33,17 +40,18 @@ absl::StatusOr<int64_t> MemoryMetricsStore::ReadOffset(AttemptId attempt, int32_
 }
 
 absl::StatusOr<MetricSeries> MemoryMetricsStore::Query(JobId job,
-                                                       const std::vector<std::string>& names) {
+                                                       const std::vector<std::string>& names,
+                                                       int64_t max_points) {
   const std::lock_guard lock(mutex_);
   MetricSeries series;
   const auto found = points_.find(job);
   if (found == points_.end()) return series;
   for (const auto& [cursor, stored] : found->second) {
-    const bool wanted =
-        names.empty() || std::find(names.begin(), names.end(), stored.point.name) != names.end();
-    if (wanted) series[stored.point.name].push_back(stored);
+    if (IsWanted(stored.point.name, names)) series[stored.point.name].push_back(stored);
   }
-  for (auto& [name, points] : series) points = MergeAttempts(std::move(points));
+  for (auto& [name, points] : series) {
+    points = ThinOut(MergeAttempts(std::move(points)), max_points);
+  }
   return series;
 }
 
@@ -77,7 +85,9 @@ absl::StatusOr<std::vector<AttemptId>> MemoryMetricsStore::ListAttempts() {
   return attempts;
 }
 
-absl::StatusOr<MetricPage> MemoryMetricsStore::ReadAfter(JobId job, int64_t cursor, int64_t limit) {
+absl::StatusOr<MetricPage> MemoryMetricsStore::ReadAfter(JobId job,
+                                                         const std::vector<std::string>& names,
+                                                         int64_t cursor, int64_t limit) {
   const std::lock_guard lock(mutex_);
   MetricPage page;
   page.cursor = cursor;
@@ -85,6 +95,7 @@ absl::StatusOr<MetricPage> MemoryMetricsStore::ReadAfter(JobId job, int64_t curs
   if (found == points_.end()) return page;
   for (auto it = found->second.upper_bound(cursor); it != found->second.end(); ++it) {
     if (static_cast<int64_t>(page.points.size()) >= std::min(limit, kMetricPageMax)) break;
+    if (!IsWanted(it->second.point.name, names)) continue;
     page.points.push_back(it->second);
     page.cursor = it->first;
   }

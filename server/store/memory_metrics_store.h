@@ -18,12 +18,14 @@ class MemoryMetricsStore : public MetricsStore {
                                        const std::vector<MetricPoint>& points,
                                        int64_t end_offset) override;
   absl::StatusOr<int64_t> ReadOffset(AttemptId attempt, int32_t rank) override;
-  absl::StatusOr<MetricSeries> Query(JobId job, const std::vector<std::string>& names) override;
+  absl::StatusOr<MetricSeries> Query(JobId job, const std::vector<std::string>& names,
+                                     int64_t max_points) override;
   absl::StatusOr<int64_t> CountPoints(JobId job) override;
   absl::Status DeleteJob(JobId job) override;
   absl::Status DeleteAttempt(AttemptId attempt) override;
   absl::StatusOr<std::vector<AttemptId>> ListAttempts() override;
-  absl::StatusOr<MetricPage> ReadAfter(JobId job, int64_t cursor, int64_t limit) override;
+  absl::StatusOr<MetricPage> ReadAfter(JobId job, const std::vector<std::string>& names,
+                                       int64_t cursor, int64_t limit) override;
 
  private:
   std::mutex mutex_;

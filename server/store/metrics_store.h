@@ -16,6 +16,9 @@
 namespace trainyard::store {
 
 inline constexpr int64_t kMetricPageMax = 10'000;
+// The readers of a store that never wait for one another. A query that has to read much takes a
+// processor for as long, so they are not many.
+inline constexpr int kMetricReadersMax = 4;
 
 struct MetricPoint {
   int64_t step = 0;  // updates done when it was measured
@@ -64,14 +67,17 @@ class MetricsStore {
                                                const std::vector<MetricPoint>& points,
                                                int64_t end_offset) = 0;
 
-  // Returns the offset of the store, which is 0 at first.
+  // Returns the offset of the store, which is 0 at first. It waits for appends under way.
   virtual absl::StatusOr<int64_t> ReadOffset(AttemptId attempt, int32_t rank) = 0;
 
   // Returns the series of a job: those in `names`, or all if it is empty. An attempt that resumes
-  // replaces what older attempts wrote from its first step of that metric on.
-  virtual absl::StatusOr<MetricSeries> Query(JobId job, const std::vector<std::string>& names) = 0;
+  // replaces what older attempts wrote from its first step of that metric on. Each series has at
+  // most `max_points`, chosen evenly with the first and the last kept; 0 stands for all. The cost
+  // grows with the points of these series at most, and not with those of the job.
+  virtual absl::StatusOr<MetricSeries> Query(JobId job, const std::vector<std::string>& names,
+                                             int64_t max_points) = 0;
 
-  // Returns the number of points that are stored for a job.
+  // Returns the number of points that are stored for a job. The cost does not grow with it.
   virtual absl::StatusOr<int64_t> CountPoints(JobId job) = 0;
   // Forgets all points and offsets of a job. It is fine if there are none.
   virtual absl::Status DeleteJob(JobId job) = 0;
@@ -81,8 +87,10 @@ class MetricsStore {
   virtual absl::StatusOr<std::vector<AttemptId>> ListAttempts() = 0;
 
   // Returns points of a job that arrived after `cursor` (0 means from the start), at most `limit`,
-  // which is cut to kMetricPageMax. An empty page has the cursor that was given.
-  virtual absl::StatusOr<MetricPage> ReadAfter(JobId job, int64_t cursor, int64_t limit) = 0;
+  // which is cut to kMetricPageMax: those of the series in `names`, or all if it is empty. An empty
+  // page has the cursor that was given.
+  virtual absl::StatusOr<MetricPage> ReadAfter(JobId job, const std::vector<std::string>& names,
+                                               int64_t cursor, int64_t limit) = 0;
 };
 
 }  // namespace trainyard::store

@@ -47,6 +47,21 @@ std::vector<StoredPoint> MergeAttempts(std::vector<StoredPoint> points) {
   return merged;
 }
 
+size_t ChosenIndex(size_t i, size_t count, size_t size) {
+  return count <= 1 ? size - 1 : i * (size - 1) / (count - 1);
+}
+
+std::vector<StoredPoint> ThinOut(std::vector<StoredPoint> points, int64_t max_points) {
+  const auto count = static_cast<size_t>(max_points);
+  if (count == 0 || points.size() <= count) return points;
+  for (size_t i = 0; i < count; ++i) {
+    const size_t chosen = ChosenIndex(i, count, points.size());
+    if (chosen != i) points[i] = std::move(points[chosen]);
+  }
+  points.resize(count);
+  return points;
+}
+
 std::string MetricStreamName(AttemptId attempt, int32_t rank) {
   if (rank >= 0) return absl::StrCat(AttemptName(attempt), " rank ", rank, " metrics");
   return absl::StrCat(AttemptName(attempt), " rank ", DeviceStreamOf(rank), " device metrics");

@@ -24,6 +24,8 @@ namespace {
 // The time between two looks at growing files. It is short, so that what a rank writes is on the
 // server soon.
 constexpr absl::Duration kPollInterval = absl::Milliseconds(50);
+// The time between two looks at the session while nothing is left to send.
+constexpr absl::Duration kSessionInterval = absl::Seconds(1);
 constexpr absl::Duration kBackoffFirst = absl::Milliseconds(100);
 constexpr absl::Duration kBackoffLast = absl::Seconds(3);
 constexpr absl::Duration kCallTimeout = absl::Seconds(20);
@@ -113,6 +115,7 @@ void StreamUploader::Run() {
   absl::Duration wait = absl::ZeroDuration();
   while (true) {
     std::vector<UploadTarget> targets;
+    bool has_any = false;
     {
       absl::MutexLock lock(&mutex_);
       const auto woken = [this]()
@@ -120,6 +123,8 @@ void StreamUploader::Run() {
       mutex_.AwaitWithTimeout(absl::Condition(&woken), wait);
       if (stop_) return;
       changed_ = false;
+      TakeSession();
+      has_any = !targets_.empty();
       for (const UploadTarget& target : targets_) {
         if (!progress_[target.id].done) targets.push_back(target);
       }
@@ -135,8 +140,18 @@ void StreamUploader::Run() {
     }
     if (healthy) backoff_.Reset();
     wait = !healthy ? backoff_.Next() : more ? absl::ZeroDuration() : kPollInterval;
-    if (targets.empty()) wait = absl::InfiniteDuration();
+    if (targets.empty()) wait = has_any ? kSessionInterval : absl::InfiniteDuration();
   }
+}
+
+// The server may have been started anew on files that lack what it had acknowledged. The files here
+// are still whole, so each stream asks where the server is.
+void StreamUploader::TakeSession() {
+  const std::string session = session_.Get();
+  if (session.empty() || session == known_session_) return;
+  known_session_ = session;
+  streams_.clear();
+  for (auto& [id, progress] : progress_) progress.done = false;
 }
 
 bool StreamUploader::PumpAttempt(const UploadTarget& target, bool& healthy) {

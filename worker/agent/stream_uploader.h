@@ -56,6 +56,7 @@ class StreamUploader {
   static absl::string_view KindName(Kind kind);
   using StreamKey = std::pair<int, Kind>;
   void Run();
+  void TakeSession() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Returns true if there is more to do at once. Sets `healthy` to false after a failure that calls
   // for a pause.
   bool PumpAttempt(const UploadTarget& target, bool& healthy);
@@ -84,6 +85,7 @@ class StreamUploader {
   CancelToken token_;
   // Only the uploader's thread uses these.
   Backoff backoff_;
+  std::string known_session_;
   std::map<AttemptId, std::map<StreamKey, Stream>> streams_;
 
   mutable absl::Mutex mutex_;

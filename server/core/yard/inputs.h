@@ -114,6 +114,13 @@ struct JudgeCheckpoint {
   std::string damage;
 };
 
+// The server has lost metric points of the job, which its history tells. `message` says which.
+// Returns NOT_FOUND if the job was deleted.
+struct NoteLostMetrics {
+  JobId job;
+  std::string message;
+};
+
 // Verbs on a worker. They return NOT_FOUND if there is no such worker.
 struct CordonWorker {
   std::string worker;
@@ -186,10 +193,11 @@ struct DeleteJob {
   std::string actor;
 };
 
-using Input = std::variant<SubmitJob, CancelJob, SuspendJob, ResumeJob, RegisterWorker, SyncReport,
-                           CommitCheckpoint, JudgeCheckpoint, CordonWorker, UncordonWorker,
-                           DrainWorker, DeclareWorkerLost, QuarantineDevice, ReleaseDevice,
-                           SetQuota, DeleteQuota, CreateReservation, DeleteReservation, DeleteJob>;
+using Input =
+    std::variant<SubmitJob, CancelJob, SuspendJob, ResumeJob, RegisterWorker, SyncReport,
+                 CommitCheckpoint, JudgeCheckpoint, NoteLostMetrics, CordonWorker, UncordonWorker,
+                 DrainWorker, DeclareWorkerLost, QuarantineDevice, ReleaseDevice, SetQuota,
+                 DeleteQuota, CreateReservation, DeleteReservation, DeleteJob>;
 
 struct Reply {
   JobId job;             // for SubmitJob and the verbs on jobs

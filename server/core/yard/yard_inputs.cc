@@ -205,6 +205,12 @@ absl::StatusOr<Reply> Yard::Take(const JudgeCheckpoint& in, Now now) {
   return Reply{id.job, /*existed=*/false};
 }
 
+absl::StatusOr<Reply> Yard::Take(const NoteLostMetrics& in, Now now) {
+  if (snapshot().jobs.count(in.job) == 0) return error::JobNotFound(JobName(in.job));
+  state_.ledger.AddEvent(now.wall_us, JobName(in.job), "METRICS_LOST", "server", in.message);
+  return Reply{in.job, /*existed=*/false};
+}
+
 // The inputs about workers.
 
 absl::StatusOr<Reply> Yard::Take(const CordonWorker& in, Now now) {

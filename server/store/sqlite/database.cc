@@ -128,6 +128,11 @@ void Statement::Reset() {
   next_ = 1;
 }
 
+int64_t Statement::TakeInstructions() {
+  if (statement_ == nullptr) return 0;
+  return sqlite3_stmt_status(statement_, SQLITE_STMTSTATUS_VM_STEP, /*resetFlg=*/1);
+}
+
 int64_t Statement::Int(int column) const {
   return sqlite3_column_int64(statement_, column);
 }
@@ -205,6 +210,12 @@ Statement& Database::Prepared(absl::string_view sql) {
   }
   found->second->Reset();
   return *found->second;
+}
+
+int64_t Database::TakeInstructions() {
+  int64_t sum = 0;
+  for (const auto& [sql, statement] : prepared_) sum += statement->TakeInstructions();
+  return sum;
 }
 
 int Database::ChangedRows() const {

@@ -53,6 +53,9 @@ class Statement {
   // Makes the statement ready for the next use, whatever happened.
   void Reset();
 
+  // Returns how many instructions SQLite has run for it since the last call.
+  int64_t TakeInstructions();
+
  private:
   void Check(int code);
 
@@ -88,6 +91,8 @@ class Database {
   Statement& Prepared(absl::string_view sql);
   // Returns the number of rows that the last INSERT, UPDATE or DELETE changed.
   int ChangedRows() const;
+  // Returns how many instructions SQLite has run for all prepared statements since the last call.
+  int64_t TakeInstructions();
   const std::string& path() const { return path_; }
 
  private:

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 
 namespace trainyard::store {
@@ -66,6 +67,10 @@ absl::Status Migrate(Database& db, absl::string_view kind,
   const auto newest = static_cast<int64_t>(migrations.size());
   if (version > newest) return error::StoreTooNew(db.path(), version, newest);
   if (version == newest) return absl::OkStatus();
+  if (version > 0) {
+    LogInfo("bringing a store to a newer version",
+            {{"file", db.path()}, {"from", absl::StrCat(version)}, {"to", absl::StrCat(newest)}});
+  }
   // A migration may replace a table by another, as long as all references are valid in the end.
   TY_RETURN_IF_ERROR(db.Execute("PRAGMA foreign_keys = OFF"));
   for (int64_t next = version + 1; next <= newest; ++next) {

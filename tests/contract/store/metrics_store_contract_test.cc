@@ -4,6 +4,7 @@
 
 #include <limits>
 #include <memory>
+#include <random>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -59,7 +60,7 @@ class MetricsStoreContract : public ::testing::TestWithParam<Kind> {
 
   // Returns "step:value@attempt" for each point of a series.
   std::vector<std::string> Series(const std::string& name) {
-    const auto series = store_->Query(JobId{1}, {name});
+    const auto series = store_->Query(JobId{1}, {name}, 0);
     TY_CHECK_OK(series.status());
     std::vector<std::string> texts;
     for (const auto& [found, points] : *series) {
@@ -82,14 +83,14 @@ TEST_P(MetricsStoreContract, PointsComeBack) {
                                 Point(3, "train.loss", -std::numeric_limits<double>::infinity())};
   Append(1, {points[0], points[1], points[2], points[3]});
   Reopen();
-  const auto series = store_->Query(JobId{1}, {});
+  const auto series = store_->Query(JobId{1}, {}, 0);
   ASSERT_TRUE(series.ok());
   EXPECT_THAT(*series, ElementsAre(Pair("lr", ElementsAre(StoredPoint{points[1], 1})),
                                    Pair("train.loss", ElementsAre(StoredPoint{points[0], 1},
                                                                   StoredPoint{points[2], 1},
                                                                   StoredPoint{points[3], 1}))));
-  EXPECT_TRUE(store_->Query(JobId{2}, {})->empty());
-  EXPECT_TRUE(store_->Query(JobId{1}, {"no.such"})->empty());
+  EXPECT_TRUE(store_->Query(JobId{2}, {}, 0)->empty());
+  EXPECT_TRUE(store_->Query(JobId{1}, {"no.such"}, 0)->empty());
 }
 
 TEST_P(MetricsStoreContract, EachPointExactlyOnceByOffset) {
@@ -132,7 +133,7 @@ TEST_P(MetricsStoreContract, TheDeviceOfARankHasAnOffsetOfItsOwn) {
 TEST_P(MetricsStoreContract, AnEmptyChunkMovesTheOffsetOnly) {
   ASSERT_TRUE(store_->AppendPoints({JobId{1}, 1}, 0, 0, {}, 25).ok());
   EXPECT_EQ(*store_->ReadOffset({JobId{1}, 1}, 0), 25);
-  EXPECT_TRUE(store_->Query(JobId{1}, {})->empty());
+  EXPECT_TRUE(store_->Query(JobId{1}, {}, 0)->empty());
 }
 
 TEST_P(MetricsStoreContract, AnAttemptThatResumesUndoesWhatCameAfter) {
@@ -186,41 +187,51 @@ TEST_P(MetricsStoreContract, AnAttemptThatIsDeletedLeavesTheOthers) {
 
 TEST_P(MetricsStoreContract, WatchersReadInOrderOfArrival) {
   Append(1, {Point(1, "lr", 1), Point(1, "train.loss", 2), Point(2, "lr", 3)});
-  auto page = store_->ReadAfter(JobId{1}, 0, 2);
+  auto page = store_->ReadAfter(JobId{1}, {}, 0, 2);
   ASSERT_TRUE(page.ok());
   ASSERT_EQ(page->points.size(), 2u);
   EXPECT_EQ(page->points[0], (StoredPoint{Point(1, "lr", 1), 1}));
   EXPECT_EQ(page->points[1], (StoredPoint{Point(1, "train.loss", 2), 1}));
   const int64_t cursor = page->cursor;
-  page = store_->ReadAfter(JobId{1}, cursor, 10);
+  page = store_->ReadAfter(JobId{1}, {}, cursor, 10);
   ASSERT_EQ(page->points.size(), 1u);
   EXPECT_EQ(page->points[0].point.value, 3);
   const int64_t end = page->cursor;
   EXPECT_GT(end, cursor);
-  page = store_->ReadAfter(JobId{1}, end, 10);
+  page = store_->ReadAfter(JobId{1}, {}, end, 10);
   EXPECT_TRUE(page->points.empty());
   EXPECT_EQ(page->cursor, end);
   Append(2, {Point(9, "lr", 9)});
   Reopen();
-  page = store_->ReadAfter(JobId{1}, end, 10);
+  page = store_->ReadAfter(JobId{1}, {}, end, 10);
   if (GetParam() == Kind::kSqlite) {
     ASSERT_EQ(page->points.size(), 1u);
     EXPECT_EQ(page->points[0].attempt, 2);
   }
 }
 
+TEST_P(MetricsStoreContract, WatchersMayReadSomeMetricsOnly) {
+  Append(1, {Point(1, "lr", 1), Point(1, "train.loss", 2), Point(2, "lr", 3)});
+  const auto page = store_->ReadAfter(JobId{1}, {"no.such", "lr"}, 0, 1);
+  ASSERT_TRUE(page.ok());
+  EXPECT_THAT(page->points, ElementsAre(StoredPoint{Point(1, "lr", 1), 1}));
+  EXPECT_THAT(store_->ReadAfter(JobId{1}, {"lr"}, page->cursor, 10)->points,
+              ElementsAre(StoredPoint{Point(2, "lr", 3), 1}));
+  EXPECT_TRUE(store_->ReadAfter(JobId{1}, {"no.such"}, 0, 10)->points.empty());
+}
+
 TEST_P(MetricsStoreContract, JobsDoNotMix) {
   Append(1, {Point(1, "lr", 1)});
   ASSERT_TRUE(store_->AppendPoints({JobId{2}, 1}, 0, 0, {Point(7, "lr", 7)}, 10).ok());
   EXPECT_THAT(Series("lr"), ElementsAre("1:1@1"));
-  EXPECT_EQ(store_->ReadAfter(JobId{2}, 0, 10)->points.size(), 1u);
+  EXPECT_EQ(store_->ReadAfter(JobId{2}, {}, 0, 10)->points.size(), 1u);
 }
 
 TEST_P(MetricsStoreContract, APageHasALimit) {
   std::vector<MetricPoint> points;
   for (int64_t step = 0; step < kMetricPageMax + 5; ++step) points.push_back(Point(step, "lr", 1));
   Append(1, points);
-  EXPECT_EQ(store_->ReadAfter(JobId{1}, 0, 1'000'000)->points.size(),
+  EXPECT_EQ(store_->ReadAfter(JobId{1}, {}, 0, 1'000'000)->points.size(),
             static_cast<size_t>(kMetricPageMax));
 }
 
@@ -238,15 +249,120 @@ TEST_P(MetricsStoreContract, ReadersAndTheWriterWorkAtTheSameTime) {
   int64_t cursor = 0;
   size_t read = 0;
   while (read < size_t{2} * kChunks) {
-    const auto page = store_->ReadAfter(JobId{1}, cursor, 50);
+    const auto page = store_->ReadAfter(JobId{1}, {}, cursor, 50);
     ASSERT_TRUE(page.ok()) << page.status();
     cursor = page->cursor;
     read += page->points.size();
     ASSERT_EQ(read % 2, 0u) << "half a chunk was seen";
-    ASSERT_TRUE(store_->Query(JobId{1}, {}).ok());
+    ASSERT_TRUE(store_->Query(JobId{1}, {}, 0).ok());
   }
   writer.join();
   EXPECT_EQ(Series("lr").size(), static_cast<size_t>(kChunks));
+}
+
+TEST_P(MetricsStoreContract, AFewPointsStandForASeries) {
+  std::vector<MetricPoint> points;
+  for (int64_t step = 0; step <= 10; ++step) points.push_back(Point(step, "lr", 1));
+  Append(1, points);
+  const auto steps = [this](int64_t max_points) {
+    std::vector<int64_t> found;
+    const auto series = store_->Query(JobId{1}, {}, max_points);
+    TY_CHECK_OK(series.status());
+    for (const auto& stored : series->at("lr")) found.push_back(stored.point.step);
+    return found;
+  };
+  EXPECT_THAT(steps(3), ElementsAre(0, 5, 10));
+  EXPECT_THAT(steps(1), ElementsAre(10));
+  EXPECT_EQ(steps(11).size(), 11u);
+  EXPECT_EQ(steps(12).size(), 11u);
+}
+
+// Two stores that get the same appends must answer alike. Attempts resume, some late lines of old
+// attempts arrive, and some metrics are reported by two ranks, which takes all ways through the
+// store on disk.
+class Twins {
+ public:
+  explicit Twins(std::string path) : path_(std::move(path)) { Reopen(); }
+
+  void Reopen() {
+    disk_ = nullptr;
+    auto store = OpenSqliteMetricsStore(path_);
+    TY_CHECK_OK(store.status());
+    disk_ = *std::move(store);
+  }
+  void Append(int32_t attempt, int32_t rank, const std::vector<MetricPoint>& points) {
+    for (MetricsStore* store : {static_cast<MetricsStore*>(&memory_), disk_.get()}) {
+      const int64_t offset = *store->ReadOffset({JobId{1}, attempt}, rank);
+      const auto end = offset + static_cast<int64_t>(points.size());
+      TY_CHECK_OK(store->AppendPoints({JobId{1}, attempt}, rank, offset, points, end).status());
+    }
+  }
+  void DeleteAttempt(int32_t attempt) {
+    TY_CHECK_OK(memory_.DeleteAttempt({JobId{1}, attempt}));
+    TY_CHECK_OK(disk_->DeleteAttempt({JobId{1}, attempt}));
+  }
+  void Compare() {
+    EXPECT_EQ(*disk_->CountPoints(JobId{1}), *memory_.CountPoints(JobId{1}));
+    for (const int64_t max_points : {0, 1, 2, 7, 500, 100'000}) {
+      EXPECT_EQ(*disk_->Query(JobId{1}, {}, max_points), *memory_.Query(JobId{1}, {}, max_points))
+          << max_points;
+    }
+    for (const std::vector<std::string>& names :
+         {std::vector<std::string>(), {"no.such", "test.accuracy", "both"}, {"no.such"}}) {
+      const std::vector<StoredPoint> expected = ReadAll(memory_, names, kMetricPageMax);
+      EXPECT_EQ(ReadAll(*disk_, names, 77), expected);
+      EXPECT_EQ(ReadAll(*disk_, names, 3000), expected);
+    }
+  }
+
+ private:
+  // Reads all points of the job in order of arrival, page by page.
+  static std::vector<StoredPoint> ReadAll(MetricsStore& store,
+                                          const std::vector<std::string>& names, int64_t limit) {
+    std::vector<StoredPoint> points;
+    int64_t cursor = 0;
+    while (true) {
+      const auto page = store.ReadAfter(JobId{1}, names, cursor, limit);
+      TY_CHECK_OK(page.status());
+      EXPECT_LE(page->points.size(), static_cast<size_t>(limit));
+      if (page->points.empty()) return points;
+      points.insert(points.end(), page->points.begin(), page->points.end());
+      cursor = page->cursor;
+    }
+  }
+
+  const std::string path_;
+  MemoryMetricsStore memory_;
+  std::unique_ptr<MetricsStore> disk_;
+};
+
+TEST(MetricsStoreTwins, AnswerAlikeWhateverArrives) {
+  for (const uint32_t seed : {1u, 2u, 3u, 4u}) {
+    const trainyard::testing::TempDir directory;
+    Twins twins(directory.File("metrics.db"));
+    std::mt19937 random(seed);
+    const auto draw = [&random](int64_t below) { return static_cast<int64_t>(random()) % below; };
+    int64_t step = 0;
+    for (int32_t attempt = 1; attempt <= 4; ++attempt) {
+      if (attempt > 1) step = std::max<int64_t>(0, step - draw(700));
+      for (int append = 0; append < 12; ++append) {
+        std::vector<MetricPoint> points;
+        for (const int64_t end = step + 1 + draw(200); step < end; ++step) {
+          points.push_back(Point(step, "train.loss", static_cast<double>(draw(1000))));
+          if (step % 3 == 0) points.push_back(Point(step, "lr", 1));
+          if (step % 50 == 0) points.push_back(Point(step, "test.accuracy", 1));
+          if (seed > 2) points.push_back(Point(step, "both", 1));
+        }
+        twins.Append(attempt, 0, points);
+        if (seed > 2) twins.Append(attempt, 1, {Point(step - draw(300), "both", 2)});
+        if (attempt > 1 && append == 5) twins.Append(attempt - 1, 0, {Point(step, "lr", 3)});
+      }
+      twins.Compare();
+    }
+    twins.Reopen();
+    twins.DeleteAttempt(2);
+    twins.Compare();
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Stores, MetricsStoreContract,

@@ -222,6 +222,39 @@ TEST_F(AppTest, AnOlderDatabaseDestroysNothingThatIsNewer) {
   EXPECT_TRUE((*store::OpenSqliteMetricsStore(dir_.File("a/metrics.db")))->ListAttempts()->empty());
 }
 
+TEST_F(AppTest, AJobWhosePointsAreLostSaysSoAndGoesOn) {
+  const std::string database = dir_.File("a/metrics.db");
+  auto app = Start(Options("a"));
+  ASSERT_NE(app, nullptr);
+  EXPECT_EQ(CreateJob(*app, "first").name(), "jobs/1");
+  app.reset();
+  const std::string older = *ReadFile(database);
+  std::string committed;
+  {
+    auto metrics = *store::OpenSqliteMetricsStore(database);
+    const std::vector<store::MetricPoint> points = {{1, "train.loss", 2, 3}, {2, "lr", 1, 4}};
+    ASSERT_TRUE(metrics->AppendPoints({JobId{1}, 1}, 0, 0, points, 10).ok());
+    committed = *ReadFile(database + "-committed");
+  }
+  ASSERT_TRUE(WriteFileAtomically(database, older).ok());
+  ASSERT_TRUE(WriteFileAtomically(database + "-committed", committed).ok());
+  app = Start(Options("a"));
+  ASSERT_NE(app, nullptr) << "lost points keep no job from running";
+  std::string told;
+  EXPECT_TRUE(testing::WaitUntil([&] {
+    v1::ListEventsRequest request;
+    request.set_parent("jobs/1");
+    v1::ListEventsResponse response;
+    EXPECT_TRUE(Jobs(*app)->ListEvents(Context().get(), request, &response).ok());
+    for (const v1::Event& event : response.events()) {
+      if (event.type() == "METRICS_LOST") told = event.message();
+    }
+    return !told.empty();
+  }));
+  EXPECT_THAT(told, StartsWith("metrics.db has lost 2 points of 1 streams; the first is "
+                               "jobs/1/attempts/1 rank 0 metrics, from byte 0 on."));
+}
+
 TEST_F(AppTest, AStateDirectoryHasOneServer) {
   const auto app = Start(Options("a"));
   const auto second = App::Start(Options("a", {"127.0.0.1:0"}));

@@ -235,7 +235,7 @@ TEST_F(AgentServiceTest, MetricPointsComeOnceWhateverIsSentAgain) {
   const auto overlap = AppendMetrics(attempt, 10, {2, 3});
   EXPECT_EQ(GetErrorMetadata(overlap.status()).at(error::kExpectedOffset), "20");
   EXPECT_EQ(*AppendMetrics(attempt, 20, {3}), 30);
-  EXPECT_EQ(metrics_.ReadAfter(JobId{1}, 0, 100)->points.size(), 3u);
+  EXPECT_EQ(metrics_.ReadAfter(JobId{1}, {}, 0, 100)->points.size(), 3u);
 }
 
 TEST_F(AgentServiceTest, PointsOfADeviceHaveOffsetsOfTheirOwn) {
@@ -256,7 +256,7 @@ TEST_F(AgentServiceTest, PointsOfADeviceHaveOffsetsOfTheirOwn) {
     EXPECT_EQ(response.next_offset(), 7);
   }
   EXPECT_EQ(*AppendMetrics(attempt, 20, {3}), 30);
-  EXPECT_EQ(metrics_.ReadAfter(JobId{1}, 0, 100)->points.size(), 4u);
+  EXPECT_EQ(metrics_.ReadAfter(JobId{1}, {}, 0, 100)->points.size(), 4u);
   request.set_offset(9);
   request.set_end_offset(12);
   const auto gap = FromGrpcStatus(agents_->AppendMetrics(Context().get(), request, &response));

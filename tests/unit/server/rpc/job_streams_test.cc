@@ -1,7 +1,12 @@
 #include <gmock/gmock.h>
 
+#include <atomic>
+#include <thread>
+
 #include "common/base/errors.h"
+#include "tests/testing/wait.h"
 #include "tests/unit/server/rpc/rpc_fixture.h"
+#include "tests/unit/server/runtime/flag.h"
 
 namespace trainyard::rpc {
 namespace {
@@ -238,6 +243,38 @@ TEST_F(JobStreamsTest, SeriesAreThinnedOutEvenly) {
   std::vector<int64_t> steps;
   for (const auto& point : response.series(0).points()) steps.push_back(point.step());
   EXPECT_THAT(steps, ElementsAre(0, 5, 10));
+}
+
+// More queries than any pool of threads has are under way, and each waits for the disk.
+TEST_F(JobStreamsTest, SlowQueriesOfMetricsHoldUpNothingElse) {
+  Register();
+  CreateJob("a");
+  const v1::DesiredAttempt attempt = StartRunning();
+  testing::Flag released;
+  std::atomic<int> held = 0;
+  metrics_.before_query = [&] {
+    ++held;
+    released.Await();
+  };
+  std::vector<std::thread> clients;
+  for (int i = 0; i < 3 * runtime::Executor::kThreads; ++i) {
+    clients.emplace_back([this] {
+      v1::QueryMetricsRequest request;
+      request.set_name("jobs/1");
+      v1::QueryMetricsResponse response;
+      EXPECT_TRUE(jobs_->QueryMetrics(Context().get(), request, &response).ok());
+    });
+  }
+  EXPECT_TRUE(testing::WaitUntil([&] { return held == store::kMetricReadersMax; }));
+
+  v1::ListEventsRequest request;
+  request.set_parent("jobs/1");
+  v1::ListEventsResponse response;
+  EXPECT_TRUE(jobs_->ListEvents(Context().get(), request, &response).ok());
+  EXPECT_TRUE(AppendLog(attempt, 0, "log").ok());
+  EXPECT_TRUE(AppendMetrics(attempt, 0, {1, 2}).ok());
+  released.Raise();
+  for (std::thread& client : clients) client.join();
 }
 
 }  // namespace

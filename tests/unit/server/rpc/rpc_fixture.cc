@@ -13,9 +13,9 @@ RpcTest::RpcTest() {
   options.on_fatal = [](const absl::Status& status) { TY_CHECK_OK(status); };
   runtime_ = *runtime::Runtime::Start(std::move(options), store_, clock_, board_);
   verifier_ = std::make_unique<runtime::CheckpointVerifier>(*blobs_, board_, executor_, *runtime_);
-  services_ = std::make_unique<Services>(
-      Services{*runtime_, board_, notifier_, executor_, logs_, *blobs_, *verifier_, metrics_,
-               store_, open_streams_, *Rng::Real(), "operator", "1.2.3"});
+  services_ = std::make_unique<Services>(Services{
+      *runtime_, board_, notifier_, executor_, metric_reads_, metric_writes_, logs_, *blobs_,
+      *verifier_, metrics_, store_, open_streams_, *Rng::Real(), "operator", "1.2.3"});
   job_service_ = std::make_unique<JobServiceImpl>(*services_);
   fleet_service_ = std::make_unique<FleetServiceImpl>(*services_);
   sharing_service_ = std::make_unique<SharingServiceImpl>(*services_);

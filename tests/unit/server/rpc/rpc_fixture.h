@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,6 +23,18 @@
 #include "tests/testing/temp_dir.h"
 
 namespace trainyard::rpc {
+
+// A store whose queries a test can hold up.
+class HeldMetricsStore : public store::MemoryMetricsStore {
+ public:
+  absl::StatusOr<store::MetricSeries> Query(JobId job, const std::vector<std::string>& names,
+                                            int64_t max_points) override {
+    if (before_query) before_query();
+    return MemoryMetricsStore::Query(job, names, max_points);
+  }
+
+  std::function<void()> before_query;
+};
 
 class RpcTest : public ::testing::Test {
  protected:
@@ -53,13 +66,15 @@ class RpcTest : public ::testing::Test {
   testing::TempDir dir_;
   testing::ManualClock clock_;
   store::MemoryStore store_;
-  store::MemoryMetricsStore metrics_;
+  HeldMetricsStore metrics_;
   std::unique_ptr<runtime::BlobStore> blobs_;
   runtime::LogStore logs_{dir_.File("logs")};
   runtime::Notifier notifier_;
   runtime::Board board_{notifier_};
   Streams open_streams_;
   runtime::Executor executor_;
+  runtime::Executor metric_reads_{store::kMetricReadersMax};
+  runtime::Executor metric_writes_{1};
   std::unique_ptr<runtime::Runtime> runtime_;
   std::unique_ptr<runtime::CheckpointVerifier> verifier_;
   std::unique_ptr<Services> services_;

@@ -292,6 +292,26 @@ TEST_F(UploaderTest, GoesBackWhereAServerHasLessThanItAcknowledged) {
   EXPECT_THAT(Steps(), ::testing::ElementsAre(1, 2, 3));
 }
 
+// A server that was started anew may have lost what nobody adds to any more.
+TEST_F(UploaderTest, AsksInANewSessionEvenIfAllWasSent) {
+  target_.exited = true;
+  Log("0123456789");
+  Metrics(Line(1) + Line(2));
+  auto uploader = Streams();
+  ASSERT_TRUE(WaitForDone(*uploader));
+  {
+    absl::MutexLock lock(&state_.mutex);
+    state_.logs[kRank0] = "01234";
+    state_.points[kRank0].resize(1);
+    state_.metric_offsets[kRank0] = static_cast<int64_t>(Line(1).size());
+  }
+  NewSession();
+  EXPECT_TRUE(WaitForLog("0123456789"));
+  ASSERT_TRUE(state_.Wait([&] { return state_.points[kRank0].size() == 2; }));
+  EXPECT_THAT(Steps(), ::testing::ElementsAre(1, 2));
+  EXPECT_TRUE(testing::WaitUntil([&] { return uploader->ProgressOf(kId).done; }));
+}
+
 TEST_F(UploaderTest, GoesOnOverARestartOfTheServerUnderANewSession) {
   auto uploader = Streams();
   Log("before ");

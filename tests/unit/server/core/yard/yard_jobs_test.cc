@@ -350,5 +350,16 @@ TEST_F(YardJobs, NothingElseWaitsInALongQueue) {
   EXPECT_EQ(State(late), "STARTING") << "the queue is short again";
 }
 
+TEST_F(YardJobs, LostMetricsAreToldInTheHistoryOnly) {
+  const JobId job = Submit(1);
+  const std::string before = State(job);
+  ASSERT_TRUE(Apply(NoteLostMetrics{job, "5 points"}).ok());
+  EXPECT_EQ(State(job), before);
+  EXPECT_EQ(events_.back().type, "METRICS_LOST");
+  EXPECT_EQ(events_.back().resource, JobName(job));
+  EXPECT_EQ(events_.back().message, "5 points");
+  EXPECT_EQ(ErrorReason(Apply(NoteLostMetrics{JobId{9}, "5 points"})), "NOT_FOUND");
+}
+
 }  // namespace
 }  // namespace trainyard::core
