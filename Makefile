@@ -9,7 +9,7 @@ TEST_JOBS ?= $(shell expr $(JOBS) + 1)
 # it lets the compiler do so: the headers that the compiler names tell it enough.
 export CCACHE_DEPEND ?= 1
 
-.PHONY: demo test bench lint format install-deps
+.PHONY: demo test bench linearizability lint format install-deps
 
 # Installs what is missing, builds, and runs a job from submit to a downloaded checkpoint.
 # DATASETS=DIR trains on real Fashion-MNIST found there.
@@ -26,6 +26,13 @@ test: $(BUILD)/build.ninja
 bench: $(BUILD)/build.ninja
 	cmake --build --preset $(PRESET) -j$(JOBS)
 	BIN=$(CURDIR)/$(BUILD)/bin scripts/bench.sh
+
+# Lets users work with a server that is killed again and again, in ROUNDS histories, looks for an order that explains each
+# of them, and writes the counts into docs/reliability.md.
+ROUNDS ?= 100
+linearizability: $(BUILD)/build.ninja
+	cmake --build --preset $(PRESET) -j$(JOBS) --target linearizability_test
+	python3 tests/linearizability/run_long.py --bin $(BUILD)/bin --rounds $(ROUNDS) --docs docs
 
 # Runs clang-tidy over all sources, or only over LINT_FILES="a.cc b.cc".
 lint:
