@@ -95,9 +95,12 @@ class Splitter {
       if (made == jobs_.end()) return;
       job = made->second;
     }
-    // That something is missing may be said of a clone's original.
-    if (operation.verb == Verb::kClone && operation.answer == Answer::kMissing) return;
     Part& part = parts_[job];
+    // The original of a clone may be missing, but not once the clone was made.
+    if (operation.verb == Verb::kClone && operation.answer == Answer::kMissing) {
+      part.Add(operation, {JobStep::Kind::kAbsent});
+      return;
+    }
     const int effect = part.Add(operation, {KindOf(operation.verb), operation.answer});
     // The answer shows the job as it is once the effect is on disk, or later.
     for (const Sighting& seen : operation.seen) part.Add(operation, StepOf(seen), effect);
@@ -106,6 +109,10 @@ class Splitter {
   void AddOriginal(const Operation& operation) {
     if (operation.answer == Answer::kDone) {
       parts_[operation.job].Add(operation, {JobStep::Kind::kExists});
+    }
+    // If there is a clone, it may be the clone that is missing, since somebody has deleted it.
+    if (operation.answer == Answer::kMissing && !jobs_.contains(operation.request)) {
+      parts_[operation.job].Add(operation, {JobStep::Kind::kAbsent});
     }
   }
 

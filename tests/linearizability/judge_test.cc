@@ -108,6 +108,25 @@ TEST(Judge, ARepeatedSubmissionIsTheSameJob) {
   EXPECT_THAT(w.Anomalies(), IsEmpty());
 }
 
+TEST(Judge, ACloneThatWasMadeIsNotRefusedWhenItIsRepeated) {
+  Writer w;
+  w.Create("a", 1, 5);
+  w.Do(Verb::kCancel, 1, Phase::kCancelled, 6);
+  w.Add(Verb::kClone, 1, Answer::kMissing).request = "b";
+  EXPECT_THAT(w.Anomalies(), Contains(HasSubstr("jobs/1")));  // the original is there
+
+  Writer repeated;
+  repeated.Create("a", 1, 5);
+  repeated.Do(Verb::kCancel, 1, Phase::kCancelled, 6);
+  Operation& made = repeated.Add(Verb::kClone, 1, Answer::kDone);
+  made.request = "b";
+  made.seen = {{2, Phase::kQueued, 7, "b"}};
+  repeated.Add(Verb::kDelete, 1, Answer::kDone);
+  EXPECT_THAT(repeated.Anomalies(), IsEmpty());
+  repeated.Add(Verb::kClone, 1, Answer::kMissing).request = "b";
+  EXPECT_THAT(repeated.Anomalies(), Contains(HasSubstr("jobs/2")));
+}
+
 TEST(Judge, AJobThatNobodySubmittedIsFound) {
   Writer w;
   w.List({{1, Phase::kQueued, 5, "z"}});
