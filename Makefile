@@ -9,7 +9,7 @@ TEST_JOBS ?= $(shell expr $(JOBS) + 1)
 # it lets the compiler do so: the headers that the compiler names tell it enough.
 export CCACHE_DEPEND ?= 1
 
-.PHONY: demo test bench lint format install-deps sanitize
+.PHONY: demo test bench lint format install-deps sanitize linearizability soak
 
 # Installs what is missing, builds, and runs a job from submit to a downloaded checkpoint.
 # DATASETS=DIR trains on real Fashion-MNIST found there.
@@ -31,6 +31,19 @@ bench: $(BUILD)/build.ninja
 sanitize:
 	scripts/install_deps.sh
 	JOBS=$(JOBS) scripts/sanitize.sh
+
+# Lets users work with a server that is killed again and again, in ROUNDS histories, looks for an order that explains each
+# of them, and writes the counts into docs/reliability.md.
+ROUNDS ?= 100
+linearizability: $(BUILD)/build.ninja
+	cmake --build --preset $(PRESET) -j$(JOBS) --target linearizability_test
+	python3 tests/linearizability/run_long.py --bin $(BUILD)/bin --rounds $(ROUNDS) --docs docs
+
+# Lives as a lab does for SOAK_SECONDS, watches what grows, and writes the curves and the table into docs/.
+SOAK_SECONDS ?= 3600
+soak: $(BUILD)/build.ninja
+	cmake --build --preset $(PRESET) -j$(JOBS) --target trainyard trainyard-server trainyard-worker trainyard-supervisor trainyard-trainer noop_trainer
+	python3 tests/soak/soak.py --bin $(BUILD)/bin --seconds $(SOAK_SECONDS) --out $(BUILD)/soak --docs docs
 
 # Runs clang-tidy over all sources, or only over LINT_FILES="a.cc b.cc".
 lint:

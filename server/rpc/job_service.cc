@@ -60,6 +60,29 @@ grpc::ServerUnaryReactor* FinishWithJob(grpc::CallbackServerContext* context, Se
       });
 }
 
+// Answers a submission for which something is missing. It may have been deleted since the same
+// request was acknowledged; then the job that it made is the answer.
+template <typename Request>
+grpc::ServerUnaryReactor* FinishWithoutReference(grpc::CallbackServerContext* context,
+                                                 Services& services, const Request& request,
+                                                 const absl::Status& status, v1::Job* response) {
+  const bool may_be_repeated =
+      absl::IsNotFound(status) && !request.request_id().empty() && !request.validate_only();
+  if (!may_be_repeated) return Finished(context, status);
+  return FinishFromYard(
+      context, services,
+      [&board = services.board, id = request.request_id(), hash = HashOf(request), status,
+       response](const core::Yard& yard) -> absl::Status {
+        const auto known = yard.snapshot().requests.find(id);
+        if (known == yard.snapshot().requests.end() || known->second.request_hash != hash) {
+          return status;
+        }
+        TY_ASSIGN_OR_RETURN(const auto view, FindJob(board, known->second.job));
+        *response = ToProto(*view);
+        return absl::OkStatus();
+      });
+}
+
 }  // namespace
 
 grpc::ServerUnaryReactor* JobServiceImpl::CreateJob(grpc::CallbackServerContext* context,
@@ -68,7 +91,9 @@ grpc::ServerUnaryReactor* JobServiceImpl::CreateJob(grpc::CallbackServerContext*
   RequestCheck check;
   const std::string user = UserOf(*context, services_, check);
   auto input = SubmissionOf(*request, user, services_, check);
-  if (!input.ok()) return Finished(context, input.status());
+  if (!input.ok()) {
+    return FinishWithoutReference(context, services_, *request, input.status(), response);
+  }
   if (request->validate_only()) {
     return FinishWithPreview(context, services_, input->submission, response);
   }
@@ -129,9 +154,15 @@ grpc::ServerUnaryReactor* JobServiceImpl::CloneJob(grpc::CallbackServerContext* 
   const std::string user = UserOf(*context, services_, check);
   if (!check.ok()) return Refused(context, check);
   const auto original = FindJob(services_.board, job);
-  if (!original.ok()) return Finished(context, original.status());
+  if (!original.ok()) {
+    return FinishWithoutReference(context, services_, *request, original.status(),
+                                  response->mutable_job());
+  }
   auto clone = CloneOf(*request, **original, user, services_, check);
-  if (!clone.ok()) return Finished(context, clone.status());
+  if (!clone.ok()) {
+    return FinishWithoutReference(context, services_, *request, clone.status(),
+                                  response->mutable_job());
+  }
   for (v1::SpecDifference& difference : clone->differences) {
     *response->add_differences() = std::move(difference);
   }

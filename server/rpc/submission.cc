@@ -22,7 +22,9 @@ namespace trainyard::rpc {
 namespace {
 
 // Requests that mean the same have the same hash, whatever the order of their fields was.
-std::string HashOf(const google::protobuf::Message& message) {
+template <typename Request>
+std::string HashOfRequest(Request message) {
+  message.clear_request_id();
   std::string bytes;
   {
     google::protobuf::io::StringOutputStream stream(&bytes);
@@ -171,11 +173,7 @@ absl::StatusOr<core::SubmitJob> SubmissionOf(const v1::CreateJobRequest& request
                       SubmissionOf(request.spec(), request.options(), request.from_checkpoint(),
                                    user, services, check));
   core::SubmitJob input{submission, request.request_id(), "", UserActor(user)};
-  if (!request.request_id().empty()) {
-    v1::CreateJobRequest hashed = request;
-    hashed.clear_request_id();
-    input.request_hash = HashOf(hashed);
-  }
+  if (!request.request_id().empty()) input.request_hash = HashOf(request);
   return input;
 }
 
@@ -220,10 +218,16 @@ absl::StatusOr<Clone> CloneOf(const v1::CloneJobRequest& request, const runtime:
   TY_RETURN_IF_ERROR(check.Take());
   submission->parent_checkpoint = parent;
   submission->cloned_from = original.record.id;
-  v1::CloneJobRequest hashed = request;
-  hashed.clear_request_id();
-  clone.input = {submission, request.request_id(), HashOf(hashed), UserActor(user)};
+  clone.input = {submission, request.request_id(), HashOf(request), UserActor(user)};
   return clone;
+}
+
+std::string HashOf(const v1::CreateJobRequest& request) {
+  return HashOfRequest(request);
+}
+
+std::string HashOf(const v1::CloneJobRequest& request) {
+  return HashOfRequest(request);
 }
 
 v1::Job PreviewOf(const core::Submission& submission, const v1::Explanation& explanation) {

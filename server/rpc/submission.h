@@ -35,6 +35,10 @@ struct Clone {
 absl::StatusOr<Clone> CloneOf(const v1::CloneJobRequest& request, const runtime::JobView& original,
                               const std::string& user, Services& services, RequestCheck& check);
 
+// Returns what requests with the same meaning have in common, whatever their request_id is.
+std::string HashOf(const v1::CreateJobRequest& request);
+std::string HashOf(const v1::CloneJobRequest& request);
+
 // Returns a job that was only validated: resolved, with what would become of it, but without name
 // and state.
 v1::Job PreviewOf(const core::Submission& submission, const v1::Explanation& explanation);

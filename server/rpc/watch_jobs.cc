@@ -60,7 +60,7 @@ class WatchJobsStream : public PullStream<v1::WatchJobsResponse> {
     waiting_.insert({revision, job});
   }
 
-  absl::StatusOr<Pulled> Next(v1::WatchJobsResponse& response) override {
+  void TakeChanged() {
     std::set<JobId> changed;
     {
       const absl::MutexLock lock(&changed_mutex_);
@@ -73,6 +73,21 @@ class WatchJobsStream : public PullStream<v1::WatchJobsResponse> {
         deleted_.insert(job);
       }
     }
+  }
+
+  // All jobs that changed up to `announced` are waiting or were sent, so the client may resume
+  // after this one unless others that changed in the same commit still wait. Reasons for waiting
+  // change without a commit, and the revision must not go back because of them.
+  int64_t ResumePoint(int64_t revision) const {
+    const int64_t sent =
+        waiting_.empty() ? revision : std::min(revision, waiting_.begin()->first - 1);
+    return std::max(revision_, sent);
+  }
+
+  absl::StatusOr<Pulled> Next(v1::WatchJobsResponse& response) override {
+    // This is read before the changes are taken, which then include all up to it.
+    const int64_t announced = services_.board.announced_revision();
+    TakeChanged();
     if (!deleted_.empty()) {
       const JobId job = *deleted_.begin();
       deleted_.erase(job);
@@ -84,6 +99,11 @@ class WatchJobsStream : public PullStream<v1::WatchJobsResponse> {
     }
     while (!waiting_.empty()) {
       const auto [revision, job] = *waiting_.begin();
+      if (revision > announced) {
+        // Other jobs may have changed before it, of which this stream is just being told.
+        Wake();
+        return Pulled::kNothingYet;
+      }
       const auto view = services_.board.FindJob(job);
       waiting_.erase(waiting_.begin());
       revision_of_.erase(job);
@@ -93,8 +113,7 @@ class WatchJobsStream : public PullStream<v1::WatchJobsResponse> {
         Enqueue(job, view->record.revision);
         continue;
       }
-      // Reasons for waiting change without a commit. The revision must not go back because of them.
-      revision_ = std::max(revision_, revision);
+      revision_ = ResumePoint(revision);
       *response.mutable_job() = ToProto(*view);
       response.set_revision(revision_);
       return Pulled::kMessage;

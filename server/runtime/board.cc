@@ -30,6 +30,7 @@ void Board::Load(const core::Yard& yard) {
     for (const auto& [id, job] : snapshot.jobs) PutJob(yard, id);
   }
   for (const auto& [id, job] : snapshot.jobs) notifier_.Notify(id, kJobChanged);
+  announced_revision_ = snapshot.revision;
 }
 
 void Board::Publish(const core::Yard& yard, const core::Turn& turn) {
@@ -54,6 +55,7 @@ void Board::Publish(const core::Yard& yard, const core::Turn& turn) {
     for (const JobId job : changed) PutJob(yard, job);
   }
   for (const JobId job : changed) notifier_.Notify(job, kJobChanged);
+  if (!turn.delta.empty()) announced_revision_ = turn.delta.revision;
 }
 
 void Board::PutAttempt(const core::AttemptRecord& attempt) {

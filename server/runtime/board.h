@@ -2,6 +2,7 @@
 // and readers never wait for the writer.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -39,6 +40,9 @@ class Board {
   void Publish(const core::Yard& yard, const core::Turn& turn);
 
   int64_t revision() const;
+  // Returns the newest revision of which everybody who waits for its jobs has been told. A job may
+  // be visible at a newer one.
+  int64_t announced_revision() const { return announced_revision_; }
   // Returns null if there is no such job.
   std::shared_ptr<const JobView> FindJob(JobId job) const;
   std::shared_ptr<const core::AttemptRecord> FindAttempt(AttemptId attempt) const;
@@ -77,6 +81,7 @@ class Board {
   void PutJob(const core::Yard& yard, JobId job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Notifier& notifier_;
+  std::atomic<int64_t> announced_revision_ = 0;
   mutable Mutex mutex_;
   int64_t revision_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<JobId, std::shared_ptr<const JobView>> jobs_ ABSL_GUARDED_BY(mutex_);

@@ -361,6 +361,39 @@ TEST_F(JobServiceTest, JobsAreFoundByTheirTags) {
   EXPECT_THAT(job.resolved_spec().tags(), ElementsAre("paper", "baseline"));
 }
 
+// The answer to the first request may have been lost.
+TEST_F(JobServiceTest, ASubmissionThatIsRepeatedAfterWhatItRefersToWasDeletedIsTheSameJob) {
+  CreateJob("original");
+  v1::CloneJobRequest clone;
+  clone.set_name("jobs/1");
+  clone.set_request_id("c-1");
+  ASSERT_TRUE(Clone(clone).ok());
+  v1::CreateJobRequest create;
+  *create.mutable_spec() = Spec("dependent");
+  create.mutable_options()->add_after("jobs/1");
+  create.set_request_id("c-2");
+  v1::Job job;
+  ASSERT_TRUE(jobs_->CreateJob(Context().get(), create, &job).ok());
+  v1::CancelJobRequest cancel;
+  cancel.set_name("jobs/1");
+  ASSERT_TRUE(jobs_->CancelJob(Context().get(), cancel, &job).ok());
+  v1::DeleteJobRequest remove;
+  remove.set_name("jobs/1");
+  v1::DeleteJobResponse removed;
+  ASSERT_TRUE(jobs_->DeleteJob(Context().get(), remove, &removed).ok());
+
+  const auto repeated = Clone(clone);
+  ASSERT_TRUE(repeated.ok()) << repeated.status();
+  EXPECT_EQ(repeated->job().name(), "jobs/2");
+  ASSERT_TRUE(jobs_->CreateJob(Context().get(), create, &job).ok());
+  EXPECT_EQ(job.name(), "jobs/3");
+  clone.set_request_id("c-3");
+  EXPECT_EQ(Clone(clone).status().code(), absl::StatusCode::kNotFound);
+  create.set_request_id("c-1");  // of another request
+  EXPECT_EQ(jobs_->CreateJob(Context().get(), create, &job).error_code(),
+            grpc::StatusCode::NOT_FOUND);
+}
+
 TEST_F(JobServiceTest, AClonesOriginalCanBeDeletedAndStillBeComparedWith) {
   CreateJob("a");
   v1::CloneJobRequest request;

@@ -1,8 +1,11 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <set>
 #include <thread>
 
+
+#include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
 #include "tests/testing/wait.h"
 #include "tests/unit/server/rpc/rpc_fixture.h"
@@ -78,6 +81,42 @@ TEST_F(JobStreamsTest, AWatchResumesAfterItsRevision) {
   v1::WatchJobsResponse response;
   ASSERT_TRUE(stream->Read(&response));
   EXPECT_EQ(response.job().name(), "jobs/2");
+}
+
+// The jobs of an array are queued by one commit. The connection may break between any two of them.
+TEST_F(JobStreamsTest, AWatchThatBreaksWithinACommitResumesWithTheRestOfIt) {
+  constexpr int kJobs = 3;
+  v1::CreateJobRequest create;
+  *create.mutable_spec() = Spec("a");
+  create.mutable_options()->set_array_size(kJobs);
+  v1::Job first;
+  ASSERT_TRUE(jobs_->CreateJob(Context().get(), create, &first).ok());
+  for (int broken_after = 1; broken_after <= kJobs; ++broken_after) {
+    std::set<std::string> seen;
+    v1::WatchJobsRequest request;
+    v1::WatchJobsResponse response;
+    {
+      const auto context = Context();
+      const auto stream = jobs_->WatchJobs(context.get(), request);
+      for (int i = 0; i < broken_after; ++i) {
+        ASSERT_TRUE(stream->Read(&response));
+        seen.insert(response.job().name());
+      }
+      context->TryCancel();
+    }
+    CreateJob(absl::StrCat("last-", broken_after));
+    request.set_start_revision(response.revision());
+    const auto context = Context();
+    const auto stream = jobs_->WatchJobs(context.get(), request);
+    const std::string last = absl::StrCat("jobs/", kJobs + broken_after);
+    while (response.job().name() != last) {
+      ASSERT_TRUE(stream->Read(&response));
+      seen.insert(response.job().name());
+    }
+    for (int job = 1; job <= kJobs; ++job) {
+      EXPECT_TRUE(seen.contains(absl::StrCat("jobs/", job))) << "broken after " << broken_after;
+    }
+  }
 }
 
 TEST_F(JobStreamsTest, AWatchOfSomeJobsShowsOnlyThose) {
