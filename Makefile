@@ -9,7 +9,7 @@ TEST_JOBS ?= $(shell expr $(JOBS) + 1)
 # it lets the compiler do so: the headers that the compiler names tell it enough.
 export CCACHE_DEPEND ?= 1
 
-.PHONY: demo test bench lint format install-deps sanitize linearizability soak
+.PHONY: demo test bench lint format install-deps sanitize linearizability soak fuzz
 
 # Installs what is missing, builds, and runs a job from submit to a downloaded checkpoint.
 # DATASETS=DIR trains on real Fashion-MNIST found there.
@@ -51,6 +51,11 @@ lint:
 	cmake --preset $(PRESET)
 	cmake --build --preset $(PRESET) -j$(JOBS) --target ty_proto
 	JOBS=$(JOBS) scripts/lint.sh $(BUILD) $(LINT_FILES)
+
+# Runs each fuzz target for FUZZ_SECONDS (60) with clang's libFuzzer, keeps what it finds, and adds it to the tally in
+# docs/reliability.md. make fuzz TARGETS="jpeg tar" runs only some.
+fuzz:
+	JOBS=$(JOBS) scripts/fuzz.sh $(TARGETS)
 
 # Formats all sources; scripts/check_format.sh only lists those that it would change.
 format:

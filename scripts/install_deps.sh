@@ -2,6 +2,7 @@
 # Installs what is missing to build and test Trainyard on Debian 12. Does nothing, fast, where all is there.
 #   scripts/install_deps.sh           what is needed
 #   scripts/install_deps.sh --lint    also clang-tidy, for make lint
+#   scripts/install_deps.sh --fuzz    also clang with libFuzzer, for make fuzz
 #   scripts/install_deps.sh --peers   also what is only compared against (PyTorch and torchvision, about 600 MB)
 set -euo pipefail
 
@@ -16,8 +17,10 @@ if [ "${1:-}" = "--peers" ]; then
   packages+=(python3-torch python3-torchvision python3-numpy python3-pil libopenblas0-pthread libopenblas0-openmp zstd)
 elif [ "${1:-}" = "--lint" ]; then
   packages+=(clang-tidy)
+elif [ "${1:-}" = "--fuzz" ]; then
+  packages+=(clang libclang-rt-14-dev)
 elif [ $# -gt 0 ]; then
-  echo "usage: $0 [--lint | --peers]" >&2
+  echo "usage: $0 [--lint | --fuzz | --peers]" >&2
   exit 2
 fi
 

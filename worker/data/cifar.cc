@@ -14,6 +14,7 @@
 #include "common/base/hash.h"
 #include "common/base/status_macros.h"
 #include "common/datasets.h"
+#include "worker/data/archive_limit.h"
 #include "worker/data/cifar_jpegs.h"
 #include "worker/data/gzip.h"
 #include "worker/data/memory_dataset.h"
@@ -81,7 +82,8 @@ absl::StatusOr<std::vector<Batch>> ReadArchive(const std::string& path,
   const auto corrupt = [&path](const absl::Status& status) {
     return error::CorruptFile(path, status.message());
   };
-  const absl::StatusOr<std::string> archive = DecodeGzip(packed, kMaxFileBytes);
+  const absl::StatusOr<std::string> archive =
+      DecodeGzip(packed, ArchiveLimit(static_cast<int64_t>(packed.size())));
   if (!archive.ok()) return corrupt(archive.status());
   const auto members = ListTar(*archive);
   if (!members.ok()) return corrupt(members.status());
@@ -220,6 +222,9 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenCifar(absl::string_view name, Split
                                                               : ReadFiles(place.path, names));
     content.sample_shape = variant.facts.shape();
     content.classes = variant.facts.classes;
+    size_t bytes = 0;
+    for (const Batch& batch : batches) bytes += batch.bytes.size();
+    content.pixels.reserve(bytes);
     for (const Batch& batch : batches) TY_RETURN_IF_ERROR(AddBatch(variant, batch, content));
   }
   content.digest = DigestOf(content);

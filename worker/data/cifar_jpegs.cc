@@ -16,6 +16,7 @@
 #include "common/base/files.h"
 #include "common/base/status_macros.h"
 #include "common/datasets.h"
+#include "worker/data/archive_limit.h"
 #include "worker/data/jpeg.h"
 #include "worker/data/tar.h"
 #include "worker/data/zstd_codec.h"
@@ -23,7 +24,6 @@
 namespace trainyard::data {
 namespace {
 
-constexpr int64_t kMaxArchiveBytes = int64_t{1} << 30;
 constexpr int64_t kSide = datasets::kCifar10.side;
 constexpr size_t kSampleBytes = datasets::kCifar10.channels * kSide * kSide;
 // The names are in the order of the labels of the published files.
@@ -87,7 +87,8 @@ absl::StatusOr<MemoryDataset::Content> ReadCifarJpegs(const std::string& archive
                                                       Split split) {
   TY_ASSIGN_OR_RETURN(std::string archive, ReadFile(archive_path, kMaxArchiveBytes));
   if (absl::EndsWith(archive_path, ".zst")) {
-    absl::StatusOr<std::string> content = DecodeZstd(archive, kMaxArchiveBytes);
+    absl::StatusOr<std::string> content =
+        DecodeZstd(archive, ArchiveLimit(static_cast<int64_t>(archive.size())));
     if (!content.ok()) return error::CorruptFile(archive_path, content.status().message());
     archive = *std::move(content);
   }

@@ -20,6 +20,16 @@ absl::Status BadGzip(size_t position, absl::string_view what) {
   return absl::DataLossError(absl::StrCat("byte ", position, " of the compressed file: ", what));
 }
 
+// Returns the size of the content as the last four bytes state it, low byte first. A file that
+// states another size than it has is refused in the end.
+int64_t StatedSize(absl::string_view bytes) {
+  int64_t size = 0;
+  for (size_t i = 0; i < 4 && i < bytes.size(); ++i) {
+    size = size << 8 | static_cast<uint8_t>(bytes[bytes.size() - 1 - i]);
+  }
+  return size;
+}
+
 }  // namespace
 
 bool IsGzip(absl::string_view bytes) {
@@ -34,7 +44,9 @@ absl::StatusOr<std::string> DecodeGzip(absl::string_view bytes, int64_t max_byte
   const auto end = absl::MakeCleanup([&stream] { inflateEnd(&stream); });
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
   stream.avail_in = static_cast<uInt>(bytes.size());
+  // A content that grew would need up to three times its memory.
   std::string content;
+  content.reserve(static_cast<size_t>(std::min(StatedSize(bytes), max_bytes)) + kBlockBytes);
   int result = Z_OK;
   while (result != Z_STREAM_END) {
     const size_t old_size = content.size();

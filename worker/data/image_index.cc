@@ -50,7 +50,8 @@ bool DecodeIndex(absl::string_view text, int64_t shard_bytes, std::vector<TarMem
     const std::vector<absl::string_view> fields = absl::StrSplit(line, absl::MaxSplits(' ', 2));
     TarMember member;
     if (fields.size() != 3 || !absl::SimpleAtoi(fields[0], &member.offset) ||
-        !absl::SimpleAtoi(fields[1], &member.size)) {
+        !absl::SimpleAtoi(fields[1], &member.size) || member.offset < 0 || member.size < 0 ||
+        member.size > shard_bytes - member.offset) {
       return false;
     }
     member.name = std::string(fields[2]);

@@ -23,6 +23,14 @@ namespace {
 
 // A progressive image has some ten scans, each of which costs a pass over all pixels.
 constexpr int kMaxScans = 100;
+// The first scan of an image has at least a bit for each block of 64 pixels, so a file that claims
+// more pixels than this is a bomb, or ends too early.
+constexpr int64_t kMaxPixelsPerByte = 512;
+// All coefficients of an image in several scans are in memory at a time. These limits let
+// photographs of 20 million pixels pass however small their files are, and larger ones in files as
+// large as cameras write.
+constexpr int64_t kMaxCoefficientBytes = int64_t{64} << 20;
+constexpr int64_t kMaxCoefficientBytesPerByte = 16;
 constexpr int kFullScale = 8;  // in eighths
 // The number of pixels beside the part that affect the colours at its border.
 constexpr int64_t kMargin = 2;
@@ -142,6 +150,19 @@ class JpegReader::Impl {
                                               height(), " pixels; at most ", kMaxJpegPixels,
                                               " are accepted"));
     }
+    const auto size = static_cast<int64_t>(bytes_.size());
+    if (width() * height() > kMaxPixelsPerByte * size) {
+      return absl::DataLossError(absl::StrCat(
+          "byte ", Position(), ": an image of ", width(), " x ", height(), " pixels in a file of ",
+          size, " bytes; a byte holds ", kMaxPixelsPerByte, " pixels at most"));
+    }
+    const int64_t limit = kMaxCoefficientBytes + kMaxCoefficientBytesPerByte * size;
+    if (CoefficientBytes() > limit) {
+      return absl::DataLossError(absl::StrCat(
+          "byte ", Position(), ": an image of ", width(), " x ", height(),
+          " pixels in several scans, which takes ", CoefficientBytes(), " bytes to decode; ", limit,
+          " are accepted for a file of ", size, " bytes; store it in one scan"));
+    }
     // The whole image is checked. If only the part that is read were checked, a truncated image
     // would be corrupt in some epochs only.
     const size_t end = bytes_.rfind("\xff\xd9");
@@ -237,6 +258,18 @@ class JpegReader::Impl {
     if (errors_.check == JpegCheck::kToTheEnd && has_all_rows) jpeg_finish_decompress(&info_);
     jpeg_abort_decompress(&info_);
     return true;
+  }
+
+  // Returns the bytes of the coefficients that are in memory at a time, which are all of them if
+  // the image has several scans.
+  int64_t CoefficientBytes() {
+    if (jpeg_has_multiple_scans(&info_) == FALSE) return 0;
+    int64_t blocks = 0;
+    for (int i = 0; i < info_.num_components; ++i) {
+      blocks += static_cast<int64_t>(info_.comp_info[i].width_in_blocks) *
+                static_cast<int64_t>(info_.comp_info[i].height_in_blocks);
+    }
+    return blocks * static_cast<int64_t>(sizeof(JBLOCK));
   }
 
   size_t Position() const {

@@ -4,6 +4,8 @@
 #include <zstd.h>
 
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
@@ -12,7 +14,11 @@
 namespace trainyard::data {
 namespace {
 
-constexpr size_t kBlockBytes = 1 << 20;
+constexpr size_t kBlockBytes = 256 << 10;
+// A stream is packed with a window of 2 MiB if its size is unknown and no level was chosen. The
+// window is memory, so an archive must be worth a larger one.
+constexpr int kWindowLogMin = 21;
+constexpr int kWindowLogMax = 27;
 
 absl::Status BadZstd(size_t position, absl::string_view what) {
   return absl::DataLossError(absl::StrCat("byte ", position, " of the compressed file: ", what));
@@ -24,8 +30,19 @@ absl::StatusOr<std::string> DecodeZstd(absl::string_view bytes, int64_t max_byte
   const std::unique_ptr<ZSTD_DCtx, size_t (*)(ZSTD_DCtx*)> context(ZSTD_createDCtx(),
                                                                    ZSTD_freeDCtx);
   TY_CHECK(context != nullptr);
+  const int window_log =
+      std::clamp(static_cast<int>(std::bit_width(static_cast<uint64_t>(max_bytes))), kWindowLogMin,
+                 kWindowLogMax);
+  TY_CHECK(ZSTD_isError(ZSTD_DCtx_setParameter(context.get(), ZSTD_d_windowLogMax, window_log)) ==
+           0);
   ZSTD_inBuffer input = {bytes.data(), bytes.size(), 0};
+  // A content that grew would need up to three times its memory. The size of the first frame is
+  // that of the content in all archives that were packed at once.
+  const unsigned long long stated = ZSTD_getFrameContentSize(bytes.data(), bytes.size());
   std::string content;
+  if (stated != ZSTD_CONTENTSIZE_ERROR && stated != ZSTD_CONTENTSIZE_UNKNOWN) {
+    content.reserve(std::min<uint64_t>(stated, static_cast<uint64_t>(max_bytes)) + kBlockBytes);
+  }
   size_t hint = 1;  // 0 at the end of a frame
   while (input.pos < input.size || hint != 0) {
     const size_t old_size = content.size();

@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# Builds the fuzz targets, runs each for some time, keeps what it finds, and adds the executions to the tally.
+#   scripts/fuzz.sh [TARGET ...]                   all targets where none is named
+# FUZZ_SECONDS is the time of each, 60 by default; 0 only merges. JOBS is how many compile at a time.
+# What a target has found lies in build/fuzz/corpus and is where the next run goes on. From it tests/fuzz/corpus gets the
+# smallest inputs that reach the same code. An input that breaks something goes to tests/fuzz/regressions, and the script
+# fails at its end.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+seconds=${FUZZ_SECONDS:-60}
+build=build/fuzz
+# Inputs are small, so that many of them are run; each format has its whole grammar in so much.
+max_bytes=8192
+# Of a target whose inputs are large, only the smallest are kept, up to so many bytes.
+corpus_bytes=20000
+
+if [ ! -f "$build/build.ninja" ]; then
+  scripts/install_deps.sh --fuzz
+  cmake --preset fuzz >/dev/null
+fi
+targets=("$@")
+if [ ${#targets[@]} -eq 0 ]; then
+  mapfile -t targets < <(basename -s .cc tests/fuzz/targets/*.cc)
+fi
+cmake --build --preset fuzz -j"${JOBS:-$(nproc)}" --target "${targets[@]/#/fuzz_}"
+
+# Targets write files. In memory they take no time, and a killed run leaves nothing behind.
+scratch=$(mktemp -d "$([ -w /dev/shm ] && echo /dev/shm || echo /tmp)/trainyard-fuzz.XXXXXX")
+trap 'rm -rf "$scratch"' EXIT
+export TMPDIR=$scratch
+# gRPC, protobuf and Abseil are not instrumented, so containers that they fill look overflown. What lives as long as the
+# process is not a leak that grows, and the memory of each input is measured by the target itself.
+export ASAN_OPTIONS=detect_container_overflow=0:detect_leaks=0:allocator_may_return_null=1
+
+failed=()
+for target in "${targets[@]}"; do
+  corpus=$build/corpus/$target
+  crashes=$build/crashes/$target
+  kept=tests/fuzz/corpus/$target
+  regressions=tests/fuzz/regressions/$target
+  mkdir -p "$corpus" "$crashes" "$kept"
+  folders=("$corpus" "$kept")
+  [ ! -d "$regressions" ] || folders+=("$regressions")
+  log=$scratch/log
+  if [ "$seconds" -gt 0 ]; then
+    # The target itself limits the processor time of an input; this limit is for one that waits for ever.
+    status=0
+    "$build/bin/fuzz_$target" -max_total_time="$seconds" -timeout=60 -rss_limit_mb=4096 -max_len="$max_bytes" \
+      -artifact_prefix="$crashes/" -print_final_stats=1 "${folders[@]}" >"$log" 2>&1 || status=$?
+    found=$(find "$crashes" -type f | wc -l)
+    if [ "$status" -ne 0 ] || [ "$found" -gt 0 ]; then
+      failed+=("$target")
+      grep -E 'check failed|ERROR:|SUMMARY:|runtime error' "$log" >&2 || tail -n 5 "$log" >&2
+      mkdir -p "$regressions"
+      for crash in "$crashes"/*; do
+        [ ! -f "$crash" ] || mv "$crash" "$regressions/$(basename "$crash" | cut -c1-24)"
+      done
+    fi
+    executions=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log" | tail -n 1)
+    # A run that broke ends without this number; its last line of progress has it too.
+    executions=${executions:-$(grep -oE '^#[0-9]+' "$log" | tail -n 1 | tr -d '#')}
+    scripts/fuzz_tally.py add "$target" "${executions:-0}" "$seconds" "$found"
+    echo "$target: ${executions:-0} executions, $found broke something" >&2
+  fi
+  # Counters of how often a line is passed would keep ten times as many inputs.
+  merged=$scratch/merged
+  rm -rf "$merged" && mkdir "$merged"
+  if "$build/bin/fuzz_$target" -merge=1 -use_counters=0 -timeout=60 -max_len="$max_bytes" \
+    "$merged" "$kept" "$corpus" >"$log" 2>&1; then
+    rm -rf "$kept" && mkdir "$kept"
+    total=0
+    while read -r size name; do
+      total=$((total + size))
+      [ "$total" -le "$corpus_bytes" ] || break
+      cp "$merged/$name" "$kept/${name:0:16}"
+    done < <(find "$merged" -type f -printf '%s %f\n' | sort -n -k1,1 -k2,2)
+  fi
+done
+scripts/fuzz_tally.py report
+if [ ${#failed[@]} -gt 0 ]; then
+  echo "fuzz.sh: something broke in: ${failed[*]}; its inputs are in tests/fuzz/regressions" >&2
+  exit 1
+fi
