@@ -65,8 +65,8 @@ inline int Scaled(int short_lane, int long_lane) {
 }
 
 // Skips a test that is too long for the short lane, which has 30 seconds for all rows.
-#define LONG_LANE_ONLY()                         \
-  if (!::trainyard::testing::IsLongLane()) {     \
+#define LONG_LANE_ONLY()                       \
+  if (!::trainyard::testing::IsLongLane()) {   \
     GTEST_SKIP() << "`make faults` runs this"; \
   }
 
