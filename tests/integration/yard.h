@@ -33,6 +33,8 @@ class Yard {
     // The server's state directory. If it is empty, it is below the yard's own folder.
     std::string server_state_dir;
     std::vector<std::string> server_flags;
+    // Added to the environment of the server.
+    std::map<std::string, std::string> server_environment;
     std::vector<std::string> worker_flags;
     // Added to the environment of workers, and of all that they start.
     std::map<std::string, std::string> worker_environment;
@@ -53,6 +55,8 @@ class Yard {
   // All of these fail the test if they do not succeed in time.
   void Start();
   void StartServer();
+  // Starts the server and waits until it serves or has died. Returns true if it serves.
+  bool LaunchServer();
   void StartWorker(const std::string& name = "alpha") { StartWorker(name, WorkerOptions{}); }
   void StartWorker(const std::string& name, const WorkerOptions& host);
   void KillServer();
@@ -75,6 +79,8 @@ class Yard {
   std::vector<v1::MetricPoint> Metrics(const std::string& job, const std::string& name);
 
   v1::JobService::Stub& jobs() { return *jobs_; }
+  // Returns the channel to the server that was started last.
+  const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
   const std::string& address() const { return address_; }
   std::string File(const std::string& name) const { return dir_.File(name); }
   const std::string& server_state_dir() const { return server_state_dir_; }
@@ -96,6 +102,7 @@ class Yard {
   std::string address_;
   std::unique_ptr<Process> server_;
   std::map<std::string, std::unique_ptr<Process>> workers_;
+  std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::JobService::Stub> jobs_;
   int starts_ = 0;
   int specs_ = 0;
