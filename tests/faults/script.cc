@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -198,9 +199,10 @@ v1::SyncWorkerResponse Script::Sync(bool waits) {
 
 v1::DesiredAttempt Script::Await(const std::string& job, v1::DesiredAttempt::Action action) {
   v1::DesiredAttempt found;
+  bool waits = false;
   const bool came = WaitUntil(
       [&] {
-        const v1::SyncWorkerResponse response = Sync(/*waits=*/true);
+        const v1::SyncWorkerResponse response = Sync(std::exchange(waits, true));
         for (const v1::DesiredAttempt& desired : response.attempts()) {
           if (!absl::StartsWith(desired.attempt(), job + "/") || desired.action() != action) {
             continue;
