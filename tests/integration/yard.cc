@@ -32,6 +32,11 @@ std::string Yard::Binary(const std::string& name) {
   return testing::BinaryPath(name);
 }
 
+std::string Yard::Program(const std::string& name) const {
+  const auto found = programs_.find(name);
+  return found == programs_.end() ? Binary(name) : found->second;
+}
+
 Yard::Yard(Options options) : options_(std::move(options)) {
   server_state_dir_ =
       options_.server_state_dir.empty() ? dir_.File("server") : options_.server_state_dir;
@@ -64,7 +69,7 @@ void Yard::Start() {
 
 bool Yard::LaunchServer() {
   Process::Options options;
-  options.args = {Binary("trainyard-server"), "--state_dir", server_state_dir_, "--listen",
+  options.args = {Program("trainyard-server"), "--state_dir", server_state_dir_, "--listen",
                   address_};
   options.args.insert(options.args.end(), options_.server_flags.begin(),
                       options_.server_flags.end());
@@ -105,9 +110,9 @@ std::string Yard::WorkerStateDir(const std::string& name) const {
 void Yard::StartWorker(const std::string& name, const WorkerOptions& host) {
   Process::Options options;
   options.args = {
-      Binary("trainyard-worker"),
+      Program("trainyard-worker"),
       "--server",
-      address_,
+      host.server_address.empty() ? address_ : host.server_address,
       "--state_dir",
       WorkerStateDir(name),
       "--name",
@@ -143,7 +148,7 @@ void Yard::KillWorker(const std::string& name) {
 
 ProcessResult Yard::Cli(const std::vector<std::string>& args, absl::Duration timeout) {
   Process::Options options;
-  options.args = {Binary("trainyard"), "--server", address_};
+  options.args = {Program("trainyard"), "--server", address_};
   options.args.insert(options.args.end(), args.begin(), args.end());
   options.environment = {{"HOME", dir_.path()}, {"NO_COLOR", "1"}};
   auto result = RunProcess(std::move(options), dir_.path(), timeout);

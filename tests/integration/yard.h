@@ -45,12 +45,19 @@ class Yard {
     // The namespace in which the worker and all that it starts run, or the test's own if negative.
     int network_namespace = -1;
     std::vector<std::string> flags;
+    // The address under which the worker reaches the server. If it is empty, it is the server's
+    // own.
+    std::string server_address;
   };
 
   explicit Yard(Options options);
   Yard() : Yard(Options{}) {}
   // Ends the daemons and every supervisor and rank that they left running.
   ~Yard();
+
+  // From now on, runs another program in place of the one of that name, such as one of an older
+  // version.
+  void UseProgram(const std::string& name, const std::string& path) { programs_[name] = path; }
 
   // All of these fail the test if they do not succeed in time.
   void Start();
@@ -91,10 +98,12 @@ class Yard {
   // The pids in supervisor.json: the supervisor's and those of the ranks.
   nlohmann::json SupervisorRecord(const std::string& run_dir) const;
   Process* server() { return server_.get(); }
+  Process* worker(const std::string& name = "alpha") { return workers_.at(name).get(); }
   static std::string Binary(const std::string& name);
 
  private:
   void KillLeftovers();
+  std::string Program(const std::string& name) const;
 
   const Options options_;
   TempDir dir_;
@@ -103,6 +112,7 @@ class Yard {
   std::unique_ptr<Process> server_;
   std::map<std::string, std::unique_ptr<Process>> workers_;
   std::shared_ptr<grpc::Channel> channel_;
+  std::map<std::string, std::string> programs_;
   std::unique_ptr<v1::JobService::Stub> jobs_;
   int starts_ = 0;
   int specs_ = 0;
