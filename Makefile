@@ -9,7 +9,7 @@ TEST_JOBS ?= $(shell expr $(JOBS) + 1)
 # it lets the compiler do so: the headers that the compiler names tell it enough.
 export CCACHE_DEPEND ?= 1
 
-.PHONY: demo test bench lint format install-deps sanitize linearizability soak fuzz
+.PHONY: demo test bench lint format install-deps sanitize linearizability soak fuzz faults
 
 # Installs what is missing, builds, and runs a job from submit to a downloaded checkpoint.
 # DATASETS=DIR trains on real Fashion-MNIST found there.
@@ -21,6 +21,15 @@ demo: $(BUILD)/build.ninja
 test: $(BUILD)/build.ninja
 	cmake --build --preset $(PRESET) -j$(JOBS)
 	ctest --preset $(PRESET) -j$(TEST_JOBS)
+
+# Injects every fault as often as the long lane wants, which takes about an hour, and writes the table in
+# docs/reliability.md. FAULTS=REGEX runs only the programs of that name; the table keeps the other rows of earlier runs.
+faults: $(BUILD)/build.ninja
+	cmake --build --preset $(PRESET) -j$(JOBS)
+	mkdir -p $(BUILD)/faults
+	TRAINYARD_FAULTS=long TRAINYARD_FAULTS_OUT=$(CURDIR)/$(BUILD)/faults TRAINYARD_FAULTS_COMMIT=$$(git rev-parse --short=12 HEAD) \
+	  ctest --preset $(PRESET) -j$(JOBS) -L faults -R "$(FAULTS)"; \
+	  status=$$?; scripts/fault_table.py $(BUILD)/faults/rows.jsonl && exit $$status
 
 # Compares ours with PyTorch where that is installed, and prints tables.
 bench: $(BUILD)/build.ninja

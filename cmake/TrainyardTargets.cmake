@@ -49,7 +49,7 @@ set(TY_TEST_ENVIRONMENT GOMP_SPINCOUNT=1000)
 
 # ty_test(lifecycle_test SRCS job_fsm_test.cc DEPS ty_server_lifecycle LABELS unit threads [TIMEOUT 60] [PROCESSORS 2])
 # A GoogleTest binary; each TEST is one ctest entry. SEPARATE compiles sources one by one that name local things alike.
-# Labels: unit contract integration gpu slow, and `threads` for what runs under TSan.
+# Labels: unit contract integration faults gpu slow, and `threads` for what runs under TSan.
 function(ty_test NAME)
   cmake_parse_arguments(ARG "SEPARATE" "TIMEOUT;PROCESSORS" "SRCS;DEPS;LABELS" ${ARGN})
   if(NOT ARG_TIMEOUT)
@@ -61,7 +61,7 @@ function(ty_test NAME)
   # Where no earlier run has told how long a test takes, ctest begins with those of the highest cost. Tests of whole
   # programs take the longest, most of it in waiting, so others can run beside them.
   set(cost 1)
-  if(integration IN_LIST ARG_LABELS)
+  if(integration IN_LIST ARG_LABELS OR faults IN_LIST ARG_LABELS)
     set(cost 100)
   endif()
   add_executable(${NAME} ${ARG_SRCS})

@@ -1,23 +1,16 @@
-// Tests ranks that are stuck, and kills at random moments: a failure is named within half a minute,
-// and in the end the result shows no trace of any disturbance. TRAINYARD_SEED draws other kills.
+// Tests a rank that is stuck: it is named within half a minute, and in the end the result shows no
+// trace of it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <map>
-#include <random>
-#include <set>
-
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "common/base/env.h"
-#include "common/base/files.h"
+#include "tests/faults/report.h"
+#include "tests/integration/traces.h"
 #include "tests/integration/yard.h"
-#include "tests/testing/wait.h"
 
 namespace trainyard::testing {
 namespace {
@@ -33,37 +26,11 @@ std::string LongSpec(const std::string& name, int epochs, const std::string& ext
       {{"global_batch: 50", "global_batch: 50, replicas: 8, reproducibility: bitwise"}});
 }
 
-std::map<int64_t, double> Curve(Yard& yard, const std::string& job) {
-  std::map<int64_t, double> curve;
-  for (const v1::MetricPoint& point : yard.Metrics(job, "train.loss")) {
-    const auto [known, is_new] = curve.insert({point.step(), point.value()});
-    // An attempt resumes from a checkpoint, and repeats the steps after it.
-    EXPECT_EQ(known->second, point.value()) << job << ", step " << point.step();
-  }
-  return curve;
-}
-
-// Contents by name of the files of the last checkpoint, but those that name the job.
-std::map<std::string, std::string> LastWeights(Yard& yard, const std::string& job) {
-  const std::string out = yard.File(absl::StrCat("weights-", job.substr(job.find('/') + 1)));
-  EXPECT_EQ(yard.Cli({"checkpoints", "get", job, "-O", out}).exit_code, 0);
-  std::map<std::string, std::string> files;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(out)) {
-    if (!absl::EndsWith(entry.path().string(), ".safetensors")) continue;
-    files[entry.path().filename()] = ReadFile(entry.path().string()).value_or("");
-  }
-  EXPECT_EQ(files.size(), 2U);
-  return files;
-}
-
-void ExpectNoTrace(Yard& yard, const std::string& job, const std::string& undisturbed, int epochs) {
-  const auto curve = Curve(yard, job);
-  EXPECT_EQ(curve.size(), static_cast<size_t>(epochs * kStepsOfEpoch));
-  EXPECT_EQ(curve, Curve(yard, undisturbed));
-  EXPECT_TRUE(LastWeights(yard, job) == LastWeights(yard, undisturbed)) << "other weights";
-}
-
 TEST(Failure, AStoppedRankIsNamedWithItsStackAndTheJobGoesOnWithTheSameCurve) {
+  FaultRow row({.fault = "a rank is stopped",
+                .injection = "SIGSTOP of one rank of two in the middle of training",
+                .expectation = "the rank, its collective and the step are named within 30 s, with "
+                               "the stacks; the same losses and weights in the end"});
   // The rank is stopped neither in an evaluation, nor at a checkpoint or the end, because ranks
   // wait longer there. Ranks report their steps once a second, in which a quiet machine makes a
   // hundred of this network, so several times as many must follow.
@@ -91,7 +58,6 @@ TEST(Failure, AStoppedRankIsNamedWithItsStackAndTheJobGoesOnWithTheSameCurve) {
     return seen.state() == v1::JOB_STATE_QUEUED;
   }));
   const absl::Duration took = Clock::Real()->Uptime() - begin;
-  std::printf("named, and all gone, after %.1f s\n", absl::ToDoubleSeconds(took));
   EXPECT_LT(took, absl::Seconds(30));
   EXPECT_EQ(failure.failure_class(), v1::FAILURE_CLASS_TRANSIENT);
   EXPECT_EQ(failure.reason(), "RANK_STUCK");
@@ -104,88 +70,12 @@ TEST(Failure, AStoppedRankIsNamedWithItsStackAndTheJobGoesOnWithTheSameCurve) {
   EXPECT_EQ(yard.GetJob(job).retries(), 1);
   const ProcessResult log = yard.Cli({"logs", absl::StrCat(job, "/attempts/1"), "--rank", "1"});
   EXPECT_TRUE(absl::StrContains(log.out, "==== stacks of rank 1 ")) << log.out << log.err;
-  ExpectNoTrace(yard, job, plain, kEpochs);
-}
-
-uint64_t Seed() {
-  const char* given = std::getenv("TRAINYARD_SEED");
-  uint64_t seed = 0;
-  return given != nullptr && absl::SimpleAtoi(given, &seed) ? seed : 50;
-}
-
-// Ranks, their supervisor and the worker's daemon.
-class Killer {
- public:
-  Killer(Yard& yard, std::string job) : yard_(yard), job_(std::move(job)), draws_(Seed()) {}
-
-  // Returns a number between the two, both included.
-  int64_t Draw(int64_t low, int64_t high) {
-    return low + static_cast<int64_t>(draws_() % static_cast<uint64_t>(high - low + 1));
-  }
-
-  void KillSomething() {
-    // The step may be one that an earlier attempt had reached, while this one still starts.
-    int attempt = 0;
-    nlohmann::json record;
-    ASSERT_TRUE(yard_.WaitForJob(job_, [&](const Job& seen) {
-      attempt = seen.attempt();
-      record = yard_.SupervisorRecord(yard_.RunDir(job_, attempt));
-      return record.contains("ranks");
-    })) << record;
-    const int64_t victim = Draw(0, 3);
-    std::printf("attempt %d: kill %s\n", attempt,
-                victim == 3   ? "the worker"
-                : victim == 2 ? "the supervisor"
-                              : "a rank");
-    if (victim == 3) {
-      yard_.KillWorker();
-      yard_.StartWorker();
-      return;
-    }
-    const nlohmann::json& process =
-        victim == 2 ? record : record["ranks"][static_cast<size_t>(victim)];
-    kill(process["pid"].get<pid_t>(), SIGKILL);
-    ++attempts_ended_;
-    ASSERT_TRUE(yard_.WaitForJob(job_, [&](const Job& seen) {
-      return seen.state() == v1::JOB_STATE_QUEUED || seen.attempt() > attempt;
-    }));
-    if (yard_.GetJob(job_).attempt() > attempt) return;
-    // Acts like an operator who does not want to wait for the pause before the next attempt.
-    EXPECT_EQ(yard_.Cli({"suspend", job_}).exit_code, 0);
-    EXPECT_EQ(yard_.Cli({"resume", job_}).exit_code, 0);
-  }
-
-  int attempts_ended() const { return attempts_ended_; }
-
- private:
-  Yard& yard_;
-  const std::string job_;
-  std::mt19937_64 draws_;
-  int attempts_ended_ = 0;
-};
-
-TEST(Failure, KillsAtRandomMomentsLeaveNoTraceInTheEnd) {
-  constexpr int kEpochs = 20;
-  constexpr char kOften[] = "checkpoint: {every: 20 steps}\n";
-  constexpr int kKills = 6;
-  constexpr int64_t kStepsBetween = 100;
-  Yard yard;
-  yard.Start();
-  const std::string plain = yard.Submit(LongSpec("plain", kEpochs, kOften));
-  ASSERT_EQ(yard.WaitForEnd(plain).state(), v1::JOB_STATE_SUCCEEDED);
-  const std::string job = yard.Submit(LongSpec("struck", kEpochs, kOften));
-  Killer killer(yard, job);
-  for (int i = 0; i < kKills; ++i) {
-    const int64_t step = i * kStepsBetween + killer.Draw(1, kStepsBetween / 2);
-    ASSERT_TRUE(yard.WaitForStep(job, step)) << "it ended before it could be disturbed";
-    killer.KillSomething();
-    if (HasFatalFailure()) return;
-  }
-  const Job ended = yard.WaitForEnd(job);
-  ASSERT_EQ(ended.state(), v1::JOB_STATE_SUCCEEDED) << ended.failure().message();
-  EXPECT_EQ(ended.attempt(), 1 + killer.attempts_ended());
-  EXPECT_GE(killer.attempts_ended(), 3) << "choose another seed";
-  ExpectNoTrace(yard, job, plain, kEpochs);
+  const Trace trace = TraceOf(yard, job);
+  ExpectNoTrace(trace, TraceOf(yard, plain), kEpochs * kStepsOfEpoch);
+  row.Longest("named, and all gone, after", took);
+  row.Count("steps", static_cast<int64_t>(trace.losses.size()));
+  row.Count("losses that differ", trace.different);
+  row.Survived();
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/files.h"
+#include "tests/faults/report.h"
 #include "tests/integration/yard.h"
 #include "tests/testing/wait.h"
 
@@ -99,6 +100,9 @@ TEST_F(GpuHealth, DevicesAreShownWithTypeIslandAndWhatTheyDo) {
 }
 
 TEST_F(GpuHealth, AStrangersProcessKeepsADeviceFromBeingOfferedUntilItLeaves) {
+  FaultRow row({.fault = "a GPU fails",
+                .injection = "a process that is not ours computes on it (fake NVML)",
+                .expectation = "it is not offered until the process has left"});
   Set({{"GPU-aa00", absl::StrCat("pids=", getpid())}, {"GPU-bb00", ""}});
   ASSERT_TRUE(WaitForHealth("GPU-aa00", "UNMANAGED_USE"));
   EXPECT_TRUE(absl::StrContains(Device("GPU-aa00").value("health_reason", ""),
@@ -109,9 +113,14 @@ TEST_F(GpuHealth, AStrangersProcessKeepsADeviceFromBeingOfferedUntilItLeaves) {
       << explained.out << explained.err;
   Set({{"GPU-aa00", ""}, {"GPU-bb00", ""}});
   EXPECT_TRUE(yard_->WaitForStep(job, 5)) << "the job starts when both are free";
+  row.Count("GPUs not offered", 1);
+  row.Survived();
 }
 
 TEST_F(GpuHealth, ALostGpuIsNotOfferedAndIsAgainWhenItIsBack) {
+  FaultRow row({.fault = "a GPU fails",
+                .injection = "the driver loses one GPU and no longer lists another (fake NVML)",
+                .expectation = "both are set aside with the reason, and offered when they are back"});
   Set({{"GPU-aa00", "lost"}});  // and the other is gone
   ASSERT_TRUE(WaitForHealth("GPU-aa00", "QUARANTINED"));
   ASSERT_TRUE(WaitForHealth("GPU-bb00", "QUARANTINED"));
@@ -126,6 +135,8 @@ TEST_F(GpuHealth, ALostGpuIsNotOfferedAndIsAgainWhenItIsBack) {
   ASSERT_TRUE(WaitForHealth("GPU-aa00", "OK"));
   EXPECT_TRUE(yard_->WaitForStep(job, 5));
   EXPECT_EQ(Device("GPU-aa00").value("attempt", ""), absl::StrCat(job, "/attempts/1"));
+  row.Count("GPUs set aside", 2);
+  row.Survived();
 }
 
 TEST_F(GpuHealth, MetricsOfTheDeviceStandBesideThoseOfTheTraining) {
@@ -156,6 +167,9 @@ TEST_F(GpuHealth, MetricsOfTheDeviceStandBesideThoseOfTheTraining) {
 }
 
 TEST_F(GpuHealth, AJobOnAGpuThatFailsGoesOnElsewhere) {
+  FaultRow row({.fault = "a GPU fails",
+                .injection = "Xid 79 on the GPU of a running job (fake NVML)",
+                .expectation = "it is set aside for good; the job goes on elsewhere, uncharged"});
   const std::string job = Submit(1);
   ASSERT_TRUE(yard_->WaitForStep(job, 5));
   const bool on_first = Device("GPU-aa00").contains("attempt") &&
@@ -175,7 +189,11 @@ TEST_F(GpuHealth, AJobOnAGpuThatFailsGoesOnElsewhere) {
   EXPECT_EQ(yard_->GetJob(job).retries(), 0) << "the job is not to blame";
   EXPECT_EQ(yard_->Metrics(job, "gpu.xid").size(), 1u);
   ASSERT_TRUE(WriteFileAtomically(scratch_.File("go"), "").ok());
-  EXPECT_EQ(yard_->WaitForEnd(job).state(), v1::JOB_STATE_SUCCEEDED);
+  const Job ended = yard_->WaitForEnd(job);
+  EXPECT_EQ(ended.state(), v1::JOB_STATE_SUCCEEDED);
+  row.Count("attempts", ended.attempt());
+  row.Count("retries charged", ended.retries());
+  row.Survived();
 }
 
 }  // namespace

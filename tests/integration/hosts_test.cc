@@ -16,6 +16,7 @@
 #include "common/base/env.h"
 #include "common/base/files.h"
 #include "common/rpc/channel.h"
+#include "tests/faults/report.h"
 #include "tests/integration/yard.h"
 #include "tests/testing/networks.h"
 #include "tests/testing/process.h"
@@ -161,6 +162,10 @@ TEST_F(HostsTest, ASlowLineChangesTheTimeAndNothingElse) {
 }
 
 TEST_F(HostsTest, ALineThatBreaksEndsTheAttemptAndTheNextGoesOnFromTheCheckpoint) {
+  FaultRow row({.fault = "the line between two ranks",
+                .injection = "unplugged until the attempt has ended",
+                .expectation = "step, collective and both ends are named; the job goes on from its "
+                               "checkpoint with the same losses"});
   START_HOSTS(2);
   // Ranks report their steps once a second, in which a quiet machine makes a thousand. So many
   // steps must follow the one at which the line breaks. The line rarely breaks right behind a
@@ -185,7 +190,8 @@ TEST_F(HostsTest, ALineThatBreaksEndsTheAttemptAndTheNextGoesOnFromTheCheckpoint
     failure = seen.failure();
     return seen.state() == v1::JOB_STATE_QUEUED;
   }));
-  EXPECT_LT(Clock::Real()->Uptime() - broken, 2 * kCollectiveTimeout);
+  const absl::Duration took = Clock::Real()->Uptime() - broken;
+  EXPECT_LT(took, 2 * kCollectiveTimeout);
   for (const nlohmann::json& rank : ranks) {
     EXPECT_FALSE(
         testing::IsProcessAlive(rank["pid"].get<int64_t>(), rank["start_ticks"].get<int64_t>()))
@@ -205,7 +211,12 @@ TEST_F(HostsTest, ALineThatBreaksEndsTheAttemptAndTheNextGoesOnFromTheCheckpoint
   const std::vector<v1::Attempt> attempts = Attempts(job);
   ASSERT_EQ(attempts.size(), 2U);
   EXPECT_GE(attempts[1].resumed_from_step(), 50);
-  EXPECT_EQ(Losses(job), Losses(plain));
+  const auto losses = Losses(job);
+  EXPECT_EQ(losses, Losses(plain));
+  row.Longest("named, and all gone, after", took);
+  row.Count("attempts", static_cast<int64_t>(attempts.size()));
+  row.Count("steps", static_cast<int64_t>(losses.size()));
+  row.Survived();
 }
 
 TEST_F(HostsTest, HostsThatCannotReachEachOtherAreNamedWithTheirAddresses) {

@@ -4,6 +4,7 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -14,6 +15,7 @@
 #include "common/base/files.h"
 #include "common/rpc/channel.h"
 #include "tests/testing/paths.h"
+#include "tests/testing/wait.h"
 #include "worker/run_dir/records.h"
 
 namespace trainyard::testing {
@@ -28,6 +30,11 @@ bool IsFinal(v1::JobState state) {
 
 std::string Yard::Binary(const std::string& name) {
   return testing::BinaryPath(name);
+}
+
+std::string Yard::Program(const std::string& name) const {
+  const auto found = programs_.find(name);
+  return found == programs_.end() ? Binary(name) : found->second;
 }
 
 Yard::Yard(Options options) : options_(std::move(options)) {
@@ -60,21 +67,34 @@ void Yard::Start() {
   StartWorker();
 }
 
-void Yard::StartServer() {
+bool Yard::LaunchServer() {
   Process::Options options;
-  options.args = {Binary("trainyard-server"), "--state_dir", server_state_dir_, "--listen",
+  options.args = {Program("trainyard-server"), "--state_dir", server_state_dir_, "--listen",
                   address_};
   options.args.insert(options.args.end(), options_.server_flags.begin(),
                       options_.server_flags.end());
+  options.environment = options_.server_environment;
   options.stderr_path = dir_.File(absl::StrCat("server-", ++starts_, ".log"));
+  // A server that was killed has left the file that says where it listens.
+  const std::string ready = JoinPath(server_state_dir_, "ready");
+  unlink(ready.c_str());
   auto process = Process::Start(std::move(options));
-  ASSERT_TRUE(process.ok()) << process.status();
+  if (!process.ok()) {
+    ADD_FAILURE() << process.status();
+    return false;
+  }
   server_ = *std::move(process);
   // A channel of its own for each server: one to the server before may not have noticed its end.
   const auto channel = rpc::MakeChannel(address_);
-  ASSERT_TRUE(channel.ok()) << channel.status();
-  jobs_ = v1::JobService::NewStub(*channel);
-  // A call that waits for the channel to come up: no polling, no fixed wait.
+  EXPECT_TRUE(channel.ok()) << channel.status();
+  channel_ = *channel;
+  jobs_ = v1::JobService::NewStub(channel_);
+  EXPECT_TRUE(WaitUntil([&] { return FileExists(ready) || !server_->running(); }, kPatience));
+  return server_->running();
+}
+
+void Yard::StartServer() {
+  ASSERT_TRUE(LaunchServer()) << server_->Err();
   grpc::ClientContext context;
   context.set_wait_for_ready(true);
   rpc::SetTimeout(context, kPatience);
@@ -90,9 +110,9 @@ std::string Yard::WorkerStateDir(const std::string& name) const {
 void Yard::StartWorker(const std::string& name, const WorkerOptions& host) {
   Process::Options options;
   options.args = {
-      Binary("trainyard-worker"),
+      Program("trainyard-worker"),
       "--server",
-      address_,
+      host.server_address.empty() ? address_ : host.server_address,
       "--state_dir",
       WorkerStateDir(name),
       "--name",
@@ -128,7 +148,7 @@ void Yard::KillWorker(const std::string& name) {
 
 ProcessResult Yard::Cli(const std::vector<std::string>& args, absl::Duration timeout) {
   Process::Options options;
-  options.args = {Binary("trainyard"), "--server", address_};
+  options.args = {Program("trainyard"), "--server", address_};
   options.args.insert(options.args.end(), args.begin(), args.end());
   options.environment = {{"HOME", dir_.path()}, {"NO_COLOR", "1"}};
   auto result = RunProcess(std::move(options), dir_.path(), timeout);

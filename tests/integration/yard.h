@@ -33,6 +33,8 @@ class Yard {
     // The server's state directory. If it is empty, it is below the yard's own folder.
     std::string server_state_dir;
     std::vector<std::string> server_flags;
+    // Added to the environment of the server.
+    std::map<std::string, std::string> server_environment;
     std::vector<std::string> worker_flags;
     // Added to the environment of workers, and of all that they start.
     std::map<std::string, std::string> worker_environment;
@@ -43,6 +45,9 @@ class Yard {
     // The namespace in which the worker and all that it starts run, or the test's own if negative.
     int network_namespace = -1;
     std::vector<std::string> flags;
+    // The address under which the worker reaches the server. If it is empty, it is the server's
+    // own.
+    std::string server_address;
   };
 
   explicit Yard(Options options);
@@ -50,9 +55,15 @@ class Yard {
   // Ends the daemons and every supervisor and rank that they left running.
   ~Yard();
 
+  // From now on, runs another program in place of the one of that name, such as one of an older
+  // version.
+  void UseProgram(const std::string& name, const std::string& path) { programs_[name] = path; }
+
   // All of these fail the test if they do not succeed in time.
   void Start();
   void StartServer();
+  // Starts the server and waits until it serves or has died. Returns true if it serves.
+  bool LaunchServer();
   void StartWorker(const std::string& name = "alpha") { StartWorker(name, WorkerOptions{}); }
   void StartWorker(const std::string& name, const WorkerOptions& host);
   void KillServer();
@@ -75,6 +86,8 @@ class Yard {
   std::vector<v1::MetricPoint> Metrics(const std::string& job, const std::string& name);
 
   v1::JobService::Stub& jobs() { return *jobs_; }
+  // Returns the channel to the server that was started last.
+  const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
   const std::string& address() const { return address_; }
   std::string File(const std::string& name) const { return dir_.File(name); }
   const std::string& server_state_dir() const { return server_state_dir_; }
@@ -85,10 +98,12 @@ class Yard {
   // The pids in supervisor.json: the supervisor's and those of the ranks.
   nlohmann::json SupervisorRecord(const std::string& run_dir) const;
   Process* server() { return server_.get(); }
+  Process* worker(const std::string& name = "alpha") { return workers_.at(name).get(); }
   static std::string Binary(const std::string& name);
 
  private:
   void KillLeftovers();
+  std::string Program(const std::string& name) const;
 
   const Options options_;
   TempDir dir_;
@@ -96,6 +111,8 @@ class Yard {
   std::string address_;
   std::unique_ptr<Process> server_;
   std::map<std::string, std::unique_ptr<Process>> workers_;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::map<std::string, std::string> programs_;
   std::unique_ptr<v1::JobService::Stub> jobs_;
   int starts_ = 0;
   int specs_ = 0;

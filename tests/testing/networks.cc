@@ -19,6 +19,8 @@ namespace trainyard::testing {
 namespace {
 
 constexpr absl::Duration kPatience = absl::Seconds(20);
+// A hardware address, locally administered, that no interface has.
+constexpr char kNobody[] = "02:00:00:00:00:01";
 
 std::string PortName(int host) {
   return absl::StrCat("port", host);
@@ -92,6 +94,15 @@ absl::Status Networks::AddHost(int host, bool has_bridge) {
 
 absl::Status Networks::SetPlugged(int host, bool is_plugged) {
   return Ip(switch_, absl::StrCat("link set ", PortName(host), is_plugged ? " up" : " down"));
+}
+
+absl::Status Networks::SetOneWay(int from, int to, bool is_lost) {
+  // The sender believes that the other has a hardware address that nobody has. Many kernels have no
+  // filters, but all have this table.
+  const std::string entry = absl::StrCat(Address(to), " dev eth0");
+  return Ip(hosts_[static_cast<size_t>(from)],
+            is_lost ? absl::StrCat("neigh replace ", entry, " lladdr ", kNobody, " nud permanent")
+                    : absl::StrCat("neigh del ", entry));
 }
 
 absl::Status Networks::Ip(const UniqueFd& network_namespace, const std::string& args) {

@@ -34,6 +34,9 @@ class Networks {
 
   // Pulls the host's cable at the switch, or plugs it in. Peers get no answer, not even a refusal.
   absl::Status SetPlugged(int host, bool is_plugged);
+  // Loses what one host sends to another, without a word to either, or carries it again. The other
+  // way is not touched.
+  absl::Status SetOneWay(int from, int to, bool is_lost);
 
  private:
   Networks() = default;

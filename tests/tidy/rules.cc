@@ -101,7 +101,7 @@ bool MayInclude(const Floor& floor, absl::string_view header) {
 
 const std::vector<Library>& Libraries() {
   static const auto* libraries = new std::vector<Library>{
-      {"sqlite3.h", {"server/store/sqlite", "tests/contract"}},
+      {"sqlite3.h", {"server/store/sqlite", "tests/contract", "tests/faults"}},
       {"dnnl", {"worker/engine/backend/cpu"}},
       {"gloo/", {"worker/parallel/gloo"}},
       {"yaml-cpp/", {"client"}},

@@ -53,6 +53,7 @@ struct FakeServerState {
   int64_t calls ABSL_GUARDED_BY(mutex) = 0;
   // A log with this many bytes is full.
   size_t log_bytes_max ABSL_GUARDED_BY(mutex) = 1 << 30;
+  std::function<void()> on_call ABSL_GUARDED_BY(mutex);  // before each is answered
 
   // Waits until `condition` holds, for 30 s at most.
   bool Wait(const std::function<bool()>& condition);

@@ -1,0 +1,116 @@
+// Kills the server at every system call of a story of submissions, a placement, streams, a
+// checkpoint, a finish and cancellations, and again while it recovers from that.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "tests/faults/report.h"
+#include "tests/faults/script.h"
+#include "tests/faults/shim.h"
+
+namespace trainyard::testing {
+namespace {
+
+constexpr char kExpectation[] =
+    "what was acknowledged is there, once; no number is left out; `integrity_check` is ok";
+// The whole story needs fewer calls of any kind.
+constexpr int64_t kCallsMax = 5000;
+
+// Returns the number of matching calls of a story that nothing disturbs.
+int64_t CallsOfStory(const Shim::Fault& fault, FaultRow& row) {
+  Shim shim;
+  Script script(shim, row);
+  Shim::Fault never = fault;
+  never.times = 0;
+  script.Start(never);
+  script.Run();
+  const int64_t calls = shim.Seen();
+  script.Verify();
+  return calls;
+}
+
+// Tells one story with the fault. Returns false if the fault came to nothing.
+bool TellWith(const Shim::Fault& fault, const Shim::Fault* recovery, FaultRow& row) {
+  Shim shim;
+  Script script(shim, row);
+  if (recovery != nullptr) script.set_recovery_fault(*recovery);
+  script.Start(fault);
+  script.Run();
+  const int64_t struck = shim.Struck();
+  if (!::testing::Test::HasFailure()) script.Verify();
+  row.Count("kills", struck);
+  return struck > 0;
+}
+
+struct Place {
+  const char* name;
+  const char* injection;
+  uint32_t calls;
+  const char* path;
+  int32_t action;
+};
+
+class Kills : public ::testing::TestWithParam<Place> {};
+
+TEST_P(Kills, AtACallLoseNothing) {
+  const Place& place = GetParam();
+  FaultRow row({.fault = "SIGKILL of the server at a system call",
+                .injection = place.injection,
+                .expectation = kExpectation});
+  SKIP_WITHOUT_SHIM();
+  Shim::Fault fault = {.calls = place.calls, .path = place.path, .action = place.action};
+  const int64_t calls = CallsOfStory(fault, row);
+  ASSERT_GT(calls, 0) << "nothing matches";
+  // The short lane takes the middle of the story, the long one all of it.
+  const int64_t first = IsLongLane() ? 0 : calls / 2;
+  const int64_t end = IsLongLane() ? kCallsMax : first + 1;
+  bool strikes = true;
+  for (int64_t n = first; n < end && strikes; ++n) {
+    SCOPED_TRACE(absl::StrCat("at call ", n));
+    fault.passing = n;
+    strikes = TellWith(fault, nullptr, row);
+    if (HasFailure()) return;
+  }
+  row.Survived();
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Calls, Kills,
+    ::testing::Values(
+        Place{"Sync", "before the N-th fsync or fdatasync", kShimSync, "/server", kShimKill},
+        Place{"Write", "before the N-th write", kShimWrite, "/server/", kShimKill},
+        Place{"HalfWrite", "in the middle of the N-th write", kShimWrite, "/server/",
+              kShimKillHalf},
+        Place{"Name", "before the N-th rename, unlink, mkdir or creation of a file",
+              kShimRename | kShimUnlink | kShimCreate, "/server/", kShimKill},
+        Place{"Send", "before the N-th send", kShimSend, "socket:", kShimKill},
+        Place{"HalfSend", "in the middle of the N-th send", kShimSend, "socket:", kShimKillHalf}),
+    [](const auto& place) { return place.param.name; });
+
+TEST(KillsInRecovery, LoseNothing) {
+  FaultRow row({.fault = "SIGKILL of the server at a system call",
+                .injection = "at the N-th write, sync or change of a name, and again at the M-th "
+                             "of the start that follows",
+                .expectation = kExpectation});
+  SKIP_WITHOUT_SHIM();
+  constexpr uint32_t kFileCalls = kShimSync | kShimWrite | kShimRename | kShimUnlink | kShimCreate;
+  Shim::Fault fault = {.calls = kFileCalls, .path = "/server"};
+  Shim::Fault recovery = {.calls = kFileCalls, .path = "/server"};
+  const int64_t calls = CallsOfStory(fault, row);
+  // A start makes some ten calls.
+  constexpr int64_t kStartCalls = 20;
+  const int64_t rounds = Scaled(1, 300);
+  for (int64_t round = 0; round < rounds; ++round) {
+    fault.passing = (2 * round + 1) * calls / (2 * rounds);
+    recovery.passing = (round * 7 + 3) % kStartCalls;
+    SCOPED_TRACE(absl::StrCat("at call ", fault.passing, " and ", recovery.passing));
+    TellWith(fault, &recovery, row);
+    if (HasFailure()) return;
+  }
+  row.Survived();
+}
+
+}  // namespace
+}  // namespace trainyard::testing
