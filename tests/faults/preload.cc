@@ -26,6 +26,7 @@
 namespace {
 
 using trainyard::testing::kShimCreate;
+using trainyard::testing::kShimCut;
 using trainyard::testing::kShimKill;
 using trainyard::testing::kShimKillHalf;
 using trainyard::testing::kShimRename;
@@ -155,7 +156,7 @@ ssize_t writev(int fd, const iovec* parts, int count) {
 
 int ftruncate64(int fd, off64_t size) {
   static const auto real = Real<int (*)(int, off64_t)>("ftruncate64");
-  return Fails(StrikeFile(kShimWrite, fd)) ? -1 : real(fd, size);
+  return Fails(StrikeFile(kShimCut, fd)) ? -1 : real(fd, size);
 }
 
 int ftruncate(int fd, off_t size) {

@@ -13,11 +13,12 @@ inline constexpr char kShimVariable[] = "TRAINYARD_FAULT_SHIM";
 
 // Kinds of system calls, as bits.
 inline constexpr uint32_t kShimSync = 1;     // fsync, fdatasync
-inline constexpr uint32_t kShimWrite = 2;    // write, pwrite, writev, ftruncate
+inline constexpr uint32_t kShimWrite = 2;    // write, pwrite, writev
 inline constexpr uint32_t kShimRename = 4;   // rename; the path is the new one
 inline constexpr uint32_t kShimUnlink = 8;   // unlink
 inline constexpr uint32_t kShimSend = 16;    // sendmsg
 inline constexpr uint32_t kShimCreate = 32;  // open with O_CREAT, mkdir
+inline constexpr uint32_t kShimCut = 64;     // ftruncate
 
 // Actions besides the numbers of errors, with which a call fails.
 inline constexpr int32_t kShimKill = 0;       // SIGKILL of the process before the call
