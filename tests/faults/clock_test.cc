@@ -64,7 +64,7 @@ TEST_P(ClockJumps, EndNoLease) {
           yard.Cli({"show", job}).out}) {
       EXPECT_FALSE(HasNegativeTime(shown)) << shown;
     }
-    // What is submitted now is placed, and a cancelled job ends.
+    // A job that is submitted now is placed, and ends when it is cancelled.
     const std::string other = yard.Submit(SmallSpec("other", 1, 1000, 2000));
     ASSERT_TRUE(yard.WaitForStep(other, 1));
     EXPECT_EQ(yard.Cli({"cancel", other}).exit_code, 0);

@@ -336,7 +336,7 @@ void Script::Run() {
 
 void Script::Verify() {
   shim_.Disarm();
-  // What is there must not only be in the memory of the server.
+  // A restart shows that nothing is only in the memory of the server.
   Restart();
   if (::testing::Test::HasFailure()) return;
   VerifyJobs();

@@ -38,7 +38,7 @@ struct ShimControl {
   std::atomic<int64_t> struck;
   // The number of matching calls since `calls` was set.
   std::atomic<int64_t> seen;
-  // What is added to the wall clock.
+  // The time that is added to the wall clock.
   std::atomic<int64_t> clock_offset_ns;
   // A part of the path of the file, with its zero. Sockets are called "socket:[NUMBER]".
   char path[kPathBytes];
