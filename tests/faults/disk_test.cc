@@ -37,7 +37,7 @@ TEST_P(Disk, ACallThatFailsLosesNothing) {
   FaultRow row({.fault = "the server's disk fails at a system call",
                 .injection = InjectionOf(part),
                 .expectation = "the call is refused, or the server ends and recovers; what was "
-                               "acknowledged is there, once"});
+                               "acknowledged is there, once; no sync is trusted after it failed"});
   SKIP_WITHOUT_SHIM();
   if (!part.is_short) LONG_LANE_ONLY();
   bool strikes = true;
@@ -51,6 +51,7 @@ TEST_P(Disk, ACallThatFailsLosesNothing) {
     EXPECT_TRUE(strikes || n > 0) << "nothing matches";
     if (!HasFailure()) script.Verify();
     if (HasFailure()) return;
+    EXPECT_EQ(shim.Trusted(), 0) << "a sync was trusted after it had failed";
     row.Count("failures", shim.Struck());
     row.Count("refusals", script.refusals());
   }

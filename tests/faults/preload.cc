@@ -20,6 +20,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <mutex>
 
 #include "tests/faults/shim_control.h"
 
@@ -82,9 +83,29 @@ int32_t Strike(uint32_t call, const char* path) {
   return action;
 }
 
+// The file or folder whose sync was struck last, while nothing was changed in it since.
+std::mutex failed_mutex;
+char failed_path[4096];
+
+// Sees whether a sync trusts one that has failed.
+void Watch(uint32_t call, const char* path) {
+  const std::lock_guard lock(failed_mutex);
+  if (failed_path[0] == '\0') return;
+  if (call != kShimSync) {
+    if (strncmp(path, failed_path, strlen(failed_path)) == 0) failed_path[0] = '\0';
+  } else if (strcmp(path, failed_path) == 0) {
+    Control()->trusted.fetch_add(1);
+  }
+}
+
+int32_t StrikePath(uint32_t call, const char* path) {
+  if (Control() == nullptr) return kPass;
+  Watch(call, path);
+  return Strike(call, path);
+}
+
 int32_t StrikeFile(uint32_t call, int fd) {
-  const ShimControl* control = Control();
-  if (control == nullptr || (control->calls.load() & call) == 0) return kPass;
+  if (Control() == nullptr) return kPass;
   const int error = errno;
   char link[32];
   snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
@@ -92,7 +113,12 @@ int32_t StrikeFile(uint32_t call, int fd) {
   const ssize_t length = readlink(link, path, sizeof(path) - 1);
   path[length < 0 ? 0 : length] = '\0';
   errno = error;
-  return Strike(call, path);
+  const int32_t verdict = StrikePath(call, path);
+  if (call == kShimSync && verdict > 0) {
+    const std::lock_guard lock(failed_mutex);
+    snprintf(failed_path, sizeof(failed_path), "%s", path);
+  }
+  return verdict;
 }
 
 // Does what `verdict` says instead of a call without bytes; true if it has failed.
@@ -165,17 +191,17 @@ int ftruncate(int fd, off_t size) {
 
 int rename(const char* from, const char* to) {
   static const auto real = Real<int (*)(const char*, const char*)>("rename");
-  return Fails(Strike(kShimRename, to)) ? -1 : real(from, to);
+  return Fails(StrikePath(kShimRename, to)) ? -1 : real(from, to);
 }
 
 int unlink(const char* path) {
   static const auto real = Real<int (*)(const char*)>("unlink");
-  return Fails(Strike(kShimUnlink, path)) ? -1 : real(path);
+  return Fails(StrikePath(kShimUnlink, path)) ? -1 : real(path);
 }
 
 int mkdir(const char* path, mode_t mode) {
   static const auto real = Real<int (*)(const char*, mode_t)>("mkdir");
-  return Fails(Strike(kShimCreate, path)) ? -1 : real(path, mode);
+  return Fails(StrikePath(kShimCreate, path)) ? -1 : real(path, mode);
 }
 
 int open64(const char* path, int flags, ...) {
@@ -184,7 +210,7 @@ int open64(const char* path, int flags, ...) {
   va_start(arguments, flags);
   const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(arguments, mode_t) : 0;
   va_end(arguments);
-  if ((flags & O_CREAT) != 0 && Fails(Strike(kShimCreate, path))) return -1;
+  if ((flags & O_CREAT) != 0 && Fails(StrikePath(kShimCreate, path))) return -1;
   return real(path, flags, mode);
 }
 

@@ -57,6 +57,9 @@ class Shim {
   int64_t Struck() const { return control_->struck; }
   // Returns the number of calls that matched since Arm.
   int64_t Seen() const { return control_->seen; }
+  // Returns the number of syncs that succeeded after one of the same file had failed, without a
+  // change of the file in between.
+  int64_t Trusted() const { return control_->trusted; }
   void SetClockOffset(absl::Duration offset) {
     control_->clock_offset_ns = absl::ToInt64Nanoseconds(offset);
   }

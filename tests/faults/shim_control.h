@@ -40,6 +40,9 @@ struct ShimControl {
   std::atomic<int64_t> seen;
   // The time that is added to the wall clock.
   std::atomic<int64_t> clock_offset_ns;
+  // The number of syncs that followed a sync of the same file which had failed, although nothing
+  // was written in between. Linux lets them succeed, whatever has reached the disk.
+  std::atomic<int64_t> trusted;
   // A part of the path of the file, with its zero. Sockets are called "socket:[NUMBER]".
   char path[kPathBytes];
 };
