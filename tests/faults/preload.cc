@@ -91,11 +91,17 @@ char failed_path[4096];
 void Watch(uint32_t call, const char* path) {
   const std::lock_guard lock(failed_mutex);
   if (failed_path[0] == '\0') return;
-  if (call != kShimSync) {
-    if (strncmp(path, failed_path, strlen(failed_path)) == 0) failed_path[0] = '\0';
-  } else if (strcmp(path, failed_path) == 0) {
-    Control()->trusted.fetch_add(1);
+  const bool is_same = strcmp(path, failed_path) == 0;
+  const bool is_inside = !is_same && strncmp(path, failed_path, strlen(failed_path)) == 0;
+  if (call == kShimSync) {
+    if (is_same) Control()->trusted.fetch_add(1);
+    return;
   }
+  // Bytes change a file, and names change it and its folder. A file that is opened was there
+  // before.
+  const bool changes_bytes = call == kShimWrite || call == kShimCut;
+  const bool changes_file = is_same && call != kShimCreate;
+  if (changes_file || (is_inside && !changes_bytes)) failed_path[0] = '\0';
 }
 
 int32_t StrikePath(uint32_t call, const char* path) {
