@@ -72,7 +72,10 @@ TEST(Blame, AWorkerOnWhichThreeJobsFailIsDrainedAndOthersRunThem) {
   // The third failure is blamed on the worker and not on the job, which runs elsewhere.
   const std::string third = yard.Submit(SmallSpec("lucky", 1, 1, 500, "max_retries: 0\n"));
   ASSERT_TRUE(WaitUntil(
-      [&] { return absl::StrContains(yard.Cli({"workers", "ls"}).out, "DRAINING"); }, kPatience));
+      [&] {
+        return absl::StrContains(yard.Cli({"workers", "ls"}).out, "DRAINING");
+      },
+      kPatience));
   yard.StartWorker("beta");
   const Job ended = yard.WaitForEnd(third);
   EXPECT_EQ(ended.state(), v1::JOB_STATE_SUCCEEDED);
@@ -88,9 +91,9 @@ TEST(Blame, ALossThatIsNotFiniteEndsTheJobAndIsNeverTheBest) {
                 .expectation = "FAILED at once with the step; no checkpoint has such weights"});
   Yard yard;
   yard.Start();
-  const std::string job = yard.Submit(absl::StrReplaceAll(
-      SmallSpec("diverges", 1, 4, 2000, "checkpoint: {every: 1 steps}\n"),
-      {{"lr: 0.05", "lr: 1000"}}));
+  const std::string job = yard.Submit(
+      absl::StrReplaceAll(SmallSpec("diverges", 1, 4, 2000, "checkpoint: {every: 1 steps}\n"),
+                          {{"lr: 0.05", "lr: 1000"}}));
   const Job ended = yard.WaitForEnd(job);
   EXPECT_EQ(ended.state(), v1::JOB_STATE_FAILED);
   EXPECT_EQ(ended.failure().failure_class(), v1::FAILURE_CLASS_USER_ERROR);

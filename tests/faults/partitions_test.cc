@@ -77,13 +77,13 @@ class Partitions : public ::testing::Test {
   }
 
   std::string Submit(int ranks, const std::string& extra, int epochs = kEndless) {
-    return yard_.Submit(absl::StrReplaceAll(
-        SmallSpec("cut", ranks, epochs, 2000,
-                  absl::StrCat("checkpoint: {every: 50 steps}\n", extra)),
-        {{"channels: [16, 32]", "channels: [8, 16]"},
-         {absl::StrCat("devices: ", ranks, "\n"),
-          absl::StrCat("devices: {count: ", ranks, ", spread: ", ranks > 1 ? "true" : "false",
-                       "}\n")}}));
+    return yard_.Submit(
+        absl::StrReplaceAll(SmallSpec("cut", ranks, epochs, 2000,
+                                      absl::StrCat("checkpoint: {every: 50 steps}\n", extra)),
+                            {{"channels: [16, 32]", "channels: [8, 16]"},
+                             {absl::StrCat("devices: ", ranks, "\n"),
+                              absl::StrCat("devices: {count: ", ranks,
+                                           ", spread: ", ranks > 1 ? "true" : "false", "}\n")}}));
   }
 
   void Cut(int host, bool is_cut) { ASSERT_TRUE(networks_->SetPlugged(host, !is_cut).ok()); }
@@ -97,8 +97,8 @@ class Partitions : public ::testing::Test {
     const absl::Duration begin = Clock::Real()->Uptime();
     ASSERT_TRUE(WaitUntil([&] { return StateOf(worker) == "ACTIVE"; }, kPatience));
     const int64_t step = yard_.GetJob(job).progress().step();
-    ASSERT_TRUE(yard_.WaitForJob(
-        job, [step](const Job& seen) { return seen.progress().step() > step; }));
+    ASSERT_TRUE(
+        yard_.WaitForJob(job, [step](const Job& seen) { return seen.progress().step() > step; }));
     healed_in_ = std::max(healed_in_, Clock::Real()->Uptime() - begin);
     EXPECT_LT(healed_in_, kLease);
   }

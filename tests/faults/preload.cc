@@ -20,12 +20,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <mutex>
 
 #include "tests/faults/shim_control.h"
 
 namespace {
 
 using trainyard::testing::kShimCreate;
+using trainyard::testing::kShimCut;
 using trainyard::testing::kShimKill;
 using trainyard::testing::kShimKillHalf;
 using trainyard::testing::kShimRename;
@@ -81,9 +83,35 @@ int32_t Strike(uint32_t call, const char* path) {
   return action;
 }
 
+// The file or folder whose sync was struck last, while nothing was changed in it since.
+std::mutex failed_mutex;
+char failed_path[4096];
+
+// Sees whether a sync trusts one that has failed.
+void Watch(uint32_t call, const char* path) {
+  const std::lock_guard lock(failed_mutex);
+  if (failed_path[0] == '\0') return;
+  const bool is_same = strcmp(path, failed_path) == 0;
+  const bool is_inside = !is_same && strncmp(path, failed_path, strlen(failed_path)) == 0;
+  if (call == kShimSync) {
+    if (is_same) Control()->trusted.fetch_add(1);
+    return;
+  }
+  // Bytes change a file, and names change it and its folder. A file that is opened was there
+  // before.
+  const bool changes_bytes = call == kShimWrite || call == kShimCut;
+  const bool changes_file = is_same && call != kShimCreate;
+  if (changes_file || (is_inside && !changes_bytes)) failed_path[0] = '\0';
+}
+
+int32_t StrikePath(uint32_t call, const char* path) {
+  if (Control() == nullptr) return kPass;
+  Watch(call, path);
+  return Strike(call, path);
+}
+
 int32_t StrikeFile(uint32_t call, int fd) {
-  const ShimControl* control = Control();
-  if (control == nullptr || (control->calls.load() & call) == 0) return kPass;
+  if (Control() == nullptr) return kPass;
   const int error = errno;
   char link[32];
   snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
@@ -91,7 +119,12 @@ int32_t StrikeFile(uint32_t call, int fd) {
   const ssize_t length = readlink(link, path, sizeof(path) - 1);
   path[length < 0 ? 0 : length] = '\0';
   errno = error;
-  return Strike(call, path);
+  const int32_t verdict = StrikePath(call, path);
+  if (call == kShimSync && verdict > 0) {
+    const std::lock_guard lock(failed_mutex);
+    snprintf(failed_path, sizeof(failed_path), "%s", path);
+  }
+  return verdict;
 }
 
 // Does what `verdict` says instead of a call without bytes; true if it has failed.
@@ -155,7 +188,7 @@ ssize_t writev(int fd, const iovec* parts, int count) {
 
 int ftruncate64(int fd, off64_t size) {
   static const auto real = Real<int (*)(int, off64_t)>("ftruncate64");
-  return Fails(StrikeFile(kShimWrite, fd)) ? -1 : real(fd, size);
+  return Fails(StrikeFile(kShimCut, fd)) ? -1 : real(fd, size);
 }
 
 int ftruncate(int fd, off_t size) {
@@ -164,17 +197,17 @@ int ftruncate(int fd, off_t size) {
 
 int rename(const char* from, const char* to) {
   static const auto real = Real<int (*)(const char*, const char*)>("rename");
-  return Fails(Strike(kShimRename, to)) ? -1 : real(from, to);
+  return Fails(StrikePath(kShimRename, to)) ? -1 : real(from, to);
 }
 
 int unlink(const char* path) {
   static const auto real = Real<int (*)(const char*)>("unlink");
-  return Fails(Strike(kShimUnlink, path)) ? -1 : real(path);
+  return Fails(StrikePath(kShimUnlink, path)) ? -1 : real(path);
 }
 
 int mkdir(const char* path, mode_t mode) {
   static const auto real = Real<int (*)(const char*, mode_t)>("mkdir");
-  return Fails(Strike(kShimCreate, path)) ? -1 : real(path, mode);
+  return Fails(StrikePath(kShimCreate, path)) ? -1 : real(path, mode);
 }
 
 int open64(const char* path, int flags, ...) {
@@ -183,7 +216,7 @@ int open64(const char* path, int flags, ...) {
   va_start(arguments, flags);
   const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(arguments, mode_t) : 0;
   va_end(arguments);
-  if ((flags & O_CREAT) != 0 && Fails(Strike(kShimCreate, path))) return -1;
+  if ((flags & O_CREAT) != 0 && Fails(StrikePath(kShimCreate, path))) return -1;
   return real(path, flags, mode);
 }
 

@@ -68,10 +68,9 @@ std::string Query(store::Database& database, absl::string_view sql) {
 
 }  // namespace
 
-Script::Script(Shim& shim, FaultRow& row) : shim_(shim), row_(row) {
-  Yard::Options options;
-  options.server_environment = shim.Environment();
-  yard_ = std::make_unique<Yard>(options);
+Script::Script(Shim& shim, FaultRow& row, Yard::Options options) : shim_(shim), row_(row) {
+  options.server_environment.merge(shim.Environment());
+  yard_ = std::make_unique<Yard>(std::move(options));
 }
 
 Script::~Script() = default;
@@ -86,6 +85,11 @@ void Script::Start(const Shim::Fault& fault) {
 void Script::Connect() {
   agents_ = v1::AgentService::NewStub(yard_->channel());
   checkpoints_ = v1::CheckpointService::NewStub(yard_->channel());
+}
+
+void Script::Restart() {
+  yard_->KillServer();
+  Revive();
 }
 
 void Script::Revive() {
@@ -116,6 +120,7 @@ bool Script::HandleFailure(const std::string& what, const grpc::Status& failed) 
   if (absl::IsUnavailable(status) || absl::IsResourceExhausted(status) ||
       IsOffsetMismatch(failed)) {
     ++refusals_;
+    on_refusal_(status);
     EXPECT_FALSE(status.message().empty()) << what;
     return true;
   }
@@ -331,9 +336,8 @@ void Script::Run() {
 
 void Script::Verify() {
   shim_.Disarm();
-  // What is there must not only be in the memory of the server.
-  yard_->KillServer();
-  Revive();
+  // A restart shows that nothing is only in the memory of the server.
+  Restart();
   if (::testing::Test::HasFailure()) return;
   VerifyJobs();
   VerifyStreams(acknowledged_[kFinished].name());

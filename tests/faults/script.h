@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "grpcpp/grpcpp.h"
@@ -24,14 +25,22 @@ namespace trainyard::testing {
 
 class Script {
  public:
+  // The checkpoint that the story commits, if its jobs are the first ones.
+  static constexpr char kCheckpoint[] = "jobs/1/checkpoints/40";
+
   // The row takes counts and times; it and the shim are borrowed.
-  Script(Shim& shim, FaultRow& row);
+  Script(Shim& shim, FaultRow& row, Yard::Options options = {});
   ~Script();
   Script(const Script&) = delete;
   Script& operator=(const Script&) = delete;
 
   // Is armed each time before a dead server is started again, and disarmed once it serves.
   void set_recovery_fault(const Shim::Fault& fault) { recovery_fault_ = fault; }
+
+  // Is called with each refusal of a server that lives on.
+  void set_on_refusal(std::function<void(const absl::Status&)> on_refusal) {
+    on_refusal_ = std::move(on_refusal);
+  }
 
   // Starts the server. The fault is armed once it serves.
   void Start(const Shim::Fault& fault);
@@ -42,6 +51,9 @@ class Script {
 
   // Submits a job with this request id. Returns its name, or nothing if the test has failed.
   std::string Submit(const std::string& request_id);
+  void Cancel(const std::string& job);
+  // Kills the server and starts it again.
+  void Restart();
 
   Yard& yard() { return *yard_; }
   // Returns the number of calls that were refused by a server that lived on.
@@ -57,7 +69,6 @@ class Script {
   void Connect();
   void Register();
 
-  void Cancel(const std::string& job);
   // Reports all observed attempts once. Returns what the server wants, at once or when it wants
   // something new.
   v1::SyncWorkerResponse Sync(bool waits = false);
@@ -78,6 +89,7 @@ class Script {
   Shim& shim_;
   FaultRow& row_;
   std::optional<Shim::Fault> recovery_fault_;
+  std::function<void(const absl::Status&)> on_refusal_ = [](const absl::Status&) {};
   std::unique_ptr<Yard> yard_;
   std::unique_ptr<v1::AgentService::Stub> agents_;
   std::unique_ptr<v1::CheckpointService::Stub> checkpoints_;

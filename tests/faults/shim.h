@@ -10,7 +10,7 @@
 //   ...
 //   EXPECT_EQ(shim.Struck(), 1);
 //
-// Programs that are linked statically, as the supervisor is, are not affected.
+// The library does not reach programs that are linked statically, as the supervisor is.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,7 @@ class Shim {
 
   // Returns true if the library can be loaded. Sanitizers must be loaded before all others.
   static bool IsPossible();
-  // What the process needs in its environment, and those that it starts.
+  // Returns the variables that load the library into a process and into those that it starts.
   std::map<std::string, std::string> Environment() const;
 
   // Replaces what was armed before.
@@ -57,6 +57,9 @@ class Shim {
   int64_t Struck() const { return control_->struck; }
   // Returns the number of calls that matched since Arm.
   int64_t Seen() const { return control_->seen; }
+  // Returns the number of syncs that succeeded after one of the same file had failed, without a
+  // change of the file in between.
+  int64_t Trusted() const { return control_->trusted; }
   void SetClockOffset(absl::Duration offset) {
     control_->clock_offset_ns = absl::ToInt64Nanoseconds(offset);
   }

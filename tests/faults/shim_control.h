@@ -13,11 +13,12 @@ inline constexpr char kShimVariable[] = "TRAINYARD_FAULT_SHIM";
 
 // Kinds of system calls, as bits.
 inline constexpr uint32_t kShimSync = 1;     // fsync, fdatasync
-inline constexpr uint32_t kShimWrite = 2;    // write, pwrite, writev, ftruncate
+inline constexpr uint32_t kShimWrite = 2;    // write, pwrite, writev
 inline constexpr uint32_t kShimRename = 4;   // rename; the path is the new one
 inline constexpr uint32_t kShimUnlink = 8;   // unlink
 inline constexpr uint32_t kShimSend = 16;    // sendmsg
 inline constexpr uint32_t kShimCreate = 32;  // open with O_CREAT, mkdir
+inline constexpr uint32_t kShimCut = 64;     // ftruncate
 
 // Actions besides the numbers of errors, with which a call fails.
 inline constexpr int32_t kShimKill = 0;       // SIGKILL of the process before the call
@@ -37,8 +38,11 @@ struct ShimControl {
   std::atomic<int64_t> struck;
   // The number of matching calls since `calls` was set.
   std::atomic<int64_t> seen;
-  // What is added to the wall clock.
+  // The time that is added to the wall clock.
   std::atomic<int64_t> clock_offset_ns;
+  // The number of syncs that followed a sync of the same file which had failed, although nothing
+  // was written in between. Linux lets them succeed, whatever has reached the disk.
+  std::atomic<int64_t> trusted;
   // A part of the path of the file, with its zero. Sockets are called "socket:[NUMBER]".
   char path[kPathBytes];
 };

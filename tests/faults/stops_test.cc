@@ -45,9 +45,7 @@ class Stops : public ::testing::Test {
     ASSERT_TRUE(yard_.WaitForJob(job, [&](const Job& seen) { return seen.state() == state; }))
         << yard_.GetJob(job).ShortDebugString();
   }
-  void Suspend(const std::string& job) {
-    EXPECT_EQ(yard_.Cli({"suspend", job}).exit_code, 0);
-  }
+  void Suspend(const std::string& job) { EXPECT_EQ(yard_.Cli({"suspend", job}).exit_code, 0); }
 
   // Submits a job and brings it to that moment. `holder` takes the device if others must wait.
   std::string Reach(const std::string& moment, std::string& holder) {
@@ -97,9 +95,8 @@ class Stops : public ::testing::Test {
     const grpc::Status status = yard_.jobs().ListEvents(&context, request, &response);
     EXPECT_TRUE(status.ok()) << status.error_message();
     static const std::set<std::string> kFinal = {"JOB_SUCCEEDED", "JOB_FAILED", "JOB_CANCELLED"};
-    return std::count_if(
-        response.events().begin(), response.events().end(),
-        [](const v1::Event& event) { return kFinal.count(event.type()) > 0; });
+    return std::count_if(response.events().begin(), response.events().end(),
+                         [](const v1::Event& event) { return kFinal.count(event.type()) > 0; });
   }
 
   bool IsFree() {

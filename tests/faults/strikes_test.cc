@@ -60,7 +60,7 @@ class Striker {
     })) << gang_;
     const int64_t victim = Draw(0, 5);
     const bool only_stops = Draw(0, 2) == 0;
-    static const char* const kNames[] = {"a rank", "a rank",     "the supervisor",
+    static const char* const kNames[] = {"a rank",     "a rank",     "the supervisor",
                                          "the worker", "the server", "server and worker"};
     ++struck_[absl::StrCat(only_stops ? "SIGSTOP of " : "SIGKILL of ", kNames[victim])];
     if (victim <= 2) {

@@ -139,9 +139,9 @@ void Tunnel::Loop() {
       for (const int end : {0, 1}) {
         const bool has_room = connection->halves[end].waiting.empty();
         const bool has_data = !connection->halves[1 - end].waiting.empty();
-        polled.push_back(
-            {connection->ends[end].get(),
-             static_cast<short>((has_room ? POLLIN : 0) | (has_data ? POLLOUT : 0)), 0});
+        polled.push_back({connection->ends[end].get(),
+                          static_cast<short>((has_room ? POLLIN : 0) | (has_data ? POLLOUT : 0)),
+                          0});
       }
     }
     if (poll(polled.data(), polled.size(), -1) < 0) continue;

@@ -79,8 +79,8 @@ TEST_F(Versions, AnUpgradeInTheMiddleOfATrainingLosesNothing) {
   const std::string ended = yard_.Submit(SmallSpec("ended", 1, 2, 2000));
   ASSERT_EQ(yard_.WaitForEnd(ended).state(), v1::JOB_STATE_SUCCEEDED);
   const Trace before = TraceOf(yard_, ended);
-  const std::string job = yard_.Submit(
-      SmallSpec("long", 2, kEndless, 2000, "checkpoint: {every: 200 steps}\n"));
+  const std::string job =
+      yard_.Submit(SmallSpec("long", 2, kEndless, 2000, "checkpoint: {every: 200 steps}\n"));
   ASSERT_TRUE(yard_.WaitForStep(job, 50));
 
   yard_.KillServer();

@@ -12,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "common/base/files.h"
 #include "common/base/hash.h"
+#include "tests/faults/report.h"
 #include "tests/integration/yard.h"
 
 namespace trainyard::testing {
@@ -21,6 +22,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::trainyard::v1::Job;
 
+constexpr char kFault[] = "a checkpoint on the server is damaged";
 constexpr char kModel[] = "model.safetensors";
 // No retry is granted, so a failure that cost one would end the job.
 constexpr char kExtra[] = "checkpoint: {every: 20 steps, keep: {last: 3}}\nmax_retries: 0\n";
@@ -83,6 +85,10 @@ class Damage : public ::testing::Test {
 using DamageOne = std::function<void(const std::string& path)>;
 
 TEST_F(Damage, AJobGoesOnFromTheNewestCheckpointThatIsWhole) {
+  FaultRow row({.fault = kFault,
+                .injection = "the newest one of a suspended job: a bit, half of a file, a file, "
+                             "its state",
+                .expectation = "the job goes back to the newest whole one, without a retry"});
   const std::vector<std::tuple<std::string, std::string, DamageOne>> ways = {
       {"flipped", kModel, FlipABit},
       {"cut", kModel, CutInHalf},
@@ -103,16 +109,25 @@ TEST_F(Damage, AJobGoesOnFromTheNewestCheckpointThatIsWhole) {
     EXPECT_THAT(history, HasSubstr(absl::StrCat("checkpoint at step ", newest, ": ", file)));
     EXPECT_THAT(history,
                 HasSubstr(absl::StrCat("the job goes back to '", job, "/checkpoints/", older)));
+    row.Count("damaged", 1);
+    row.Count("retries", yard_.GetJob(job).retries());
   }
+  if (!HasFailure()) row.Survived();
 }
 
 TEST_F(Damage, AJobWithoutAWholeCheckpointBeginsAgain) {
+  FaultRow row({.fault = kFault,
+                .injection = "all of a suspended job",
+                .expectation = "the job begins again, without a retry"});
   const std::string job = yard_.Submit(SmallSpec("all", 1, 3, 3000, kExtra));
   const std::vector<int64_t> steps = TrainAndSuspend(job);
   for (const int64_t step : steps) FlipABit(Blob(job, step, kModel));
   Resume(job);
   ExpectOnlyStepsLost(job, /*attempts=*/2 + static_cast<int>(steps.size()));
   EXPECT_THAT(History(job), HasSubstr("from the beginning"));
+  row.Count("damaged", static_cast<int64_t>(steps.size()));
+  row.Count("retries", yard_.GetJob(job).retries());
+  if (!HasFailure()) row.Survived();
 }
 
 TEST_F(Damage, TheMarkIsShownAndOutlivesTheServer) {

@@ -118,9 +118,10 @@ TEST_F(GpuHealth, AStrangersProcessKeepsADeviceFromBeingOfferedUntilItLeaves) {
 }
 
 TEST_F(GpuHealth, ALostGpuIsNotOfferedAndIsAgainWhenItIsBack) {
-  FaultRow row({.fault = "a GPU fails",
-                .injection = "the driver loses one GPU and no longer lists another (fake NVML)",
-                .expectation = "both are set aside with the reason, and offered when they are back"});
+  FaultRow row(
+      {.fault = "a GPU fails",
+       .injection = "the driver loses one GPU and no longer lists another (fake NVML)",
+       .expectation = "both are set aside with the reason, and offered when they are back"});
   Set({{"GPU-aa00", "lost"}});  // and the other is gone
   ASSERT_TRUE(WaitForHealth("GPU-aa00", "QUARANTINED"));
   ASSERT_TRUE(WaitForHealth("GPU-bb00", "QUARANTINED"));

@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "common/base/files.h"
 #include "common/rpc/address.h"
+#include "tests/faults/report.h"
 #include "tests/integration/yard.h"
 #include "tests/testing/wait.h"
 
@@ -33,6 +34,10 @@ bool IsClosed(const UniqueFd& fd) {
 }
 
 TEST(Overload, AServerOutOfDescriptorsKeepsItsConnectionsAndTakesNewOnesLater) {
+  FaultRow row({.fault = "the server's resources are exhausted",
+                .injection = "more idle connections than descriptors",
+                .expectation = "new connections are closed, the old ones are served; once there "
+                               "is room, new ones are taken"});
   constexpr rlim_t kLimit = 256;
   Yard yard;
   yard.Start();
@@ -47,11 +52,20 @@ TEST(Overload, AServerOutOfDescriptorsKeepsItsConnectionsAndTakesNewOnesLater) {
   EXPECT_FALSE(IsClosed(flood.front())) << "what is connected stays so";
   const int64_t step = yard.GetJob(job).progress().step();
   EXPECT_TRUE(yard.WaitForStep(job, step + 50)) << "the worker and the test are still served";
-  EXPECT_NE(yard.Cli({"ls"}).exit_code, 0);
+  // A file that the server closes leaves a low descriptor, which a further connection takes.
+  EXPECT_TRUE(WaitUntil(
+      [&] {
+        flood.push_back(ConnectTo(path));
+        return yard.Cli({"ls"}).exit_code != 0;
+      },
+      kPatience));
 
   flood.clear();
   ASSERT_TRUE(WaitUntil([&] { return yard.Cli({"ls"}).exit_code == 0; }, kPatience));
   EXPECT_EQ(yard.GetJob(job).attempt(), 1);
+  row.Count("connections", static_cast<int64_t>(kLimit) + 100);
+  row.Count("descriptors", static_cast<int64_t>(kLimit));
+  if (!HasFailure()) row.Survived();
 }
 
 }  // namespace
