@@ -41,8 +41,9 @@ absl::StatusOr<engine::Graph> Convolutions(int64_t kernel) {
 absl::StatusOr<double> MeasureFlops(absl::string_view backend_name, int threads, int64_t kernel) {
   TY_ASSIGN_OR_RETURN(const engine::Graph graph, Convolutions(kernel));
   TY_ASSIGN_OR_RETURN(const auto backend, engine::MakeBackend(backend_name));
-  TY_ASSIGN_OR_RETURN(const auto executable,
-                      backend->Compile(graph, {}, {.max_rows = kRows, .threads = threads}));
+  TY_ASSIGN_OR_RETURN(
+      const auto executable,
+      backend->Compile(graph, {}, {.max_rows = kRows, .threads = threads, .deterministic = false}));
   const double flops = engine::GraphCost(engine::BuildTrainingStep(graph, {}).graph, kRows).flops;
   const std::vector<float> inputs(
       static_cast<size_t>(kRows * engine::ElementCount(graph.input_shape())), 0.5f);
