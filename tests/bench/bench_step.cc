@@ -2,7 +2,7 @@
 // synthetic batches.
 //
 //   bench_step [--net resnet20] [--batch 64] [--threads 1] [--steps 100] [--runs 1] [--warmup 10]
-//              [--precision f32] [--profile] [--memory] [--products]
+//              [--precision f32] [--bitwise] [--profile] [--memory] [--products]
 // Prints one line a run: net, precision, batch, threads, ms of CPU time and of wall time a step,
 // samples/s and GFLOP/s by the wall, and by how much the process grew. --products adds the time of
 // only a step's convolutions and matrix products, which is the lower limit. bench_step.py sets it
@@ -39,6 +39,7 @@ struct Arguments {
   int runs = 1;
   int warmup = 10;
   Precision precision = Precision::kF32;
+  bool bitwise = false;
   bool profile = false;
   bool memory = false;
   bool products = false;
@@ -47,6 +48,10 @@ struct Arguments {
 bool Parse(int argc, char** argv, Arguments& arguments) {
   for (int i = 1; i < argc; ++i) {
     const std::string flag = argv[i];
+    if (flag == "--bitwise") {
+      arguments.bitwise = true;
+      continue;
+    }
     if (flag == "--profile") {
       arguments.profile = true;
       continue;
@@ -147,7 +152,8 @@ absl::Status Run(const Arguments& arguments) {
   if (!model.ok()) {
     return model.status();
   }
-  CompileOptions options = OptionsOf("cpu", {.precision = arguments.precision});
+  CompileOptions options =
+      OptionsOf("cpu", {.precision = arguments.precision, .deterministic = arguments.bitwise});
   options.max_rows = arguments.batch;
   options.threads = arguments.threads;
   absl::StatusOr<std::unique_ptr<Executable>> executable =
@@ -195,8 +201,8 @@ int main(int argc, char** argv) {
   if (!trainyard::engine::Parse(argc, argv, arguments)) {
     std::fprintf(stderr,
                  "usage: bench_step [--net NAME] [--batch N] [--threads N] "
-                 "[--steps N] [--runs N] [--warmup N] [--precision f32|bf16] [--profile] "
-                 "[--memory] [--products]\n");
+                 "[--steps N] [--runs N] [--warmup N] [--precision f32|bf16] [--bitwise] "
+                 "[--profile] [--memory] [--products]\n");
     return 2;
   }
   const absl::Status status = trainyard::engine::Run(arguments);

@@ -53,8 +53,8 @@ struct CompileOptions {
   // If the backend or the machine lacks the precision, FAILED_PRECONDITION is returned.
   Precision precision = Precision::kF32;
   PassOptions passes = {};
-  // GPUs: the step gives the same bits each time, which excludes engines that sum in any order and
-  // products that are chosen by measuring.
+  // The step gives the same bits each time. On GPUs this excludes engines that sum in any order and
+  // products that are chosen by measuring. On the CPU the bits are those of any number of threads.
   bool deterministic = true;
   // GPUs: what Executable::MeasuredChoices of another rank returned, or empty. It is taken over
   // instead of being measured, so that equal devices run equal kernels.

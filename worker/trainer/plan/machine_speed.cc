@@ -56,8 +56,10 @@ absl::StatusOr<double> MeasureFlops(absl::string_view backend_name, int threads,
                                     const Layers& layers) {
   TY_ASSIGN_OR_RETURN(const engine::Graph graph, Convolutions(layers));
   TY_ASSIGN_OR_RETURN(const auto backend, engine::MakeBackend(backend_name));
-  TY_ASSIGN_OR_RETURN(const auto executable,
-                      backend->Compile(graph, {}, {.max_rows = layers.rows, .threads = threads}));
+  TY_ASSIGN_OR_RETURN(
+      const auto executable,
+      backend->Compile(graph, {},
+                       {.max_rows = layers.rows, .threads = threads, .deterministic = false}));
   const double flops =
       engine::GraphCost(engine::BuildTrainingStep(graph, {}).graph, layers.rows).flops;
   const std::vector<float> inputs(

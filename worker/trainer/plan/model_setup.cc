@@ -59,8 +59,8 @@ double BaseRate(const v1::OptimizerSpec& spec) {
   return spec.sgd().lr();
 }
 
-// Returns the options that decide which kernels run. Promising the same bits costs time on a GPU,
-// so only `reproducibility: bitwise` pays for it.
+// Returns the options that decide which kernels run. Promising the same bits, on any device of a
+// type and with any number of threads, costs time, so only `reproducibility: bitwise` pays for it.
 absl::StatusOr<engine::CompileOptions> StepOptionsOf(const v1::JobSpec& spec,
                                                      absl::string_view backend) {
   engine::StepChoices choices = {.deterministic = IsBitwise(spec),

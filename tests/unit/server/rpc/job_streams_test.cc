@@ -4,7 +4,6 @@
 #include <set>
 #include <thread>
 
-
 #include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
 #include "tests/testing/wait.h"

@@ -22,10 +22,12 @@ constexpr int64_t kBytesPerCall = 40 << 10;
 
 // oneDNN takes the thread count from OpenMP's setting of the calling thread, both when it creates a
 // primitive and when it runs it.
+// If the step gives the same bits with any number of threads, oneDNN gets one thread, and ours
+// share its work (Part).
 class ScopedThreads {
  public:
-  explicit ScopedThreads(int threads) : before_(omp_get_max_threads()) {
-    omp_set_num_threads(threads);
+  explicit ScopedThreads(const CompileOptions& options) : before_(omp_get_max_threads()) {
+    omp_set_num_threads(options.deterministic ? 1 : options.threads);
   }
   ScopedThreads(const ScopedThreads&) = delete;
   ScopedThreads& operator=(const ScopedThreads&) = delete;
@@ -148,7 +150,7 @@ absl::StatusOr<Program*> CpuExecutable::Prepare(const StepGraph& step, Programs&
   const auto largest = programs.find(options_.max_rows);
   const Program* const larger = largest == programs.end() ? nullptr : largest->second.get();
   try {
-    const ScopedThreads threads(options_.threads);
+    const ScopedThreads threads(options_);
     const StateMemory state = {exchanged_.parameters(), statistics_.as<float>(),
                                exchanged_.reduction()};
     const NumberType type =
@@ -157,6 +159,7 @@ absl::StatusOr<Program*> CpuExecutable::Prepare(const StepGraph& step, Programs&
             {.rows = rows,
              .largest_rows = options_.max_rows,
              .threads = options_.threads,
+             .deterministic = options_.deterministic,
              .type = type,
              .is_guarded = options_.inspect},
             engine_, stream_, weights_, larger, *program);
@@ -203,7 +206,7 @@ absl::Status CpuExecutable::Run(Program& program, const float* inputs, size_t ca
                                 RunState& state, const ReadyCallback& on_ready,
                                 std::vector<double>* seconds, size_t first, int slot) {
   try {
-    const ScopedThreads threads(options_.threads);
+    const ScopedThreads threads(options_);
     weights_.Refresh(program.packed_weights, stream_);
     program.Bind(slots_[static_cast<size_t>(slot)].arena.data());
     program.Run(inputs, calls, state, on_ready, seconds, first);

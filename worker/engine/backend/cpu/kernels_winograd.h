@@ -43,6 +43,11 @@ inline int64_t WinogradScratch(const WinogradShape& shape) {
          16 * shape.out_blocks();
 }
 
+// Blocks of output channels, [begin, end).
+struct WinogradBlocks {
+  int64_t begin, end;
+};
+
 struct WinogradKernels {
   // Computes u from weights [O, I, 3, 3]. If `turned`, u is for the gradient of the input, which is
   // a convolution from O to I channels with the weights turned by 180 degrees.
@@ -53,9 +58,10 @@ struct WinogradKernels {
   void (*convolve)(const WinogradShape& shape, int64_t begin, int64_t end, const float* x,
                    const float* u, const float* bias, bool relu, float* y, float* scratch);
   // Adds the contribution of tiles [begin, end) to the gradient of u, in `sums`, which is laid out
-  // as u, and adds the sums of dy to dbias, filled up to blocks. dbias may be null.
-  void (*add_gradient)(const WinogradShape& shape, int64_t begin, int64_t end, const float* x,
-                       const float* dy, float* sums, float* dbias, float* scratch);
+  // as u, and adds the sums of dy to dbias, filled up to blocks. dbias may be null. Only the range
+  // of output channels is computed, to the same bits as in any other range.
+  void (*add_gradient)(const WinogradShape& shape, int64_t begin, int64_t end, WinogradBlocks range,
+                       const float* x, const float* dy, float* sums, float* dbias, float* scratch);
   // Computes the gradient of the weights [O, I, 3, 3] of one input channel from `parts` such sums,
   // which are `stride` floats apart. With `add`, it is added to the present value.
   void (*finish_gradient)(const WinogradShape& shape, int64_t channel, int64_t parts,

@@ -1,5 +1,6 @@
 // Lowers conv2d to oneDNN, unless lower_winograd.cc computes it.
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,6 +33,13 @@ constexpr int64_t kWinogradChannelsOfParameterGradient = 64;
 // are those of the largest batch: smaller batches are computed alike, to the bit and with the same
 // packed weights.
 constexpr int64_t kWinogradTiles = 64;
+
+// The least that a part of a step with the same bits for any number of threads computes. A part of
+// minimal filtering transforms the weights, which as many tiles hide. A part of a gradient of
+// weights has sums of its own, which are added up over memory; transformed ones are four times as
+// many.
+constexpr int64_t kTilesOfPart = 256;
+constexpr int64_t kPixelsOfPart = 1024;
 
 // Rates how slow an implementation of oneDNN's is beside its own kernels for these formats.
 constexpr int kReferenceLoops = 100;
@@ -246,33 +254,56 @@ dnnl::convolution_forward::primitive_desc DescribeConv(Lowering& lowering, const
   return winograd ? winograd : conv.forward;
 }
 
-// Runs `primitive` into scratch memory, and copies from there to the arena's places for the
-// gradients of each weight, and bias, of merged convolutions.
+// Returns the formats for a part of the rows. They are those of all rows.
+ConvFormats ForRows(Lowering& lowering, const Node& node, const ConvFormats& conv, int64_t rows) {
+  if (rows == lowering.rows()) return conv;
+  const Geometry geometry(node.conv());
+  ConvFormats part = conv;
+  const Desc weight(conv.forward.weights_desc().dims(), DataType(lowering.type()), Tag::any);
+  const dnnl::convolution_forward::desc desc(kForward, kDirect, Describe(conv.input, rows), weight,
+                                             conv.forward.bias_desc(), Describe(conv.output, rows),
+                                             geometry.strides, geometry.dilation, geometry.padding,
+                                             geometry.padding);
+  part.forward = dnnl::convolution_forward::primitive_desc(desc, ForwardAttributes(node.relu),
+                                                           lowering.engine());
+  return part;
+}
+
+// Returns the rows of at least so many pixels of the output, or of so many tiles of 4x4 pixels if
+// it is computed `by_tiles`.
+int64_t RowsMin(const Layout& output, bool by_tiles, int64_t pixels) {
+  const int64_t of_row = by_tiles ? ((output.height + 3) / 4) * ((output.width + 3) / 4)
+                                  : output.height * output.width;
+  const int64_t least = by_tiles ? kTilesOfPart : pixels;
+  return (least + of_row - 1) / of_row;
+}
+
+bool IsWinograd(Lowering& lowering, const Node& node, const ConvFormats& conv,
+                int64_t channels_min) {
+  return SuitsWinograd(node.conv(), conv.input, conv.output, lowering.largest_rows(), channels_min);
+}
+
+// Runs the parts into scratch memory, and copies from there to the arena's places for the gradients
+// of each weight, and bias, of merged convolutions.
 void EmitMergedParameterGradient(Lowering& lowering, const Node& node,
-                                 const dnnl::primitive& primitive, Lowering::Arguments arguments,
-                                 std::vector<BufferId> buffers, const Desc& computed,
-                                 const Desc& plain) {
-  const auto scratch = [&](const Desc& desc) {
-    buffers.push_back(lowering.AddScratch(static_cast<int64_t>(desc.get_size())));
-    return buffers.back();
-  };
-  const BufferId weights = scratch(plain);
+                                 std::vector<PrimitivePart> parts, std::vector<BufferId> buffers,
+                                 const Desc& computed, const Desc& plain) {
+  lowering.AddScratchpads(parts, buffers);
+  const PartialSums sums = lowering.AddPartialSums(DNNL_ARG_DIFF_WEIGHTS, computed, parts, buffers);
   const bool is_plain = computed == plain;
-  const BufferId blocked = is_plain ? weights : scratch(computed);
-  arguments.insert({DNNL_ARG_DIFF_WEIGHTS, lowering.Memory(computed, blocked)});
-  dnnl::reorder unpack;
-  Lowering::Arguments unpacked;
+  BufferId weights = sums.buffer;
   if (!is_plain) {
-    unpacked = {{DNNL_ARG_FROM, lowering.Memory(computed, blocked)},
-                {DNNL_ARG_TO, lowering.Memory(plain, weights)}};
-    unpack = dnnl::reorder({lowering.engine(), computed, lowering.engine(), plain});
+    weights = lowering.AddScratch(static_cast<int64_t>(plain.get_size()));
+    buffers.push_back(weights);
   }
-  BufferId biases = kNoBuffer;
+  const Lowering::Arguments unpacked = {{DNNL_ARG_FROM, lowering.Memory(computed, sums.buffer)},
+                                        {DNNL_ARG_TO, lowering.Memory(plain, weights)}};
+  const Unpacking unpack(lowering.engine(), computed, plain);
+  PartialSums biases;
   const size_t members = static_cast<size_t>(node.conv().weights);
   if (node.outputs.size() > members) {
-    const Desc bias({plain.dims()[0]}, kF32, Tag::x);
-    biases = scratch(bias);
-    arguments.insert({DNNL_ARG_DIFF_BIAS, lowering.Memory(bias, biases)});
+    biases = lowering.AddPartialSums(DNNL_ARG_DIFF_BIAS, Desc({plain.dims()[0]}, kF32, Tag::x),
+                                     parts, buffers);
   }
   std::vector<absl::Span<float>> targets;  // in their order in the scratch memory
   for (const ValueId output : node.outputs) {
@@ -282,15 +313,19 @@ void EmitMergedParameterGradient(Lowering& lowering, const Node& node,
   Program* program = &lowering.program();
   const Kernels<float>* kernels = &BestKernels<float>();
   dnnl::stream stream = lowering.stream();
+  const int threads = lowering.threads();
+  const std::function<void()> execute = lowering.Execution(std::move(parts));
   auto run = [=](RunState& state) {
-    primitive.execute(stream, arguments);
+    execute();
+    sums.Fold(*program, threads);
+    biases.Fold(*program, threads);
     if (!is_plain) {
-      unpack.execute(stream, unpacked);
+      unpack.Execute(stream, unpacked, /*add=*/false);
     }
     const float* from = program->ptr<float>(weights);
     for (size_t i = 0; i < targets.size(); ++i) {
       if (i == members) {
-        from = program->ptr<float>(biases);
+        from = program->ptr<float>(biases.buffer);
       }
       const auto count = static_cast<int64_t>(targets[i].size());
       if (state.accumulate) {
@@ -314,28 +349,33 @@ void LowerConv2d(Lowering& lowering, const Node& node) {
   if (const auto shape = FindWinograd(lowering, node, conv)) {
     return LowerConvByWinograd(lowering, node, *shape);
   }
-  const auto primitive_desc = DescribeConv(lowering, node, conv);
   const BufferId x = lowering.In(node.inputs[0], conv.input);
   const BufferId y = lowering.BufferOf(node.outputs[0]);
-  std::vector<BufferId> buffers = {x, y};
   const std::vector<ValueId> weights = ConvWeights(node);
-  Lowering::Arguments arguments = {
-      {DNNL_ARG_SRC, lowering.Memory(primitive_desc.src_desc(), x)},
-      {DNNL_ARG_WEIGHTS,
-       lowering.Packed(lowering.Parameters(weights), PlainConvWeight(lowering, node, weights),
-                       primitive_desc.weights_desc())},
-      {DNNL_ARG_DST, lowering.Memory(primitive_desc.dst_desc(), y)}};
-  if (HasBias(node)) {
-    const Desc& bias = primitive_desc.bias_desc();
-    arguments.insert(
-        {DNNL_ARG_BIAS,
-         lowering.Packed(lowering.Parameters(ConvWeights(node, 1 + weights.size())), bias, bias)});
-  }
-  lowering.AddScratchpad(primitive_desc.scratchpad_desc(), arguments, buffers);
-  const dnnl::convolution_forward primitive(primitive_desc);
-  dnnl::stream stream = lowering.stream();
-  lowering.EmitCall(
-      node, [=](RunState&) { primitive.execute(stream, arguments); }, buffers);
+  const auto describe = [&](int64_t rows) {
+    return DescribeConv(lowering, node, ForRows(lowering, node, conv, rows));
+  };
+  const auto arguments = [&](const auto& described, const RowPart& part) {
+    Lowering::Arguments made = {
+        {DNNL_ARG_SRC, lowering.Memory(described.src_desc(), x, part.begin * conv.input.bytes())},
+        {DNNL_ARG_WEIGHTS,
+         lowering.Packed(lowering.Parameters(weights), PlainConvWeight(lowering, node, weights),
+                         described.weights_desc())},
+        {DNNL_ARG_DST, lowering.Memory(described.dst_desc(), y, part.begin * conv.output.bytes())}};
+    if (HasBias(node)) {
+      const Desc& bias = described.bias_desc();
+      made.insert({DNNL_ARG_BIAS,
+                   lowering.Packed(lowering.Parameters(ConvWeights(node, 1 + weights.size())), bias,
+                                   bias)});
+    }
+    return made;
+  };
+  const int64_t rows_min =
+      RowsMin(conv.output, IsWinograd(lowering, node, conv, kWinogradChannels), 1);
+  lowering.EmitParts(
+      node,
+      MakeParts<dnnl::convolution_forward>(lowering.PartRows(node, rows_min), describe, arguments),
+      {x, y});
 }
 
 void LowerConv2dInputGradient(Lowering& lowering, const Node& node) {
@@ -344,24 +384,29 @@ void LowerConv2dInputGradient(Lowering& lowering, const Node& node) {
     return LowerConvInputGradientByWinograd(lowering, node, *shape);
   }
   const std::vector<ValueId> weights = ConvWeights(node);
-  const ValueId output = node.outputs[0];
-  const auto primitive_desc = DescribeConvInputGradient(lowering, node.conv(), conv,
-                                                        ConvWeightDims(lowering, node, weights));
-  lowering.SetLayout(output, conv.input);
+  lowering.SetLayout(node.outputs[0], conv.input);
   const BufferId dy = lowering.In(node.inputs[0], conv.output);
-  const BufferId dx = lowering.BufferOf(output);
-  std::vector<BufferId> buffers = {dy, dx};
-  Lowering::Arguments arguments = {
-      {DNNL_ARG_DIFF_DST, lowering.Memory(primitive_desc.diff_dst_desc(), dy)},
-      {DNNL_ARG_WEIGHTS,
-       lowering.Packed(lowering.Parameters(weights), PlainConvWeight(lowering, node, weights),
-                       primitive_desc.weights_desc())},
-      {DNNL_ARG_DIFF_SRC, lowering.Memory(primitive_desc.diff_src_desc(), dx)}};
-  lowering.AddScratchpad(primitive_desc.scratchpad_desc(), arguments, buffers);
-  const dnnl::convolution_backward_data primitive(primitive_desc);
-  dnnl::stream stream = lowering.stream();
-  lowering.EmitCall(
-      node, [=](RunState&) { primitive.execute(stream, arguments); }, buffers);
+  const BufferId dx = lowering.BufferOf(node.outputs[0]);
+  const auto describe = [&](int64_t rows) {
+    return DescribeConvInputGradient(lowering, node.conv(), ForRows(lowering, node, conv, rows),
+                                     ConvWeightDims(lowering, node, weights));
+  };
+  const auto arguments = [&](const auto& described, const RowPart& part) {
+    return Lowering::Arguments{
+        {DNNL_ARG_DIFF_DST,
+         lowering.Memory(described.diff_dst_desc(), dy, part.begin * conv.output.bytes())},
+        {DNNL_ARG_WEIGHTS,
+         lowering.Packed(lowering.Parameters(weights), PlainConvWeight(lowering, node, weights),
+                         described.weights_desc())},
+        {DNNL_ARG_DIFF_SRC,
+         lowering.Memory(described.diff_src_desc(), dx, part.begin * conv.input.bytes())}};
+  };
+  const int64_t rows_min =
+      RowsMin(conv.output, IsWinograd(lowering, node, conv, kWinogradChannels), 1);
+  lowering.EmitParts(node,
+                     MakeParts<dnnl::convolution_backward_data>(lowering.PartRows(node, rows_min),
+                                                                describe, arguments),
+                     {dy, dx});
 }
 
 void LowerConv2dParameterGradient(Lowering& lowering, const Node& node) {
@@ -373,24 +418,32 @@ void LowerConv2dParameterGradient(Lowering& lowering, const Node& node) {
   for (int64_t i = 0; i < node.conv().weights; ++i) {
     weights.push_back(lowering.value(node.outputs[static_cast<size_t>(i)]).primal);
   }
-  const auto primitive_desc = DescribeConvParameterGradient(lowering, node.conv(), conv,
-                                                            ConvWeightDims(lowering, node, weights),
-                                                            node.outputs.size() > weights.size());
   const BufferId dy = lowering.In(node.inputs[0], conv.output);
   const BufferId x = lowering.In(node.inputs[1], conv.input);
-  std::vector<BufferId> buffers = {dy, x};
-  Lowering::Arguments arguments = {
-      {DNNL_ARG_DIFF_DST, lowering.Memory(primitive_desc.diff_dst_desc(), dy)},
-      {DNNL_ARG_SRC, lowering.Memory(primitive_desc.src_desc(), x)}};
-  lowering.AddScratchpad(primitive_desc.scratchpad_desc(), arguments, buffers);
-  const dnnl::convolution_backward_weights primitive(primitive_desc);
+  Desc computed;
+  const auto describe = [&](int64_t rows) {
+    const auto described = DescribeConvParameterGradient(
+        lowering, node.conv(), ForRows(lowering, node, conv, rows),
+        ConvWeightDims(lowering, node, weights), node.outputs.size() > weights.size());
+    TY_CHECK(computed.is_zero() || computed == described.diff_weights_desc());
+    computed = described.diff_weights_desc();
+    return described;
+  };
+  const auto arguments = [&](const auto& described, const RowPart& part) {
+    return Lowering::Arguments{
+        {DNNL_ARG_DIFF_DST,
+         lowering.Memory(described.diff_dst_desc(), dy, part.begin * conv.output.bytes())},
+        {DNNL_ARG_SRC, lowering.Memory(described.src_desc(), x, part.begin * conv.input.bytes())}};
+  };
+  const bool is_winograd = IsWinograd(lowering, node, conv, kWinogradChannelsOfParameterGradient);
+  std::vector<PrimitivePart> parts = MakeParts<dnnl::convolution_backward_weights>(
+      lowering.PartRows(node, RowsMin(conv.output, is_winograd, kPixelsOfPart)), describe,
+      arguments);
   const Desc plain = PlainConvWeight(lowering, node, weights);
   if (weights.size() == 1) {
-    lowering.EmitParameterGradient(node, primitive, arguments, buffers,
-                                   primitive_desc.diff_weights_desc(), plain);
+    lowering.EmitParameterGradient(node, std::move(parts), {dy, x}, computed, plain);
   } else {
-    EmitMergedParameterGradient(lowering, node, primitive, arguments, buffers,
-                                primitive_desc.diff_weights_desc(), plain);
+    EmitMergedParameterGradient(lowering, node, std::move(parts), {dy, x}, computed, plain);
   }
 }
 

@@ -17,16 +17,22 @@ constexpr int64_t kWeightsMax = int64_t{192} * 192;
 // the largest batch, so that smaller ones are computed alike.
 constexpr int64_t kTilesMin = 64;
 
-// Calls body(share, begin, end) for shares of whole groups of all tiles. A result belongs to one
-// tile or to one share, so it is rounded alike in every run with as many threads.
-template <class Body>
-void ForShares(int threads, int64_t tiles, const Body& body) {
+// The sums of a share of the gradient of the weights are cleared, and added to those of others,
+// which this many tiles hide. All shares together have at most this many sums.
+constexpr int64_t kTilesOfShare = 256;
+constexpr int64_t kSumsMax = int64_t{8} << 20;
+
+// A share of the tiles, [begin, end).
+struct TileShare {
+  int64_t begin, end;
+};
+
+// Returns one of so many shares, of whole groups. A result belongs to one tile or to one share, so
+// it is rounded alike in every run with as many shares.
+TileShare TileShareOf(int64_t share, int64_t shares, int64_t tiles) {
   const int64_t groups = (tiles + kWinogradGroup - 1) / kWinogradGroup;
-  ParallelFor(threads, threads, [&](int64_t share) {
-    const int64_t begin = share * groups / threads * kWinogradGroup;
-    const int64_t end = std::min((share + 1) * groups / threads * kWinogradGroup, tiles);
-    body(share, begin, end);
-  });
+  return {share * groups / shares * kWinogradGroup,
+          std::min((share + 1) * groups / shares * kWinogradGroup, tiles)};
 }
 
 // Emits the call that convolves x to y, both in blocks of 16, with transformed weights. The bias
@@ -42,10 +48,11 @@ void EmitWinograd(Lowering& lowering, const Node& node, const WinogradShape& sha
   Program* program = &lowering.program();
   const WinogradKernels* kernels = BestKernels<float>().winograd;
   auto run = [=](RunState&) {
-    ForShares(threads, tiles, [&](int64_t share, int64_t begin, int64_t end) {
-      kernels->convolve(shape, begin, end, program->ptr<float>(x), u, bias, relu,
+    ParallelFor(threads, threads, [&](int64_t thread) {
+      const TileShare share = TileShareOf(thread, threads, tiles);
+      kernels->convolve(shape, share.begin, share.end, program->ptr<float>(x), u, bias, relu,
                         program->ptr<float>(y),
-                        program->ptr<float>(scratch) + share * scratch_floats);
+                        program->ptr<float>(scratch) + thread * scratch_floats);
     });
   };
   lowering.EmitCall(node, run, {x, y, scratch});
@@ -102,30 +109,44 @@ void LowerConvParameterGradientByWinograd(Lowering& lowering, const Node& node,
   const int64_t products = shape.products();
   const int64_t sums_floats = products + 16 * shape.out_blocks();
   const int64_t scratch_floats = WinogradScratch(shape);
-  const BufferId sums =
-      lowering.AddScratch(lowering.threads() * sums_floats * int64_t{sizeof(float)});
-  const BufferId scratch =
-      lowering.AddScratch(lowering.threads() * scratch_floats * int64_t{sizeof(float)});
   const int threads = lowering.threads();
   const int64_t tiles = lowering.rows() * shape.tiles();
+  const int64_t shares =
+      lowering.deterministic()
+          ? lowering.PartsOf(lowering.Flops(node),
+                             std::min(tiles / kTilesOfShare, kSumsMax / sums_floats))
+          : threads;
+  // If there are fewer shares than threads, these also share the outputs, and each of them
+  // transforms the inputs.
+  const int64_t ranges = std::clamp<int64_t>(threads / shares, 1, shape.out_blocks());
+  const BufferId sums = lowering.AddScratch(shares * sums_floats * int64_t{sizeof(float)});
+  const BufferId scratch =
+      lowering.AddScratch(lowering.threads() * scratch_floats * int64_t{sizeof(float)});
   Program* program = &lowering.program();
   const WinogradKernels* kernels = BestKernels<float>().winograd;
   auto run = [=](RunState& state) {
     float* all_sums = program->ptr<float>(sums);
-    ForShares(threads, tiles, [&](int64_t share, int64_t begin, int64_t end) {
-      float* own = all_sums + share * sums_floats;
-      std::fill_n(own, sums_floats, 0.0f);
-      kernels->add_gradient(shape, begin, end, program->ptr<float>(x), program->ptr<float>(dy), own,
+    ParallelChunks(threads, shares * sums_floats, [&](int64_t begin, int64_t count) {
+      std::fill_n(all_sums + begin, count, 0.0f);
+    });
+    ParallelShares(threads, shares * ranges, [&](int64_t item, int64_t thread) {
+      const TileShare share = TileShareOf(item / ranges, shares, tiles);
+      const int64_t range = item % ranges;
+      const WinogradBlocks blocks = {range * shape.out_blocks() / ranges,
+                                     (range + 1) * shape.out_blocks() / ranges};
+      float* own = all_sums + item / ranges * sums_floats;
+      kernels->add_gradient(shape, share.begin, share.end, blocks, program->ptr<float>(x),
+                            program->ptr<float>(dy), own,
                             dbias == nullptr ? nullptr : own + products,
-                            program->ptr<float>(scratch) + share * scratch_floats);
+                            program->ptr<float>(scratch) + thread * scratch_floats);
     });
     const bool add = state.accumulate;
     ParallelFor(threads, shape.in_channels, [&](int64_t channel) {
-      kernels->finish_gradient(shape, channel, threads, sums_floats, all_sums, add, dweights);
+      kernels->finish_gradient(shape, channel, shares, sums_floats, all_sums, add, dweights);
     });
     for (int64_t k = 0; dbias != nullptr && k < shape.out_channels; ++k) {
       float sum = add ? dbias[k] : 0.0f;
-      for (int64_t share = 0; share < threads; ++share) {
+      for (int64_t share = 0; share < shares; ++share) {
         sum += all_sums[share * sums_floats + products + k];
       }
       dbias[k] = sum;

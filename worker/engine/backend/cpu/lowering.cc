@@ -221,80 +221,20 @@ void Lowering::EmitCall(const Node& node, std::function<void(RunState&)> run,
                 buffers);
 }
 
-void Lowering::AddScratchpad(const dnnl::memory::desc& scratchpad, Arguments& arguments,
-                             std::vector<BufferId>& buffers) {
-  if (scratchpad.get_size() == 0) {
-    return;
-  }
-  const BufferId buffer = AddScratch(static_cast<int64_t>(scratchpad.get_size()));
-  arguments.insert({DNNL_ARG_SCRATCHPAD, Memory(scratchpad, buffer)});
-  buffers.push_back(buffer);
-}
-
-Lowering::BiasGradient Lowering::AddBiasGradient(ValueId gradient, Arguments& direct,
-                                                 Arguments& indirect,
-                                                 std::vector<BufferId>& buffers) {
-  const ReductionEntry& entry = GradientEntry(gradient);
-  const BiasGradient bias = {state_.reduction + entry.offset, entry.count,
-                             AddScratch(entry.count * int64_t{sizeof(float)})};
-  const dnnl::memory::desc desc({entry.count}, kF32, dnnl::memory::format_tag::x);
-  buffers.push_back(bias.scratch);
-  indirect.insert({DNNL_ARG_DIFF_BIAS, Memory(desc, bias.scratch)});
-  direct.insert({DNNL_ARG_DIFF_BIAS, dnnl::memory(desc, engine_, bias.sums)});
-  return bias;
-}
-
-// The primitive leaves its results in scratch memory if they must be added to other sums, or if
-// their layout is not that of the arena.
-void Lowering::EmitParameterGradient(const Node& node, const dnnl::primitive& primitive,
-                                     Arguments arguments, std::vector<BufferId> buffers,
-                                     const dnnl::memory::desc& computed,
-                                     const dnnl::memory::desc& plain) {
-  const ReductionEntry& entry = GradientEntry(node.outputs[0]);
-  float* weight_sums = state_.reduction + entry.offset;
-  const bool is_plain = computed == plain;
-  const BufferId scratch = AddScratch(static_cast<int64_t>(computed.get_size()));
-  buffers.push_back(scratch);
-  Arguments direct = arguments;
-  Arguments indirect = std::move(arguments);
-  const dnnl::memory weight_scratch = Memory(computed, scratch);
-  const dnnl::memory weight_arena(plain, engine_, weight_sums);
-  indirect.insert({DNNL_ARG_DIFF_WEIGHTS, weight_scratch});
-  direct.insert({DNNL_ARG_DIFF_WEIGHTS, is_plain ? weight_arena : weight_scratch});
-  BiasGradient bias;
-  if (node.outputs.size() > 1) bias = AddBiasGradient(node.outputs[1], direct, indirect, buffers);
-
-  dnnl::primitive_attr add;
+Unpacking::Unpacking(const dnnl::engine& engine, const dnnl::memory::desc& from,
+                     const dnnl::memory::desc& to) {
+  if (from == to) return;
   dnnl::post_ops sum;
   sum.append_sum(1.0f);
+  dnnl::primitive_attr add;
   add.set_post_ops(sum);
-  const Arguments leave = {{DNNL_ARG_FROM, weight_scratch}, {DNNL_ARG_TO, weight_arena}};
-  dnnl::reorder store;
-  dnnl::reorder store_sum;
-  if (!is_plain) {
-    store = dnnl::reorder({engine_, computed, engine_, plain});
-    store_sum = dnnl::reorder({engine_, computed, engine_, plain, add});
-  }
-  const int64_t weight_count = entry.count;
-  Program* program = &program_;
-  const Kernels<float>* kernels = &BestKernels<float>();
-  dnnl::stream stream = stream_;
-  const int threads = options_.threads;
-  auto run = [=](RunState& state) {
-    primitive.execute(stream, state.accumulate ? indirect : direct);
-    if (!is_plain) {
-      (state.accumulate ? store_sum : store).execute(stream, leave);
-    } else if (state.accumulate) {
-      const float* computed_now = program->ptr<float>(scratch);
-      ParallelChunks(threads, weight_count, [&](int64_t begin, int64_t count) {
-        kernels->add(weight_sums + begin, computed_now + begin, weight_sums + begin, count);
-      });
-    }
-    if (state.accumulate && bias.sums != nullptr) {
-      kernels->add(bias.sums, program->ptr<float>(bias.scratch), bias.sums, bias.count);
-    }
-  };
-  EmitCall(node, std::move(run), buffers);
+  store_ = dnnl::reorder({engine, from, engine, to});
+  store_sum_ = dnnl::reorder({engine, from, engine, to, add});
+}
+
+void Unpacking::Execute(const dnnl::stream& stream,
+                        const std::unordered_map<int, dnnl::memory>& arguments, bool add) const {
+  (add ? store_sum_ : store_).execute(stream, arguments);
 }
 
 }  // namespace trainyard::engine::cpu

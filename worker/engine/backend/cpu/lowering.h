@@ -65,8 +65,69 @@ struct LoweringOptions {
   int64_t rows = 1;
   int64_t largest_rows = 1;  // the most that the executable may get
   int threads = 1;
+  // The program gives the same bits with any number of threads. oneDNN must then find one thread,
+  // here and in each run, since it splits sums among those that it finds.
+  bool deterministic = false;
   NumberType type = NumberType::kF32;  // of activations
   bool is_guarded = false;
+};
+
+// A part of what an op asks of oneDNN. The number of parts follows from the shape, and is one if
+// the program is not deterministic; the threads of the program share them.
+struct PrimitivePart {
+  dnnl::primitive primitive;
+  std::unordered_map<int, dnnl::memory> arguments;
+  dnnl::memory::desc scratchpad = {};
+};
+
+// The rows of a batch that a part computes.
+struct RowPart {
+  int64_t begin, rows;
+};
+
+// Makes the parts of these rows. describe(rows) returns a descriptor of the primitive, and
+// arguments(descriptor, part) its arguments but for scratch memory.
+template <class Primitive, class DescribeRows, class ArgumentsOf>
+std::vector<PrimitivePart> MakeParts(const std::vector<RowPart>& ranges,
+                                     const DescribeRows& describe, const ArgumentsOf& arguments) {
+  std::vector<PrimitivePart> parts;
+  typename Primitive::primitive_desc described;
+  Primitive primitive;
+  int64_t rows = 0;
+  for (const RowPart& part : ranges) {
+    if (part.rows != rows) {
+      rows = part.rows;
+      described = describe(rows);
+      primitive = Primitive(described);
+    }
+    parts.push_back({primitive, arguments(described, part), described.scratchpad_desc()});
+  }
+  return parts;
+}
+
+// The places where the parts of a sum leave what they contribute, `stride` floats apart.
+struct PartialSums {
+  BufferId buffer = kNoBuffer;
+  int64_t parts = 0;
+  int64_t stride = 0;
+  int64_t count = 0;
+
+  // Adds all parts to the first one, in their order.
+  void Fold(const Program& program, int threads) const;
+};
+
+// Copies or adds weights to others in another format.
+class Unpacking {
+ public:
+  // If the formats are equal, Execute may not be called.
+  Unpacking(const dnnl::engine& engine, const dnnl::memory::desc& from,
+            const dnnl::memory::desc& to);
+  void Execute(const dnnl::stream& stream, const std::unordered_map<int, dnnl::memory>& arguments,
+               bool add) const;
+
+ private:
+  dnnl::reorder store_;
+  dnnl::reorder store_sum_;
 };
 
 // Lowers a graph. Each op is lowered by a function of its own (lower_ops.h), in the order of the
@@ -87,6 +148,7 @@ class Lowering {
   int64_t rows() const { return options_.rows; }
   int64_t largest_rows() const { return options_.largest_rows; }
   int threads() const { return options_.threads; }
+  bool deterministic() const { return options_.deterministic; }
   NumberType type() const { return options_.type; }
   dnnl::engine& engine() { return engine_; }
   const dnnl::stream& stream() const { return stream_; }
@@ -152,8 +214,8 @@ class Lowering {
   void EmitReorder(const std::string& name, BufferId from, const Layout& from_layout, BufferId to,
                    const Layout& to_layout);
   BufferId AddScratch(int64_t bytes) { return program_.AddArenaBuffer(bytes); }
-  dnnl::memory Memory(const dnnl::memory::desc& desc, BufferId buffer) {
-    return program_.Bound(engine_, desc, buffer);
+  dnnl::memory Memory(const dnnl::memory::desc& desc, BufferId buffer, int64_t offset = 0) {
+    return program_.Bound(engine_, desc, buffer, offset);
   }
   std::string CallName(const Node& node) const;
   double Flops(const Node& node) const { return NodeCost(step_.graph, node, rows()).flops; }
@@ -175,15 +237,26 @@ class Lowering {
     }
   }
 
-  // Adds scratch for the primitive to arguments and buffers.
-  void AddScratchpad(const dnnl::memory::desc& scratchpad, Arguments& arguments,
-                     std::vector<BufferId>& buffers);
-
-  // Emits the call of a primitive that computes a weight gradient and, if there is one, a bias
-  // gradient, into the reduction arena. `arguments` lacks both.
-  void EmitParameterGradient(const Node& node, const dnnl::primitive& primitive,
-                             Arguments arguments, std::vector<BufferId> buffers,
-                             const dnnl::memory::desc& computed, const dnnl::memory::desc& plain);
+  // Returns into how many parts work of so many operations is split: a power of two, at most
+  // `most`, and 1 if the program is not deterministic.
+  int64_t PartsOf(double flops, int64_t most) const;
+  // Splits the rows of the node's work into parts of at least `rows_min`. All but the last one are
+  // equal.
+  std::vector<RowPart> PartRows(const Node& node, int64_t rows_min) const;
+  // Adds scratch memory for the parts to their arguments and to the buffers.
+  void AddScratchpads(std::vector<PrimitivePart>& parts, std::vector<BufferId>& buffers);
+  // Adds memory for a result of each part to their arguments and to the buffers.
+  PartialSums AddPartialSums(int argument, const dnnl::memory::desc& desc,
+                             std::vector<PrimitivePart>& parts, std::vector<BufferId>& buffers);
+  // Returns what executes the parts, which have all their arguments.
+  std::function<void()> Execution(std::vector<PrimitivePart> parts) const;
+  // Emits the call of parts that lack nothing but scratch memory.
+  void EmitParts(const Node& node, std::vector<PrimitivePart> parts, std::vector<BufferId> buffers);
+  // Emits the call of parts whose sum is a weight gradient and, if there is one, a bias gradient,
+  // into the reduction arena. The arguments lack both, and scratch memory.
+  void EmitParameterGradient(const Node& node, std::vector<PrimitivePart> parts,
+                             std::vector<BufferId> buffers, const dnnl::memory::desc& computed,
+                             const dnnl::memory::desc& plain);
 
   // Returns true if channels [first, first + count) of `whole` are whole blocks.
   static bool FillsBlocks(const Layout& whole, int64_t first, int64_t count);
@@ -213,19 +286,7 @@ class Lowering {
     BufferId buffer;
   };
 
-  // The scratch memory in which a primitive leaves the gradient of a bias, and the sums to which it
-  // is added.
-  struct BiasGradient {
-    float* sums = nullptr;  // null if there is no bias
-    int64_t count = 0;
-    BufferId scratch = kNoBuffer;
-  };
-
   void BlockStageInput(int64_t block);
-  // Adds the gradient of the bias to the arguments of a primitive: its sums to `direct`, and
-  // scratch memory to `indirect` and to the buffers.
-  BiasGradient AddBiasGradient(ValueId gradient, Arguments& direct, Arguments& indirect,
-                               std::vector<BufferId>& buffers);
   // Returns a part on its own, for ops that cannot read it within its whole.
   BufferId CopyOfPart(ValueId id);
 

@@ -27,13 +27,13 @@ BufferId Program::AddInputBuffer() {
 }
 
 dnnl::memory Program::Bound(const dnnl::engine& engine, const dnnl::memory::desc& desc,
-                            BufferId buffer) {
+                            BufferId buffer, int64_t offset) {
   dnnl::memory memory(desc, engine, DNNL_MEMORY_NONE);
   // Buffers at fixed addresses need not be bound again.
   if (!buffers_.is_arena(buffer) && buffers_.ptr<void>(buffer) != nullptr) {
-    memory.set_data_handle(buffers_.ptr<void>(buffer));
+    memory.set_data_handle(buffers_.ptr<std::byte>(buffer) + offset);
   } else {
-    bindings_.push_back({memory, buffer});
+    bindings_.push_back({memory, buffer, offset});
   }
   return memory;
 }
@@ -57,7 +57,7 @@ void Program::Bind(std::byte* arena) {
   buffers_.Bind(arena);
   for (Binding& binding : bindings_) {
     if (buffers_.is_arena(binding.buffer)) {
-      binding.memory.set_data_handle(buffers_.ptr<void>(binding.buffer));
+      binding.memory.set_data_handle(buffers_.ptr<std::byte>(binding.buffer) + binding.offset);
     }
   }
 }
@@ -71,7 +71,7 @@ void Program::Run(const float* inputs, size_t calls, RunState& state,
   }
   for (Binding& binding : bindings_) {
     if (!buffers_.is_arena(binding.buffer)) {
-      binding.memory.set_data_handle(buffers_.ptr<void>(binding.buffer));
+      binding.memory.set_data_handle(buffers_.ptr<std::byte>(binding.buffer) + binding.offset);
     }
   }
   int64_t ready = 0;

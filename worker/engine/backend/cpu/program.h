@@ -55,8 +55,9 @@ class Program : public CallList<Call> {
   BufferId AddArenaBuffer(int64_t bytes) { return buffers_.AddArena(bytes); }
   // Adds the buffer of the batch's inputs, whose address comes with each run.
   BufferId AddInputBuffer();
-  // Returns memory at a buffer, wherever the buffer will lie.
-  dnnl::memory Bound(const dnnl::engine& engine, const dnnl::memory::desc& desc, BufferId buffer);
+  // Returns memory at so many bytes of a buffer, wherever the buffer will lie.
+  dnnl::memory Bound(const dnnl::engine& engine, const dnnl::memory::desc& desc, BufferId buffer,
+                     int64_t offset = 0);
 
   void Bind(std::byte* arena);
 
@@ -83,6 +84,7 @@ class Program : public CallList<Call> {
   struct Binding {
     dnnl::memory memory;
     BufferId buffer;
+    int64_t offset;
   };
 
   std::byte* bound_ = nullptr;
