@@ -19,6 +19,7 @@ import random
 import signal
 import sys
 import tempfile
+import textwrap
 import time
 
 from lab import NATIVE, NOOP, PATIENCE_S, Lab, processes_of
@@ -275,7 +276,8 @@ def main():
     if args.docs:
         with open(os.path.join(args.docs, "soak.svg"), "w") as file:
             file.write(draw(samples, title))
-        replace_section(os.path.join(args.docs, "reliability.md"), "soak", f"{title}: {counts}.\n\n{table(rows)}")
+        summary = textwrap.fill(f"{title}: {counts}.", 120)
+        replace_section(os.path.join(args.docs, "reliability.md"), "soak", f"{summary}\n\n{table(rows)}")
     problems = [f"{name} grows" for name in growing]
     problems += [f"jobs/{n} did not end" for n in left]
     problems += [f"process {pid} is left over: {words}" for pid, words in left_over]
