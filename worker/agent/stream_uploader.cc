@@ -176,6 +176,9 @@ template <typename Request, typename Call>
 absl::StatusOr<int64_t> StreamUploader::Send(const UploadTarget& target, int rank,
                                              const Stream& stream, Request& request, Call call) {
   const std::string session = session_.Get();
+  // The link may have lost the session since the last call. Without one the server would refuse the
+  // request as malformed, and nothing would be sent again.
+  if (session.empty()) return absl::UnavailableError("there is no session with the server");
   request.set_session(session);
   request.set_attempt(AttemptName(target.id));
   request.set_fencing_token(target.fencing_token);

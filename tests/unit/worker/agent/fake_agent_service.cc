@@ -168,7 +168,9 @@ class FakeAgentServer::Service : public v1::AgentService::Service {
  private:
   template <typename Request>
   absl::Status Check(const Request& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex) {
+    if (request.session().empty()) return InvalidFields({{"session", "must be given"}});
     ++state_.calls;
+    if (state_.on_call != nullptr) state_.on_call();
     if (state_.unavailable > 0) {
       --state_.unavailable;
       return absl::UnavailableError("planted");

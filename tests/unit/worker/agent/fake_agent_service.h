@@ -51,6 +51,7 @@ struct FakeServerState {
   int busy ABSL_GUARDED_BY(mutex) = 0;  // this many fetches are refused
   int64_t take_at_most ABSL_GUARDED_BY(mutex) = 1 << 30;
   int64_t calls ABSL_GUARDED_BY(mutex) = 0;
+  std::function<void()> on_call ABSL_GUARDED_BY(mutex);  // before each is answered
 
   // Waits until `condition` holds, for 30 s at most.
   bool Wait(const std::function<bool()>& condition);

@@ -89,6 +89,21 @@ class UploaderTest : public ::testing::Test {
   bool WaitForDone(StreamUploader& uploader) {
     return state_.Wait([&] { return done_ > 0; }) && uploader.ProgressOf(kId).done;
   }
+  // The link loses the session while each of the next calls is answered.
+  void LoseTheSessionAtEachOf(int calls) {
+    absl::MutexLock lock(&state_.mutex);
+    state_.on_call = [this, left = calls]() mutable {
+      if (left-- > 0) session_.Set("");
+    };
+  }
+  // Waits, and registers again whenever the session is lost.
+  bool WaitWithNewSessions(const std::function<bool()>& condition) {
+    return testing::WaitUntil([&] {
+      if (session_.Get().empty()) NewSession();
+      absl::MutexLock lock(&state_.mutex);
+      return condition();
+    });
+  }
   std::vector<int64_t> Steps() {
     absl::MutexLock lock(&state_.mutex);
     std::vector<int64_t> steps;
@@ -268,6 +283,23 @@ TEST_F(UploaderTest, GoesOnOverARestartOfTheServerUnderANewSession) {
   NewSession();
   Log("after\n");
   EXPECT_TRUE(WaitForLog("before during after\n"));
+}
+
+TEST_F(UploaderTest, ASessionThatEndsBetweenTwoCallsEndsNoStream) {
+  Metrics(Line(1));
+  Log("hello\n");
+  LoseTheSessionAtEachOf(2);
+  auto uploader = Streams();
+  EXPECT_TRUE(WaitWithNewSessions([this] { return state_.logs[kRank0] == "hello\n"; }));
+  EXPECT_THAT(Steps(), ::testing::ElementsAre(1));
+}
+
+TEST_F(UploaderTest, ASessionThatEndsBetweenTwoCallsGivesNoCheckpointUp) {
+  TY_CHECK_OK(checkpoint::WriteCheckpoint(target_.dir.CheckpointsDir(), 20,
+                                          {{"model.safetensors", "bytes"}}));
+  LoseTheSessionAtEachOf(2);
+  auto uploader = Checkpoints();
+  EXPECT_TRUE(WaitWithNewSessions([this] { return state_.commits[20] == 1; }));
 }
 
 TEST_F(UploaderTest, TriesAgainWhileTheServerIsUnavailable) {
