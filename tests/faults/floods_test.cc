@@ -113,8 +113,8 @@ TEST(Floods, LogsMetricsAndDeafWatchersLeaveMemoryBoundedAndOthersAlone) {
                              "never read; clients are stopped",
                 .expectation = "the server grows by less than 256 MiB; others are served and "
                                "train on; all bytes and points arrive"});
-  const int64_t log_bytes = int64_t{1} << Scaled(23, 25);
-  const int points = Scaled(30'000, 200'000);
+  const int64_t log_bytes = int64_t{1} << Scaled(23, 27);
+  const int points = Scaled(30'000, 500'000);
   const int watchers = Scaled(60, 480);  // a user may have 500
   constexpr int kDead = 4;
   const Witness witness(Floods(log_bytes, points));
