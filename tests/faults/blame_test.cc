@@ -28,6 +28,7 @@ TEST(Blame, AJobWhoseRankDiesOnTwoWorkersIsHeldForAPerson) {
   FaultRow row({.fault = "a job that kills what runs it",
                 .injection = "its rank 0 dies of SIGSEGV on each worker",
                 .expectation = "held after two workers; others run there"});
+  LONG_LANE_ONLY();  // it waits for the pause before the second attempt
   const Witness witness("if [ $job = 1 ]; then kill -SEGV $$; fi");
   Yard yard(With(witness));
   yard.Start();

@@ -21,7 +21,7 @@ namespace {
 
 using ::trainyard::v1::Job;
 
-constexpr int kEpochs = 60;
+constexpr int kEpochs = 24;
 constexpr int kStepsOfEpoch = 80;
 constexpr absl::Duration kNamedWithin = absl::Seconds(30);
 
@@ -30,7 +30,7 @@ constexpr absl::Duration kNamedWithin = absl::Seconds(30);
 std::string Spec(const std::string& name) {
   return absl::StrReplaceAll(
       SmallSpec(name, /*devices=*/2, kEpochs, 4000,
-                "checkpoint: {every: 1500 steps}\nevaluate: {every: 1000 epochs}\n"),
+                "checkpoint: {every: 600 steps}\nevaluate: {every: 1000 epochs}\n"),
       {{"global_batch: 50", "global_batch: 50, replicas: 8, reproducibility: bitwise"}});
 }
 
@@ -78,7 +78,7 @@ TEST(Ranks, ARankThatSkipsACollectiveIsNamedAndTheJobGoesOnWithTheSameLosses) {
   const std::string plain = yard.Submit(Spec("plain"));
   ASSERT_EQ(yard.WaitForEnd(plain).state(), v1::JOB_STATE_SUCCEEDED);
   const std::string job = yard.Submit(Spec("held"));
-  ASSERT_TRUE(yard.WaitForStep(job, 1600));
+  ASSERT_TRUE(yard.WaitForStep(job, 620));
   const auto record = yard.SupervisorRecord(yard.RunDir(job, 1));
   ASSERT_TRUE(record.contains("ranks")) << record;
   const absl::Duration begin = Clock::Real()->Uptime();

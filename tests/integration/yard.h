@@ -47,7 +47,7 @@ class Yard {
     std::vector<std::string> flags;
     // The address under which the worker reaches the server. If it is empty, it is the server's
     // own.
-    std::string server_address;
+    std::string server_address = {};
   };
 
   explicit Yard(Options options);
