@@ -117,6 +117,32 @@ TEST(Bitwise, UnequalDevicesGiveTheWeightsOfEqualOnes) {
   }
 }
 
+// Each replica has enough rows for its sums to be shared by threads.
+std::string WideSpec(const std::string& name, int devices) {
+  return absl::StrReplaceAll(SmallSpec(name, devices, /*epochs=*/1, 960),
+                             {{"channels: [16, 32]", "channels: [32, 64], batch_norm: true"},
+                              {"batch: 50", "batch: 96, replicas: 2, reproducibility: bitwise"}});
+}
+
+TEST(Bitwise, AnyNumberOfThreadsGivesTheSameWeights) {
+  const std::vector<int64_t> processors = agent::AllowedCpus();
+  if (processors.size() < 2) GTEST_SKIP() << "needs two processors";
+  const std::string both = absl::StrCat("@", processors[0], "-", processors[1]);
+  const std::string first = absl::StrCat("@", processors[0]);
+  Outcome expected;
+  for (const std::string& layout :
+       {"1" + first, "2" + both, "3" + both, "3" + both + ",1" + first}) {
+    const int devices = layout.find(',') == std::string::npos ? 1 : 2;
+    Yard::Options options;
+    options.cpu_layout = layout;
+    Yard yard(std::move(options));
+    yard.Start();
+    const Outcome found = OutcomeOf(yard, yard.Submit(WideSpec("threads", devices)));
+    if (expected.weights.empty()) expected = found;
+    ExpectSame(found, expected, layout);
+  }
+}
+
 // Stops the job after its step, and starts another from its checkpoint on this many devices.
 std::string MoveAfter(Yard& yard, const std::string& job, int64_t step, int devices) {
   EXPECT_TRUE(yard.WaitForStep(job, step)) << job << " ended before it could be moved";

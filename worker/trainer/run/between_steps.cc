@@ -112,7 +112,7 @@ absl::Status TrainLoop::EvaluateTestSplit() {
                             .data_digest = dataset->digest(),
                             .backend = run_.setup.assignment.backend,
                             .ranks = SharesOf(run_.setup, run_.hosting.ranges).parts,
-                            .threads = run_.threads};
+                            .threads = run_.setup.is_bitwise ? 1 : run_.setup.mine().threads};
   TY_RETURN_IF_ERROR(EvaluateWeights(*dataset, "test.", record));
   if (run_.setup.spec.optimizer().ema_decay() > 0) {
     TY_RETURN_IF_ERROR(executable_.ExchangeAverages());

@@ -24,14 +24,13 @@ PipelinedStep::PipelinedStep(const RunSetup& setup, CompiledStage compiled)
       whole_(tensors_) {}
 
 absl::StatusOr<std::unique_ptr<StepStrategy>> PipelinedStep::Compile(const RunSetup& setup,
-                                                                     int threads,
                                                                      const std::string& choices) {
   TY_ASSIGN_OR_RETURN(CompiledStage compiled,
                       CompileStage(setup.spec, {.backend = setup.assignment.backend,
                                                 .rank = setup.rank,
                                                 .world_size = setup.world_size(),
                                                 .replicas = setup.replicas,
-                                                .threads = threads,
+                                                .threads = setup.mine().threads,
                                                 .memory_bytes = setup.memory_bytes,
                                                 .shares_memory = setup.shares_memory,
                                                 .choices = choices}));

@@ -18,7 +18,7 @@ class PipelinedStep final : public StepStrategy {
  public:
   // Compiles this rank's part of the model. `threads` are those of its kernels, and `choices` those
   // of a rank with the same stage (engine::CompileOptions::choices).
-  static absl::StatusOr<std::unique_ptr<StepStrategy>> Compile(const RunSetup& setup, int threads,
+  static absl::StatusOr<std::unique_ptr<StepStrategy>> Compile(const RunSetup& setup,
                                                                const std::string& choices);
 
   engine::ModelState& whole_state() override { return whole_; }

@@ -39,45 +39,15 @@ absl::StatusOr<Communicators> ConnectRanks(const RunSetup& setup, const Connect&
   return lines;
 }
 
-// The bits of a kernel's sums may depend on its number of threads. So a bitwise run has one number
-// for all its ranks and attempts: `recorded`, or what all ranks of its first gang can have.
-absl::StatusOr<int> AgreeOnThreads(parallel::Communicator& host, int threads, int recorded) {
-  const double mine[] = {static_cast<double>(threads), static_cast<double>(recorded)};
-  TY_ASSIGN_OR_RETURN(const std::vector<double> all, GatherNumbers(host, mine));
-  if (all[1] > 0) return static_cast<int>(all[1]);
-  double least = all[0];
-  for (size_t rank = 0; rank < all.size(); rank += std::size(mine)) {
-    least = std::min(least, all[rank]);
-  }
-  return static_cast<int>(least);
-}
-
 bool OneMeasuresForAll(const RunSetup& setup) {
   return setup.assignment.backend == kCudaBackend && setup.world_size() > 1;
 }
 
-// The part of the gang that a rank knows before it compiles.
-struct EarlyContact {
-  Communicators lines;  // empty until the ranks are connected
-  int threads = 1;      // of this rank's kernels
-};
-
-// A bitwise run connects before it compiles, since that depends on a number of threads on which all
-// ranks agree. A gang of GPUs does too, since one rank measures for the others. Other runs connect
-// when they have compiled.
-absl::StatusOr<EarlyContact> ConnectEarly(const RunSetup& setup, const ResumePoint& resume,
-                                          const Connect& connect) {
-  EarlyContact early;
-  early.threads = setup.mine().threads;
-  if (!setup.is_bitwise && !OneMeasuresForAll(setup)) return early;
-  const bool is_device = setup.assignment.backend == kCudaBackend;
-  TY_ASSIGN_OR_RETURN(early.lines, ConnectRanks(setup, connect,
-                                                is_device ? engine::MemoryKind::kDevice
-                                                          : engine::MemoryKind::kHost));
-  if (!setup.is_bitwise) return early;
-  TY_ASSIGN_OR_RETURN(early.threads, AgreeOnThreads(*early.lines.host, early.threads,
-                                                    resume.state.identity.threads));
-  return early;
+// A gang of GPUs connects before it compiles, since one rank measures for the others. Other runs
+// connect when they have compiled, and get no lines here.
+absl::StatusOr<Communicators> ConnectEarly(const RunSetup& setup, const Connect& connect) {
+  if (!OneMeasuresForAll(setup)) return Communicators();
+  return ConnectRanks(setup, connect, engine::MemoryKind::kDevice);
 }
 
 // The model that a rank computes and the data that it trains on.
@@ -89,10 +59,10 @@ struct Loaded {
 
 // Decides if the model is cut into stages; no other place asks this. Refuses what does not fit
 // before it takes the memory.
-absl::StatusOr<std::unique_ptr<StepStrategy>> CompileStep(const RunSetup& setup, int threads,
+absl::StatusOr<std::unique_ptr<StepStrategy>> CompileStep(const RunSetup& setup,
                                                           const std::string& choices) {
-  return setup.place.stages > 1 ? PipelinedStep::Compile(setup, threads, choices)
-                                : WholeStep::Compile(setup, threads, choices);
+  return setup.place.stages > 1 ? PipelinedStep::Compile(setup, choices)
+                                : WholeStep::Compile(setup, choices);
 }
 
 // Ranks with the same stage and type of GPU compile the same. Those without a GPU's name take the
@@ -104,25 +74,24 @@ MeasuredWork WorkOf(const RunSetup& setup) {
 
 // In a gang of GPUs one rank of each kind measures, so that equal GPUs run equal kernels and nobody
 // waits in a step for a rank that still measures. `host` is null if each rank is for itself.
-absl::StatusOr<std::unique_ptr<StepStrategy>> CompileWithOthers(const RunSetup& setup, int threads,
+absl::StatusOr<std::unique_ptr<StepStrategy>> CompileWithOthers(const RunSetup& setup,
                                                                 parallel::Communicator* host) {
-  if (host == nullptr) return CompileStep(setup, threads, "");
+  if (host == nullptr) return CompileStep(setup, "");
   std::unique_ptr<StepStrategy> strategy;
-  TY_RETURN_IF_ERROR(CompileInTurn(
-      *host, WorkOf(setup), [&](const std::string& choices) -> absl::StatusOr<std::string> {
-        TY_ASSIGN_OR_RETURN(strategy, CompileStep(setup, threads, choices));
-        return strategy->executable().MeasuredChoices();
-      }));
+  TY_RETURN_IF_ERROR(CompileInTurn(*host, WorkOf(setup),
+                                   [&](const std::string& choices) -> absl::StatusOr<std::string> {
+                                     TY_ASSIGN_OR_RETURN(strategy, CompileStep(setup, choices));
+                                     return strategy->executable().MeasuredChoices();
+                                   }));
   return strategy;
 }
 
 // Loads the data while the model is compiled, or while another rank measures for this one, and
 // gives the images to the device if that pays off.
-absl::StatusOr<Loaded> LoadAndCompile(const RunSetup& setup, int threads,
-                                      parallel::Communicator* host) {
+absl::StatusOr<Loaded> LoadAndCompile(const RunSetup& setup, parallel::Communicator* host) {
   auto loading = std::async(std::launch::async, LoadTrainData, setup.spec, setup.dataset_options,
                             setup.mine().threads);
-  absl::StatusOr<std::unique_ptr<StepStrategy>> strategy = CompileWithOthers(setup, threads, host);
+  absl::StatusOr<std::unique_ptr<StepStrategy>> strategy = CompileWithOthers(setup, host);
   absl::StatusOr<LoadedData> data = loading.get();
   TY_RETURN_IF_ERROR(strategy.status());
   TY_RETURN_IF_ERROR(data.status());
@@ -157,8 +126,7 @@ absl::StatusOr<RestoredState> FillState(const ResumePoint& resume, const RunSetu
   return InitialiseOrRestore(resume, setup, strategy.whole_state());
 }
 
-RunIdentity IdentityOf(const RunSetup& setup, int threads, const Loaded& loaded,
-                       const RestoredState& start) {
+RunIdentity IdentityOf(const RunSetup& setup, const Loaded& loaded, const RestoredState& start) {
   return {.seed = setup.spec.train().seed(),
           .replicas = setup.replicas,
           .global_batch = setup.spec.train().global_batch(),
@@ -166,8 +134,7 @@ RunIdentity IdentityOf(const RunSetup& setup, int threads, const Loaded& loaded,
           .model_digest = ModelDigest(loaded.strategy->whole_state()),
           .init_digest = start.init_digest,
           .spec_json = setup.assignment.spec_json,
-          .is_bitwise = setup.is_bitwise,
-          .threads = setup.is_bitwise ? threads : 0};
+          .is_bitwise = setup.is_bitwise};
 }
 
 // Ranks that were started with different specs, models or data must not train together. In a run
@@ -231,20 +198,17 @@ absl::StatusOr<PreparedRun> PrepareRun(const run_dir::RunDir& dir,
                                        const Connect& connect, bool may_share_memory) {
   TY_ASSIGN_OR_RETURN(RunSetup setup, ReadRunSetup(dir, assignment, rank, may_share_memory));
   TY_ASSIGN_OR_RETURN(const ResumePoint resume, FindResumePoint(setup));
-  TY_ASSIGN_OR_RETURN(EarlyContact early, ConnectEarly(setup, resume, connect));
-  TY_ASSIGN_OR_RETURN(Loaded loaded,
-                      LoadAndCompile(setup, early.threads,
-                                     OneMeasuresForAll(setup) ? early.lines.host.get() : nullptr));
+  TY_ASSIGN_OR_RETURN(Communicators lines, ConnectEarly(setup, connect));
+  TY_ASSIGN_OR_RETURN(Loaded loaded, LoadAndCompile(setup, lines.host.get()));
   StepStrategy& strategy = *loaded.strategy;
   TY_ASSIGN_OR_RETURN(const RestoredState start, FillState(resume, setup, strategy));
-  RunIdentity identity = IdentityOf(setup, early.threads, loaded, start);
+  RunIdentity identity = IdentityOf(setup, loaded, start);
 
-  if (early.lines.host == nullptr) {
-    TY_ASSIGN_OR_RETURN(early.lines,
-                        ConnectRanks(setup, connect, strategy.executable().memory_kind()));
+  if (lines.host == nullptr) {
+    TY_ASSIGN_OR_RETURN(lines, ConnectRanks(setup, connect, strategy.executable().memory_kind()));
   }
-  TY_ASSIGN_OR_RETURN(
-      Gang gang, MeetGang(setup, identity, strategy.model().precision, std::move(early.lines)));
+  TY_ASSIGN_OR_RETURN(Gang gang,
+                      MeetGang(setup, identity, strategy.model().precision, std::move(lines)));
   identity.device_types = gang.device_types;
   TY_ASSIGN_OR_RETURN(GangHosting hosting, ChooseHosting(gang, resume, strategy));
   TY_ASSIGN_OR_RETURN(const int64_t first_step, FirstStepOfRank0(start.step, *gang.lines.host));
@@ -264,7 +228,6 @@ absl::StatusOr<PreparedRun> PrepareRun(const run_dir::RunDir& dir,
                      .share = std::move(share),
                      .schedule = std::move(schedule),
                      .identity = std::move(identity),
-                     .threads = early.threads,
                      .planned_bytes = loaded.planned_bytes,
                      .first_step = first_step};
 }

@@ -30,7 +30,6 @@ struct PreparedRun {
   engine::Schedule schedule;
   // Goes into checkpoints, which add the hosting of their step.
   RunIdentity identity;
-  int threads = 1;            // of the rank's kernels
   int64_t planned_bytes = 0;  // what the process takes
   // The number of updates that the checkpoint had done from which this run continues, or 0.
   int64_t first_step = 0;

@@ -118,7 +118,6 @@ std::string EncodeState(const StateRecord& state) {
   object["replicas"] = identity.replicas;
   object["global_batch"] = identity.global_batch;
   object["reproducibility"] = identity.is_bitwise ? kBitwise : "statistical";
-  if (identity.threads > 0) object["threads"] = identity.threads;
   object["hosting"] = identity.hosting;
   object["device_types"] = identity.device_types;
   object["data_digest"] = identity.data_digest;
@@ -147,7 +146,6 @@ absl::StatusOr<StateRecord> ReadState(const std::string& path) {
   std::string reproducibility;
   TakeText(object, "reproducibility", reproducibility);
   state.identity.is_bitwise = reproducibility == kBitwise;
-  TakeInteger(object, "threads", state.identity.threads);
   TakeList(object, "hosting", state.identity.hosting);
   TakeList(object, "device_types", state.identity.device_types);
   TakeText(object, "data_digest", state.identity.data_digest);

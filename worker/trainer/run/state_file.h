@@ -22,9 +22,6 @@ struct RunIdentity {
   std::string init_digest = {};  // of the file that the weights came from; empty if there is none
   std::string spec_json = {};    // the resolved spec
   bool is_bitwise = false;
-  // The threads of every rank of a bitwise run, in all its attempts. 0 means that each rank has its
-  // own number.
-  int threads = 0;
   // By rank: how many consecutive replicas it computes, and on what type of device.
   std::vector<int> hosting = {};
   std::vector<std::string> device_types = {};
@@ -40,7 +37,8 @@ struct RecordedEvaluation {
   // The number of parts of the split, each of which has batches of its own: one for each rank, or
   // in a bitwise run for each replica.
   int ranks = 1;
-  int threads = 1;  // of each
+  // The threads of each. In a bitwise run any number gives the same bits, and 1 stands here.
+  int threads = 1;
 
   // Two NaNs are equal here.
   friend bool operator==(const RecordedEvaluation& a, const RecordedEvaluation& b);

@@ -26,12 +26,12 @@ WholeStep::WholeStep(const RunSetup& setup, CompiledModel model, int replica_roo
       replicas_(setup.replicas),
       statistics_(std::move(statistics)) {}
 
-absl::StatusOr<std::unique_ptr<StepStrategy>> WholeStep::Compile(const RunSetup& setup, int threads,
+absl::StatusOr<std::unique_ptr<StepStrategy>> WholeStep::Compile(const RunSetup& setup,
                                                                  const std::string& choices) {
   CompileTarget target = {.backend = setup.assignment.backend,
                           .rank = setup.rank,
                           .world_size = setup.world_size(),
-                          .threads = threads,
+                          .threads = setup.mine().threads,
                           .shares_memory = setup.shares_memory,
                           .choices = choices};
   const int64_t limit = setup.memory_bytes;

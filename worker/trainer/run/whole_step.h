@@ -26,7 +26,7 @@ class WholeStep final : public StepStrategy {
  public:
   // Compiles this rank's part of the model. `threads` are those of its kernels, and `choices` were
   // measured by another rank, or are empty.
-  static absl::StatusOr<std::unique_ptr<StepStrategy>> Compile(const RunSetup& setup, int threads,
+  static absl::StatusOr<std::unique_ptr<StepStrategy>> Compile(const RunSetup& setup,
                                                                const std::string& choices);
 
   engine::ModelState& whole_state() override { return executable(); }

@@ -2,6 +2,9 @@
 // for the 16 results of a tile instead of 144. Lavin & Gray 2016, "Fast Algorithms for
 // Convolutional Neural Networks", section 4.3:
 //   y = A^T [sum over channels of (G w G^T) (B^T x B)] A
+// The matrices are those of the points 0, +-2/3, +-3/2 and infinity, by which sums cancel less than
+// by the 0, +-1, +-2 and infinity of that paper: Alam et al. 2022, "Winograd convolution for deep
+// neural networks: efficient point selection".
 // A few tiles are transformed at a time, in both directions, so that everything in between stays in
 // cache. This pays off from 16 channels on. Values lie as nChw16c; channels that fill up a block
 // are zero, and stay so. Only plain types here: see CMakeLists.txt.

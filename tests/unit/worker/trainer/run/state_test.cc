@@ -57,7 +57,6 @@ StateRecord Record() {
                        .model_digest = "xxh3-128:00112233445566778899aabbccddeeff",
                        .spec_json = R"({"train": {"epochs": "3"}, "name": "golden"})",
                        .is_bitwise = true,
-                       .threads = 2,
                        .hosting = {2, 1},
                        .device_types = {"cpu", "h200"}},
           .version = "0.1.0",
@@ -81,7 +80,6 @@ TEST(StateFile, IsWrittenByteForByteAndComesBackToTheBit) {
   EXPECT_EQ(read->step, 312);
   EXPECT_EQ(read->identity.seed, 7U);
   EXPECT_TRUE(read->identity.is_bitwise);
-  EXPECT_EQ(read->identity.threads, 2);
   EXPECT_EQ(read->identity.hosting, (std::vector<int>{2, 1}));
   EXPECT_EQ(read->identity.device_types, (std::vector<std::string>{"cpu", "h200"}));
   EXPECT_EQ(read->identity.spec_json, R"({"name":"golden","train":{"epochs":"3"}})");
@@ -96,7 +94,6 @@ TEST(StateFile, OfAnOlderTrainerHasNoEvaluation) {
   EXPECT_FALSE(read->evaluation.has_value());
   EXPECT_EQ(read->identity.spec_json, "");
   EXPECT_FALSE(read->identity.is_bitwise);
-  EXPECT_EQ(read->identity.threads, 0);
   EXPECT_TRUE(read->identity.hosting.empty());
   for (const char* text : {"", "[]", "{}", R"({"step": -1})", R"({"step": "5"})"}) {
     EXPECT_TRUE(absl::IsDataLoss(ReadState(folder.Write("bad.json", text)).status())) << text;
