@@ -2,8 +2,8 @@
 # Builds the fuzz targets, runs each for some time, keeps what it finds, and adds the executions to the tally.
 #   scripts/fuzz.sh [TARGET ...]                   all targets where none is named
 # FUZZ_SECONDS is the time of each, 60 by default; 0 only merges. JOBS is how many compile at a time.
-# What a target has found lies in build/fuzz/corpus and is where the next run goes on. From it tests/fuzz/corpus gets the
-# smallest inputs that reach the same code. An input that breaks something goes to tests/fuzz/regressions, and the script
+# What a target has found lies in build/fuzz/corpus and is where the next run goes on. From it tests/fuzz/corpus gets some
+# of the smallest inputs that reach code that none there has reached. An input that breaks something goes to tests/fuzz/regressions, and the script
 # fails at its end.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -12,8 +12,10 @@ seconds=${FUZZ_SECONDS:-60}
 build=build/fuzz
 # Inputs are small, so that many of them are run; each format has its whole grammar in so much.
 max_bytes=8192
-# Of a target whose inputs are large, only the smallest are kept, up to so many bytes.
-corpus_bytes=20000
+# The tree holds so many bytes of inputs for a target, and a run adds so many inputs, none of which is larger than this.
+corpus_bytes=12000
+merged_inputs=32
+merged_bytes=1024
 
 if [ ! -f "$build/build.ninja" ]; then
   scripts/install_deps.sh --fuzz
@@ -36,9 +38,10 @@ export ASAN_OPTIONS=detect_container_overflow=0:detect_leaks=0:allocator_may_ret
 failed=()
 for target in "${targets[@]}"; do
   corpus=$build/corpus/$target
-  crashes=$build/crashes/$target
+  crashes=$scratch/crashes
   kept=tests/fuzz/corpus/$target
   regressions=tests/fuzz/regressions/$target
+  rm -rf "$crashes"
   mkdir -p "$corpus" "$crashes" "$kept"
   folders=("$corpus" "$kept")
   [ ! -d "$regressions" ] || folders+=("$regressions")
@@ -63,19 +66,15 @@ for target in "${targets[@]}"; do
     scripts/fuzz_tally.py add "$target" "${executions:-0}" "$seconds" "$found"
     echo "$target: ${executions:-0} executions, $found broke something" >&2
   fi
-  # Counters of how often a line is passed would keep ten times as many inputs.
+  # Counters of how often a line is passed would add ten times as many inputs.
   merged=$scratch/merged
-  rm -rf "$merged" && mkdir "$merged"
-  if "$build/bin/fuzz_$target" -merge=1 -use_counters=0 -timeout=60 -max_len="$max_bytes" \
-    "$merged" "$kept" "$corpus" >"$log" 2>&1; then
-    rm -rf "$kept" && mkdir "$kept"
-    total=0
-    while read -r size name; do
-      total=$((total + size))
-      [ "$total" -le "$corpus_bytes" ] || break
-      cp "$merged/$name" "$kept/${name:0:16}"
-    done < <(find "$merged" -type f -printf '%s %f\n' | sort -n -k1,1 -k2,2)
-  fi
+  rm -rf "$merged" && cp -r "$kept" "$merged"
+  total=$(cat "$kept"/* | wc -c)
+  "$build/bin/fuzz_$target" -merge=1 -use_counters=0 -timeout=60 -max_len="$max_bytes" "$merged" "$corpus" >"$log" 2>&1 || continue
+  while read -r size name; do
+    total=$((total + size))
+    [ -f "$kept/$name" ] || [ "$total" -gt "$corpus_bytes" ] || cp "$merged/$name" "$kept/${name:0:16}"
+  done < <(find "$merged" -type f -size -"$merged_bytes"c -printf '%s %f\n' | sort -n -k1,1 -k2,2 | head -n "$merged_inputs")
 done
 scripts/fuzz_tally.py report
 if [ ${#failed[@]} -gt 0 ]; then

@@ -14,6 +14,10 @@ namespace trainyard::fuzz {
 // fixed size.
 inline constexpr int64_t kFixedBytes = int64_t{1} << 20;
 
+// Protobuf makes room for a text before it looks whether the message has so many bytes, unless it
+// would be more than this. The room is given back as soon as it has looked.
+inline constexpr int64_t kMessageBytes = kFixedBytes + 50'000'000;
+
 struct Target {
   std::string name;
   // Ends the process if the product breaks a promise.

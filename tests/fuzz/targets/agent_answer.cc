@@ -15,7 +15,7 @@ void Run(absl::string_view input) {
   TY_CHECK(desired->attempts.size() <= static_cast<size_t>(response.attempts_size()));
 }
 
-const Registration kTarget({.name = "agent_answer", .run = Run});
+const Registration kTarget({.name = "agent_answer", .run = Run, .fixed_bytes = kMessageBytes});
 
 }  // namespace
 }  // namespace trainyard::fuzz

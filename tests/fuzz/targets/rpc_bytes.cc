@@ -56,8 +56,10 @@ void Run(absl::string_view bytes) {
   (void)service.Snapshot();
 }
 
-const Registration kTarget(
-    {.name = "rpc_bytes", .run = Run, .fixed_bytes = kServiceBytes, .is_slow = true});
+const Registration kTarget({.name = "rpc_bytes",
+                            .run = Run,
+                            .fixed_bytes = kServiceBytes + kMessageBytes,
+                            .is_slow = true});
 
 }  // namespace
 }  // namespace trainyard::fuzz

@@ -23,7 +23,7 @@ void Run(absl::string_view input) {
   spec::ArrayElement(*resolved, 7);
 }
 
-const Registration kTarget({.name = "spec_bytes", .run = Run});
+const Registration kTarget({.name = "spec_bytes", .run = Run, .fixed_bytes = kMessageBytes});
 
 }  // namespace
 }  // namespace trainyard::fuzz
