@@ -52,9 +52,8 @@ void Housekeeper::Run() {
     {
       const MutexLock lock(&mutex_);
       if (!stop_) {
-        stopped_.WaitWithTimeout(&mutex_,
-                                 std::clamp(delete_uptime - clock_.Uptime(), kDeleteIntervalMin,
-                                            kMemoryInterval));
+        stopped_.WaitWithTimeout(&mutex_, std::clamp(delete_uptime - clock_.Uptime(),
+                                                     kDeleteIntervalMin, kMemoryInterval));
       }
       if (stop_) return;
     }

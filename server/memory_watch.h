@@ -8,7 +8,7 @@
 
 namespace trainyard {
 
-// What a process has of its own, without what it shares with files and other processes.
+// Holds what a process has of its own, without what it shares with files and other processes.
 struct Memory {
   int64_t resident = 0;
   int64_t in_use = 0;  // given out by malloc
@@ -36,8 +36,8 @@ class MemoryWatch {
 
   const Ports ports_;
   int64_t high_;
-  int64_t left_ = 0;           // what is resident and not in use since the last trim
-  int64_t closed_at_ = 0;      // what was resident when connections were closed, until it is judged
+  int64_t left_ = 0;       // what is resident and not in use since the last trim
+  int64_t closed_at_ = 0;  // what was resident when connections were closed, until it is judged
 };
 
 }  // namespace trainyard

@@ -32,8 +32,8 @@ class DiskFull : public ::testing::Test {
     ASSERT_EQ(symlink(disk_->path().c_str(), yard_.WorkerStateDir().c_str()), 0);
     yard_.Start();
     job_ = yard_.Submit(SmallSpec("long", 1, 100'000, 1000, "checkpoint: {every: 50 steps}\n"));
-    ASSERT_TRUE(
-        yard_.WaitForJob(job_, [](const Job& job) { return job.progress().checkpoint_step() > 0; }));
+    ASSERT_TRUE(yard_.WaitForJob(
+        job_, [](const Job& job) { return job.progress().checkpoint_step() > 0; }));
   }
   // Keeps the disk full until the predicate holds for the job.
   bool FillUntil(const std::function<bool(const Job&)>& predicate) {
@@ -47,7 +47,7 @@ class DiskFull : public ::testing::Test {
 
   std::string why_;
   std::unique_ptr<SmallDisk> disk_;
-  Yard yard_{Yard::Options{.cpu_devices = 1}};
+  Yard yard_;
   std::string job_;
 };
 

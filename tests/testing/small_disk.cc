@@ -19,7 +19,8 @@ namespace trainyard::testing {
 std::unique_ptr<SmallDisk> SmallDisk::Mount(int64_t bytes, std::string& why) {
   auto dir = std::make_unique<TempDir>();
   const std::string options = absl::StrCat("mode=0700,size=", bytes);
-  if (unshare(CLONE_NEWNS) != 0 || mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+  if (unshare(CLONE_NEWNS) != 0 ||
+      mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
       mount("tmpfs", dir->path().c_str(), "tmpfs", 0, options.c_str()) != 0) {
     why = absl::StrCat("cannot mount a small file system here: ", strerror(errno));
     return nullptr;

@@ -55,7 +55,8 @@ TEST(SpecText, OneLongDocumentIsNamedAmongOthers) {
 
 TEST(SpecText, ManyDocumentsTogetherMayBeLongerThanOne) {
   TempDir dir;
-  const std::string one = absl::StrCat("name: a\n#", std::string(kFileBytesMax / 2, 'x'), "\n---\n");
+  const std::string one =
+      absl::StrCat("name: a\n#", std::string(kFileBytesMax / 2, 'x'), "\n---\n");
   const auto texts = ReadSpecTexts(dir.Write("many.yaml", absl::StrCat(one, one, one, one)));
   ASSERT_TRUE(texts.ok()) << texts.status();
   EXPECT_EQ(texts->size(), 4u);
