@@ -43,7 +43,7 @@ Memory ReadMemory() {
 void MemoryWatch::Look() {
   const Memory memory = Trim(ports_.read());
   if (closed_at_ > 0) {
-    // What remains is not held by connections, so closing them again would not help.
+    // Connections do not hold what remains, so closing them again would not help.
     if (memory.resident > closed_at_ / 4 * 3) {
       high_ = std::max(high_, 2 * memory.resident);
       LogWarning("the memory is not held by connections",

@@ -8,7 +8,7 @@
 
 namespace trainyard {
 
-// What a process has of its own, without what it shares with files and other processes.
+// Holds what a process has of its own, without what it shares with files and other processes.
 struct Memory {
   int64_t resident = 0;
   int64_t in_use = 0;  // given out by malloc

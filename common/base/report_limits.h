@@ -1,5 +1,5 @@
-// Limits what is kept of a rank's report. Each part cuts what it takes over from the part before,
-// since a rank may be a user's own program, and a worker may be an older one.
+// Limits how much of what a rank reports is kept. Each part cuts what it takes over from the part
+// before, since a rank may be a user's own program, and a worker may be an older one.
 #pragma once
 
 #include <cstddef>

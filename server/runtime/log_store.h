@@ -25,7 +25,7 @@ struct LogId {
 // The store. It is thread-safe and blocks on the disk.
 class LogStore {
  public:
-  // What is kept of a stream: a day of ten lines a second, and four times what a trainer writes.
+  // These bound a stream: a day of ten lines a second, and four times what a trainer writes.
   static constexpr int64_t kLogBytesMax = int64_t{256} << 20;
   static constexpr int64_t kTraceBytesMax = int64_t{16} << 20;
 

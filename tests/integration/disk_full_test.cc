@@ -47,7 +47,7 @@ class DiskFull : public ::testing::Test {
 
   std::string why_;
   std::unique_ptr<SmallDisk> disk_;
-  Yard yard_{Yard::Options{.cpu_devices = 1}};
+  Yard yard_;
   std::string job_;
 };
 

@@ -73,7 +73,7 @@ struct Progress {
   // its layer and the reason, for people. The log names all.
   int64_t fallbacks = 0;
   std::string first_fallback = {};
-  // What the rank cannot write because its disk is full, for people. It is empty otherwise.
+  // Says what the rank cannot write because its disk is full, for people. It is empty otherwise.
   std::string disk_full = {};
   // The rank writes this file again by this time, or it is stuck. 0 means that it promises nothing.
   int64_t silent_until_boottime_us = 0;

@@ -33,7 +33,7 @@ struct Progress {
   // The whole report as bytes, for those who show it. The core does not read them. All copies share
   // them. Null before the first report.
   std::shared_ptr<const std::string> report = nullptr;
-  // What the trainer cannot write because its disk is full. It is empty otherwise.
+  // Says what the trainer cannot write because its disk is full. It is empty otherwise.
   std::string disk_full = {};
 
   friend bool operator==(const Progress&, const Progress&);

@@ -20,7 +20,7 @@ class MemoryWatchTest : public ::testing::Test {
   }
 
   Memory memory_;
-  // What trimming cannot give back, because it lies between what is in use.
+  // Trimming cannot give this back, because it lies between what is in use.
   int64_t stuck_ = 10 * kMiB;
   int trims_ = 0;
   int closed_ = 0;
