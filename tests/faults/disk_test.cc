@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <ostream>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -22,6 +23,11 @@ struct Part {
   int error;
   bool is_short = false;  // the short lane tries it once
 };
+
+// Without it, the names of the tests would have addresses in them.
+void PrintTo(const Part& part, std::ostream* out) {
+  *out << part.name;
+}
 
 std::string InjectionOf(const Part& part) {
   std::string calls = (part.calls & kShimSync) != 0 ? "sync" : "write";

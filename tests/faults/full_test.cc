@@ -2,6 +2,7 @@
 // it has, starts again, and works once there is room.
 #include <gtest/gtest.h>
 
+#include <ostream>
 #include <string>
 #include <utility>
 
@@ -22,6 +23,11 @@ struct Shortage {
   const char* options;
   void (SmallDisk::*fill)();
 };
+
+// Without it, the names of the tests would have addresses in them.
+void PrintTo(const Shortage& shortage, std::ostream* out) {
+  *out << shortage.name;
+}
 
 class Full : public ::testing::TestWithParam<Shortage> {};
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <ostream>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -39,6 +40,11 @@ struct Place {
   int32_t action;
   int64_t sample;  // the number of the call that the short lane takes
 };
+
+// Without it, the names of the tests would have addresses in them.
+void PrintTo(const Place& place, std::ostream* out) {
+  *out << place.name;
+}
 
 class Kills : public ::testing::TestWithParam<Place> {};
 

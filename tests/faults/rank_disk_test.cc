@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <ostream>
 #include <string>
 
 #include "tests/faults/report.h"
@@ -21,6 +22,11 @@ struct Failure {
   Shim::Fault fault;
   bool is_short;
 };
+
+// Without it, the names of the tests would have addresses in them.
+void PrintTo(const Failure& failure, std::ostream* out) {
+  *out << failure.name;
+}
 
 class RankDisk : public ::testing::TestWithParam<Failure> {};
 
