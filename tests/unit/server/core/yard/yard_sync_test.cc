@@ -1,4 +1,6 @@
 // Tests registration, reports, and gangs over several workers.
+#include <gmock/gmock.h>
+
 #include "common/base/errors.h"
 #include "yard_fixture.h"
 
@@ -248,11 +250,12 @@ TEST_F(YardSync, AFullDiskOfAWorkerIsAnEventWhenItComesAndWhenItGoes) {
     }
     return events;
   };
-  EXPECT_THAT(report(""), IsEmpty());
-  EXPECT_THAT(report("metrics wait"), ElementsAre("DISK_FULL: metrics wait"));
-  EXPECT_THAT(report("checkpoints and metrics wait"), IsEmpty()) << "it was told already";
+  EXPECT_THAT(report(""), ::testing::IsEmpty());
+  EXPECT_THAT(report("metrics wait"), ::testing::ElementsAre("DISK_FULL: metrics wait"));
+  EXPECT_THAT(report("checkpoints and metrics wait"), ::testing::IsEmpty())
+      << "it was told already";
   EXPECT_EQ(Job(job).progress.disk_full, "checkpoints and metrics wait");
-  EXPECT_THAT(report(""), ElementsAre("DISK_FREE: "));
+  EXPECT_THAT(report(""), ::testing::ElementsAre("DISK_FREE: "));
 }
 
 }  // namespace
