@@ -19,9 +19,9 @@ namespace {
 
 using ::trainyard::v1::Job;
 
-// The commit is of 2026-11-22. Its store is of version 5; its server cannot delete jobs, look for
+// The commit is of 2026-11-21. Its store is of version 4; its server cannot delete jobs, look for
 // damaged checkpoints, or leave the precision to the device.
-constexpr char kOldCommit[] = "e234a17d5df86ae8fc4c7f095036541f6a348dee";
+constexpr char kOldCommit[] = "f8436b908932f317dd555ae884b15a6a360893e9";
 constexpr int kNoCommit = 3;  // the exit code of the script
 constexpr absl::Duration kBuildWithin = absl::Minutes(50);
 constexpr int kEndless = 100'000;  // epochs: it trains until it is cancelled
@@ -68,7 +68,7 @@ class Versions : public ::testing::Test {
 
 TEST_F(Versions, AnUpgradeInTheMiddleOfATrainingLosesNothing) {
   FaultRow row({.fault = "old versions meet new ones",
-                .injection = "server, worker and client of the commit of 2026-11-22, of which the "
+                .injection = "server, worker and client of the commit of 2026-11-21, of which the "
                              "server is replaced first, then the worker, while a job trains",
                 .expectation = "the old store opens; old worker and old client work with the new "
                                "server; the attempt goes on; no step lost, no point doubled"});
