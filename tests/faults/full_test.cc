@@ -11,7 +11,7 @@
 #include "tests/faults/report.h"
 #include "tests/faults/script.h"
 #include "tests/faults/shim.h"
-#include "tests/faults/small_disk.h"
+#include "tests/testing/small_disk.h"
 #include "tests/testing/temp_dir.h"
 
 namespace trainyard::testing {

@@ -101,8 +101,8 @@ void Service::Start() {
   verifier_ =
       std::make_unique<runtime::CheckpointVerifier>(*blobs_, *board_, *executor_, *runtime_);
   services_ = std::make_unique<rpc::Services>(
-      rpc::Services{*runtime_, *board_, notifier_, *executor_, logs_, *blobs_, *verifier_, metrics_,
-                    store_, *streams_, rng_, "operator", "1.2.3"});
+      rpc::Services{*runtime_, *board_, notifier_, *executor_, *executor_, *executor_, logs_,
+                    *blobs_, *verifier_, metrics_, store_, *streams_, rng_, "operator", "1.2.3"});
   jobs_ = std::make_unique<rpc::JobServiceImpl>(*services_);
   fleet_ = std::make_unique<rpc::FleetServiceImpl>(*services_);
   sharing_ = std::make_unique<rpc::SharingServiceImpl>(*services_);

@@ -21,8 +21,10 @@ class DiskFull : public ::testing::Test {
  protected:
   // Runs a job on a worker whose state is on the small disk, until it has a checkpoint.
   void Begin() {
-    disk_ = SmallDisk::Mount(16 << 20, why_);
-    if (disk_ == nullptr) GTEST_SKIP() << why_;
+    auto disk = SmallDisk::Mount(folder_.path(), "size=16m");
+    if (absl::IsUnavailable(disk.status())) GTEST_SKIP() << disk.status().message();
+    ASSERT_TRUE(disk.ok()) << disk.status();
+    disk_ = *std::move(disk);
     ASSERT_EQ(symlink(disk_->path().c_str(), yard_.WorkerStateDir().c_str()), 0);
     yard_.Start();
     job_ = yard_.Submit(SmallSpec("long", 1, 100'000, 1000, "checkpoint: {every: 50 steps}\n"));
@@ -33,13 +35,13 @@ class DiskFull : public ::testing::Test {
   bool FillUntil(const std::function<bool(const Job&)>& predicate) {
     return WaitUntil(
         [&] {
-          disk_->Fill();
+          disk_->FillSpace();
           return predicate(yard_.GetJob(job_));
         },
         kPatience);
   }
 
-  std::string why_;
+  TempDir folder_;
   std::unique_ptr<SmallDisk> disk_;
   Yard yard_;
   std::string job_;

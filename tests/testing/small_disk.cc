@@ -1,48 +1,59 @@
-// Mounts, fills and unmounts the file system.
+// Mounts and fills a tmpfs.
 #include "tests/testing/small_disk.h"
 
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/files.h"
+#include "common/base/status_macros.h"
 
 namespace trainyard::testing {
+namespace {
 
-std::unique_ptr<SmallDisk> SmallDisk::Mount(int64_t bytes, std::string& why) {
-  auto dir = std::make_unique<TempDir>();
-  const std::string options = absl::StrCat("mode=0700,size=", bytes);
-  if (unshare(CLONE_NEWNS) != 0 ||
-      mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
-      mount("tmpfs", dir->path().c_str(), "tmpfs", 0, options.c_str()) != 0) {
-    why = absl::StrCat("cannot mount a small file system here: ", strerror(errno));
-    return nullptr;
+constexpr size_t kFillersMax = 100'000;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SmallDisk>> SmallDisk::Mount(const std::string& folder,
+                                                            const std::string& options) {
+  TY_RETURN_IF_ERROR(MakeDirectories(folder, 0700));
+  // The mount must not reach the namespace of others.
+  if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+      mount("tmpfs", folder.c_str(), "tmpfs", 0, options.c_str()) != 0) {
+    return absl::UnavailableError(absl::StrCat(
+        ErrnoStatus(errno, "nothing can be mounted here at", folder).message(), "; it needs root"));
   }
-  return std::unique_ptr<SmallDisk>(new SmallDisk(std::move(dir)));
+  return std::unique_ptr<SmallDisk>(new SmallDisk(folder));
 }
 
 SmallDisk::~SmallDisk() {
-  umount2(path_.c_str(), MNT_DETACH);
+  umount2(folder_.c_str(), MNT_DETACH);
 }
 
-void SmallDisk::Fill() {
-  const std::string filler = File("filler");
-  const auto fd = OpenFile(filler, O_WRONLY | O_CREAT | O_APPEND);
-  ASSERT_TRUE(fd.ok()) << fd.status();
-  const std::string block(4096, 'x');
-  while (WriteFully(fd->get(), block, filler).ok()) {
+std::string SmallDisk::Filler(size_t number) const {
+  return JoinPath(folder_, absl::StrCat("filler-", number));
+}
+
+void SmallDisk::FillSpace() {
+  const auto file = OpenFile(Filler(fillers_++), O_WRONLY | O_CREAT | O_TRUNC);
+  if (!file.ok()) return;
+  const std::string chunk(4096, 'x');
+  while (WriteFully(file->get(), chunk, "a filler").ok()) {
+  }
+}
+
+void SmallDisk::FillInodes() {
+  while (fillers_ < kFillersMax && OpenFile(Filler(fillers_++), O_WRONLY | O_CREAT).ok()) {
   }
 }
 
 void SmallDisk::Free() {
-  ASSERT_EQ(unlink(File("filler").c_str()), 0);
+  for (; fillers_ > 0; --fillers_) unlink(Filler(fillers_ - 1).c_str());
 }
 
 }  // namespace trainyard::testing

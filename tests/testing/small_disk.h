@@ -1,35 +1,40 @@
-// A small file system that a test can fill up.
+// Mounts a small file system of memory over a folder of a test, to fill it up.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <string>
-#include <utility>
+#include <vector>
 
-#include "tests/testing/temp_dir.h"
+#include "absl/status/statusor.h"
 
 namespace trainyard::testing {
 
-// A tmpfs in a mount namespace of the calling thread, and of the threads and processes that it
-// starts from then on.
+// The file system is in a mount namespace of the thread that makes it, and of the processes that
+// this thread starts from then on. It ends with this object.
 class SmallDisk {
  public:
-  // Returns null if this process may not mount, and the test skips. `why` then says why.
-  static std::unique_ptr<SmallDisk> Mount(int64_t bytes, std::string& why);
+  // `options` are those of tmpfs: "size=4m,nr_inodes=100". Returns UNAVAILABLE if it cannot be
+  // mounted here.
+  static absl::StatusOr<std::unique_ptr<SmallDisk>> Mount(const std::string& folder,
+                                                          const std::string& options);
   ~SmallDisk();
+  SmallDisk(const SmallDisk&) = delete;
+  SmallDisk& operator=(const SmallDisk&) = delete;
 
-  const std::string& path() const { return path_; }
-  std::string File(const std::string& name) const { return path_ + "/" + name; }
-  // Takes all space that is left.
-  void Fill();
-  // Gives the space back that Fill has taken.
+  const std::string& path() const { return folder_; }
+  std::string File(const std::string& name) const { return folder_ + "/" + name; }
+  // Takes what is left of the space, or of the files that may be there.
+  void FillSpace();
+  void FillInodes();
+  // Gives it back.
   void Free();
 
  private:
-  explicit SmallDisk(std::unique_ptr<TempDir> dir) : dir_(std::move(dir)), path_(dir_->path()) {}
+  explicit SmallDisk(std::string folder) : folder_(std::move(folder)) {}
+  std::string Filler(size_t number) const;
 
-  std::unique_ptr<TempDir> dir_;
-  std::string path_;
+  const std::string folder_;
+  size_t fillers_ = 0;
 };
 
 }  // namespace trainyard::testing

@@ -118,13 +118,15 @@ TEST_F(FilesTest, AFullDiskHasItsName) {
 }
 
 TEST_F(FilesTest, AReservedFileIsReplacedOnAFullDisk) {
-  std::string why;
-  const auto disk = testing::SmallDisk::Mount(1 << 20, why);
-  if (disk == nullptr) GTEST_SKIP() << why;
+  const testing::TempDir small;
+  const auto mounted = testing::SmallDisk::Mount(small.path(), "size=1m");
+  if (absl::IsUnavailable(mounted.status())) GTEST_SKIP() << mounted.status().message();
+  ASSERT_TRUE(mounted.ok()) << mounted.status();
+  const auto& disk = *mounted;
   const std::string path = disk->File("a");
   ASSERT_TRUE(ReserveSpace(path, 8192).ok());
   ASSERT_TRUE(ReplaceFile(disk->File("b"), "b").ok());
-  disk->Fill();
+  disk->FillSpace();
   EXPECT_EQ(ErrorReason(ReplaceFile(disk->File("b"), "c")), "DISK_FULL");
   EXPECT_EQ(ReadFile(disk->File("b")).value(), "b");
   EXPECT_TRUE(WriteFileAtomically(path, std::string(5000, 'x')).ok());
@@ -132,7 +134,7 @@ TEST_F(FilesTest, AReservedFileIsReplacedOnAFullDisk) {
   EXPECT_EQ(ErrorReason(ReplaceFile(path, "y")), "DISK_FULL") << "the space is used up";
   disk->Free();
   ASSERT_TRUE(ReserveSpace(path, 8192).ok());
-  disk->Fill();
+  disk->FillSpace();
   for (const char* content : {"one", "three", "two", ""}) {
     EXPECT_TRUE(ReplaceFile(path, content).ok());
     EXPECT_EQ(ReadFile(path).value(), content);

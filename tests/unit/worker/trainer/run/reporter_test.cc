@@ -135,9 +135,11 @@ TEST_F(ReporterTest, EveryRecordPromisesTheNextOne) {
 }
 
 TEST_F(ReporterTest, OnAFullDiskProgressGoesOnAndMetricsWait) {
-  std::string why;
-  const auto disk = testing::SmallDisk::Mount(1 << 20, why);
-  if (disk == nullptr) GTEST_SKIP() << why;
+  const testing::TempDir small;
+  const auto mounted = testing::SmallDisk::Mount(small.path(), "size=1m");
+  if (absl::IsUnavailable(mounted.status())) GTEST_SKIP() << mounted.status().message();
+  ASSERT_TRUE(mounted.ok()) << mounted.status();
+  const auto& disk = *mounted;
   const run_dir::RunDir dir(disk->path());
   ASSERT_TRUE(dir.CreateRankDirectory(0).ok());
   ASSERT_TRUE(MakeDirectories(dir.ControlDir()).ok());
@@ -145,7 +147,7 @@ TEST_F(ReporterTest, OnAFullDiskProgressGoesOnAndMetricsWait) {
   auto reporter = Reporter::Open(dir, 0, {}, clock_);
   ASSERT_TRUE(reporter.ok()) << reporter.status();
   ASSERT_TRUE(Step(*reporter, 1).ok());
-  disk->Fill();
+  disk->FillSpace();
   const auto progress = [&] { return run_dir::ReadProgress(dir, 0).value(); };
   // The lines of a hundred steps exceed the rest of the last block of the file.
   int64_t step = 1;
@@ -179,15 +181,17 @@ TEST_F(ReporterTest, OnAFullDiskProgressGoesOnAndMetricsWait) {
 }
 
 TEST_F(ReporterTest, MetricsThatWaitTooLongAreLostAndCounted) {
-  std::string why;
-  const auto disk = testing::SmallDisk::Mount(1 << 20, why);
-  if (disk == nullptr) GTEST_SKIP() << why;
+  const testing::TempDir small;
+  const auto mounted = testing::SmallDisk::Mount(small.path(), "size=1m");
+  if (absl::IsUnavailable(mounted.status())) GTEST_SKIP() << mounted.status().message();
+  ASSERT_TRUE(mounted.ok()) << mounted.status();
+  const auto& disk = *mounted;
   const run_dir::RunDir dir(disk->path());
   ASSERT_TRUE(dir.CreateRankDirectory(0).ok());
   ASSERT_TRUE(ReserveSpace(dir.ProgressPath(0), 16 << 10).ok());
   auto reporter = Reporter::Open(dir, 0, {}, clock_);
   ASSERT_TRUE(reporter.ok()) << reporter.status();
-  disk->Fill();
+  disk->FillSpace();
   const std::string name(1000, 'x');
   for (int64_t step = 1; step <= 20'000; ++step) reporter->AddMetric(step, name, 1);
   ASSERT_TRUE(reporter->EnterState(run_dir::Progress::State::kRunning).ok()) << "it goes on";
