@@ -83,8 +83,7 @@ TEST_F(Submit, ViolationsOfTheServerAreShownInTheFile) {
 }
 
 TEST_F(Submit, OtherRefusalsKeepTheirExitCodes) {
-  server_.RefuseNextCreate(
-      absl::ResourceExhaustedError("user anna has 100 queued jobs; limit 100"));
+  server_.RefuseNextCreate(error::QuotaExceeded("user:anna", "queued jobs", 101, 100));
   EXPECT_EQ(runner_.Run({"submit", spec_}).exit_code, 7);
   server_.RefuseNextCreate(error::RequestIdReused("r"));
   EXPECT_EQ(runner_.Run({"submit", spec_}).exit_code, 6);

@@ -122,7 +122,9 @@ TEST(Train, OneStoppedRankStopsAllAtTheSameStepAndARestartGoesOn) {
 }
 
 TEST(Train, ARequestedCheckpointIsWrittenAtTheNextStepAndAnswered) {
-  GangTrainer trainer(JobText(), 2);
+  JobText job;
+  job.more = R"(, "checkpoint": {"every": {"epochs": 1}})";
+  GangTrainer trainer(job, 2);
   ASSERT_TRUE(MakeDirectories(trainer.dir().ControlDir()).ok());
   ASSERT_TRUE(ReplaceFile(trainer.dir().CheckpointRequestPath(), "1\n").ok());
   ExpectSuccess(trainer.Run());
@@ -132,7 +134,9 @@ TEST(Train, ARequestedCheckpointIsWrittenAtTheNextStepAndAnswered) {
 }
 
 TEST(Train, ASignalToAnyRankMakesRankZeroWriteACheckpoint) {
-  GangTrainer trainer(JobText(), 2);
+  JobText job;
+  job.more = R"(, "checkpoint": {"every": {"epochs": 1}})";
+  GangTrainer trainer(job, 2);
   trainer.signals(1).checkpoint_requests = 1;
   ExpectSuccess(trainer.Run());
   EXPECT_THAT(checkpoint::ListCheckpoints(trainer.dir().CheckpointsDir()), ElementsAre(1, 4, 8));
