@@ -16,6 +16,10 @@ inline constexpr size_t kChunkBytesMax = size_t{1} << 20;
 // The size of the chunks that the server sends: large enough to be fast, and small enough to be
 // fair.
 inline constexpr int64_t kSendChunkBytes = int64_t{256} << 10;
+// One message of a log and of metrics that somebody follows. Hundreds of followers may stop to
+// read, and a message waits for each of them.
+inline constexpr int64_t kFollowedLogBytes = int64_t{64} << 10;
+inline constexpr int64_t kFollowedPointsMax = 1000;
 // A page stops at this size, well below the largest message.
 inline constexpr size_t kPageBytesMax = size_t{3} << 20;
 

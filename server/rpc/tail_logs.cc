@@ -74,7 +74,7 @@ class TailLogsStream : public PullStream<v1::TailLogsResponse> {
       if (rank_.has_value() && *rank_ != rank) continue;
       const runtime::LogId log = {attempt.id, rank, stream_};
       TY_ASSIGN_OR_RETURN(int64_t * position, PositionOf(log));
-      TY_ASSIGN_OR_RETURN(std::string data, services_.logs.Read(log, *position, kSendChunkBytes));
+      TY_ASSIGN_OR_RETURN(std::string data, services_.logs.Read(log, *position, kFollowedLogBytes));
       if (data.empty()) continue;
       response.set_attempt(attempt.id.number);
       response.set_rank(rank);

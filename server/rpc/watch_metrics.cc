@@ -37,9 +37,8 @@ class WatchMetricsStream : public PullStream<v1::WatchMetricsResponse> {
     // The state is read before the store: if the job had ended by then, all its points are there.
     const auto view = services_.board.FindJob(job_);
     const bool is_final = view == nullptr || core::job_fsm::IsFinal(view->record.state);
-    TY_ASSIGN_OR_RETURN(
-        const store::MetricPage page,
-        services_.metrics.ReadAfter(job_, metrics_, cursor_, store::kMetricPageMax));
+    TY_ASSIGN_OR_RETURN(const store::MetricPage page,
+                        services_.metrics.ReadAfter(job_, metrics_, cursor_, kFollowedPointsMax));
     if (page.points.empty()) return follow_ && !is_final ? Pulled::kNothingYet : Pulled::kEnd;
     cursor_ = page.cursor;
     for (const store::StoredPoint& point : page.points) *response.add_points() = ToProto(point);
