@@ -27,6 +27,12 @@ constexpr int kReconnectMaxMs = 2000;
 // With less, a busy machine would look like one without a server.
 constexpr int kConnectTimeoutMs = 10'000;
 
+// A connection on which nothing has come for so long is asked for a sign of life, and is given up
+// when none has come within the timeout. Both together are shorter than a worker's lease, and the
+// first is longer than the shortest distance that a server permits.
+constexpr int kKeepaliveMs = 6000;
+constexpr int kKeepaliveTimeoutMs = 5000;
+
 // Returns why no connection could be made, as far as the socket's file tells.
 std::string Cause(absl::string_view address, absl::Duration waited) {
   const auto parsed = ParseAddress(address);
@@ -41,7 +47,8 @@ std::string Cause(absl::string_view address, absl::Duration waited) {
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(absl::string_view address) {
+absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(absl::string_view address,
+                                                           Keepalive keepalive) {
   TY_ASSIGN_OR_RETURN(const Address parsed, ParseAddress(address));
   if (parsed.kind == Address::Kind::kTcp && parsed.port == 0) {
     return absl::InvalidArgumentError(
@@ -59,6 +66,11 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(absl::string_view add
   // Every channel has its own connection, because in tests several servers live and die in one
   // process.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  if (keepalive == Keepalive::kPings) {
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+    arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // no limit
+  }
   return grpc::CreateCustomChannel(parsed.ToString(), grpc::InsecureChannelCredentials(),
                                    arguments);
 }

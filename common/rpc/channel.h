@@ -15,10 +15,15 @@ namespace trainyard::rpc {
 // No message of the API is larger than this.
 inline constexpr int kMessageSizeMax = 4 * 1024 * 1024;
 
+// Says whether a channel asks the other end for signs of life while calls are under way. Without
+// them, a line that was cut and says nothing is used until TCP gives it up, which may take minutes.
+enum class Keepalive { kNone, kPings };
+
 // Returns a channel that connects by itself and reconnects within a second or two of the server's
 // return. It is lazy: if there is no server, the first call fails. Returns INVALID_ARGUMENT for an
 // address that ParseAddress refuses.
-absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(absl::string_view address);
+absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(absl::string_view address,
+                                                           Keepalive keepalive = Keepalive::kNone);
 
 // Waits until the channel is connected. Returns SERVER_UNREACHABLE with the address and the cause
 // if it is not connected after `timeout`. A refused Unix socket or port is reported at once,

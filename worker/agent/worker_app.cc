@@ -45,7 +45,7 @@ absl::Status RunWorker(const WorkerFlags& flags) {
   // Plans that trainers measured on this host's devices serve later jobs. A service may have no
   // home directory.
   setenv("XDG_CACHE_HOME", JoinPath(state_dir, "cache").c_str(), /*overwrite=*/0);
-  TY_ASSIGN_OR_RETURN(const auto channel, rpc::MakeChannel(flags.server));
+  TY_ASSIGN_OR_RETURN(const auto channel, rpc::MakeChannel(flags.server, rpc::Keepalive::kPings));
   const auto stub = v1::AgentService::NewStub(channel);
   auto nvml = Nvml::Open(flags.nvml);
   if (!nvml.ok() && !absl::IsNotFound(nvml.status())) {
