@@ -12,9 +12,9 @@
 //     row.Survived();
 //   }
 //
-// Where TRAINYARD_FAULTS_OUT names a folder, the row is added to `rows.jsonl` in it when it is
-// destroyed: as failed if the test has failed or did not come to Survived, and as skipped with the
-// reason if the test was skipped. scripts/fault_table.py makes the table of it.
+// A row is added to `rows.jsonl` of the folder that TRAINYARD_FAULTS_OUT names, if it is set, when
+// the row is destroyed: as failed if the test has failed or did not come to Survived, and as
+// skipped with the reason if the test was skipped. scripts/fault_table.py makes the table of it.
 #pragma once
 
 #include <cstdint>

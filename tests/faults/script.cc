@@ -288,7 +288,7 @@ void Script::SendFiles(const v1::DesiredAttempt& attempt) {
         request.set_offset(static_cast<int64_t>(sent));
         request.set_data(content.substr(sent, content.size() / 2));
         grpc::Status status = agents_->AppendCheckpointFile(&context, request, &response);
-        // As real workers do, it begins again where the server has less than it had.
+        // The script begins again, as real workers do, where the server has less than it had.
         if (IsOffsetMismatch(status)) sent = 0;
         return status;
       });

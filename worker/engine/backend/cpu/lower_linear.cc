@@ -66,7 +66,7 @@ LinearFormats ChooseLinear(Lowering& lowering, ValueId x, ValueId weight, ValueI
 
 // With fewer vectors than these, a part of a product would mostly pack the weights.
 constexpr int64_t kVectorsOfPart = 256;
-// The same for the sides of a tile of a weight gradient.
+// With shorter sides than these, a tile of a weight gradient would mostly pack its inputs.
 constexpr int64_t kSideOfTile = 128;
 
 // Splits the rows of a product whose output has this shape in each row.

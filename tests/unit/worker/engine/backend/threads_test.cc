@@ -101,7 +101,7 @@ TEST(Threads, ConvolutionsGiveTheSameBits) {
   for (const Convolution& c : cases) {
     const std::string what = absl::StrCat("conv2d ", ShapeString(c.input), " to ",
                                           c.options.channels, ", kernel ", c.options.kernel);
-    // As the second of two, its input has a gradient and a blocked layout.
+    // The convolution is the second of two, so its input has a gradient and a blocked layout.
     ExpectSameWithAnyThreads(
         what,
         Classifier(c.input,
