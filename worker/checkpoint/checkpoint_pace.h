@@ -20,11 +20,11 @@ class CheckpointPace {
   // The distance is not shorter, for the sake of the server that takes over the checkpoints of all
   // jobs.
   static constexpr absl::Duration kDistanceMin = absl::Seconds(10);
-  // The writer is busy for at most this part of the time.
+  // The writer is busy for at most one part in so many of the time.
   static constexpr int kWriterShare = 4;
   // An evaluation is a good moment: the checkpoint then holds its result, and can be the best one.
-  // It is written there even if none is due, unless it costs more than this part of the time since
-  // the last one.
+  // It is written there even if none is due, unless it costs more than one part in so many of the
+  // time since the last one.
   static constexpr int kEvaluationShare = 100;
 
   // `failures` and `run_time` are those of the job's earlier attempts. `cost` stands in for what a
