@@ -43,8 +43,10 @@ absl::string_view RoleSourceText(RoleSource source) {
 
 bool RoleSuffices(const Rule& rule, const Caller& caller) {
   if (rule.party == Party::kUser) return caller.worker.empty() && caller.role >= rule.least;
-  // The kernel or a certificate says who runs a worker. A user who acts for another one is none.
-  return caller.real_user.empty() && (!caller.worker.empty() || caller.address.empty());
+  // The kernel or a certificate says who runs a worker. A user who acts for another one is none,
+  // and whoever may submit no jobs has none for a worker.
+  if (!caller.worker.empty() || caller.is_host) return caller.real_user.empty();
+  return caller.real_user.empty() && caller.address.empty() && caller.role >= Role::kSubmitter;
 }
 
 }  // namespace trainyard::access

@@ -87,6 +87,9 @@ grpc::ServerUnaryReactor* AgentServiceImpl::RegisterWorker(const access::Caller&
                               absl::StrCat("the certificate is that of worker '", caller.worker,
                                            "', not of '", request->worker(), "'")));
   }
+  if (const absl::Status may = sessions_.CheckCount(caller, request->worker()); !may.ok()) {
+    return Finished(context, may);
+  }
   input.session = MakeUuid(services_.rng);
   response->set_session(input.session);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();

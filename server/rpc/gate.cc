@@ -86,7 +86,13 @@ absl::Status CheckRule(const Rule& rule, const Caller& caller, const Services& s
   if (rule.need == access::Need::kNothing) return absl::OkStatus();
   for (const std::string& resource : resources) {
     const std::optional<JobId> job = JobOf(resource);
-    if (job.has_value()) TY_RETURN_IF_ERROR(CheckJob(rule, caller, services, *job));
+    if (!job.has_value()) continue;
+    TY_RETURN_IF_ERROR(CheckJob(rule, caller, services, *job));
+    // Checkpoints that a deleted job left behind are there only for jobs that were promised them.
+    // Nobody can tell any more who might see them.
+    if (ParseCheckpointName(resource).ok() && services.board.FindJob(*job) == nullptr) {
+      return error::CheckpointNotFound(resource);
+    }
   }
   return absl::OkStatus();
 }

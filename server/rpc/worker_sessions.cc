@@ -17,6 +17,22 @@ std::string PrincipalOf(const access::Caller& caller) {
 
 }  // namespace
 
+absl::Status WorkerSessions::CheckCount(const access::Caller& caller,
+                                        const std::string& worker) const {
+  if (caller.is_host) return absl::OkStatus();
+  const std::string principal = PrincipalOf(caller);
+  const absl::MutexLock lock(&mutex_);
+  size_t others = 0;
+  for (const auto& [key, session] : sessions_) {
+    if (session.principal == principal && session.worker != worker) ++others;
+  }
+  if (others < kOfUserMax) return absl::OkStatus();
+  return MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_WORKERS",
+                   absl::StrCat("'", caller.user, "' has ", others,
+                                " workers already; more may be run by root, or by the user of the "
+                                "server"));
+}
+
 void WorkerSessions::Begin(const access::Caller& caller, const std::string& worker,
                            const std::string& session) {
   if (caller.is_host) return;

@@ -18,6 +18,11 @@ namespace trainyard::rpc {
 // workers register again.
 class WorkerSessions {
  public:
+  // The workers that one user may have, besides those of the host.
+  static constexpr size_t kOfUserMax = 16;
+
+  // Returns RESOURCE_EXHAUSTED if the caller may not have `worker` besides those that it has.
+  absl::Status CheckCount(const access::Caller& caller, const std::string& worker) const;
   // Notes that the caller began `session` for `worker`. An older one of the same worker ends.
   void Begin(const access::Caller& caller, const std::string& worker, const std::string& session);
   // Returns FAILED_PRECONDITION (UNKNOWN_SESSION) if the session is not the caller's.

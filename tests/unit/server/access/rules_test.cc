@@ -91,6 +91,11 @@ TEST(Rules, ACertificateOfAWorkerIsNoUser) {
   EXPECT_TRUE(RoleSuffices(RuleOf("AgentService/SyncWorker"), worker));
 }
 
+TEST(Rules, AUserWhoMaySubmitNothingRunsNoWorker) {
+  EXPECT_FALSE(RoleSuffices(RuleOf("AgentService/RegisterWorker"), With(Role::kViewer)));
+  EXPECT_TRUE(RoleSuffices(RuleOf("AgentService/RegisterWorker"), With(Role::kSubmitter)));
+}
+
 TEST(Rules, AUserOfAnotherHostIsNoWorker) {
   Caller remote = With(Role::kAdmin);
   remote.address = "192.0.2.7";

@@ -262,6 +262,23 @@ TEST_F(GateTest, WorkersAreUsersOfThisHostAndTheirSessionsAreTheirOwn) {
   EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::NOT_FOUND);
 }
 
+TEST_F(GateTest, AUserHasAFewWorkersAtMost) {
+  const auto stub = v1::AgentService::NewStub(ChannelOf("bert", Role::kSubmitter));
+  v1::RegisterWorkerRequest join;
+  join.set_version("1.0");
+  v1::RegisterWorkerResponse joined;
+  for (size_t i = 0; i < WorkerSessions::kOfUserMax; ++i) {
+    join.set_worker(absl::StrCat("bert-", i));
+    join.set_uid(absl::StrCat("u-", i));
+    ASSERT_TRUE(stub->RegisterWorker(Context("").get(), join, &joined).ok());
+  }
+  EXPECT_TRUE(stub->RegisterWorker(Context("").get(), join, &joined).ok()) << "it is the same one";
+  join.set_worker("bert-more");
+  join.set_uid("u-more");
+  const grpc::Status status = stub->RegisterWorker(Context("").get(), join, &joined);
+  EXPECT_EQ(ErrorReason(FromGrpcStatus(status)), "TOO_MANY_WORKERS");
+}
+
 TEST_F(GateTest, ACertificateIsForOneWorkerAndNothingElse) {
   access::Peer peer;
   peer.worker = "far-1";
