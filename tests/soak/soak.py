@@ -50,6 +50,7 @@ checkpoint: {{every: 20 steps, keep: {{last: 1}}}}
 max_retries: 1
 devices: {{count: {devices}, labels: {{kind: {kind}}}{more}}}
 """
+FAILING = "failing"  # the name of the jobs that have to fail, and of their clones
 ENDED = ("SUCCEEDED", "FAILED", "CANCELLED")
 
 
@@ -59,6 +60,7 @@ class Driver:
     def __init__(self, lab, seed, seconds):
         self.lab, self.random, self.seconds = lab, random.Random(seed), seconds
         self.jobs = {}  # the state of each job by number, as of the last list
+        self.failures = {}  # by number: the jobs that failed, although nothing made them
         self.submitted = 0
         self.counts = {}
         self.refused = {}
@@ -82,8 +84,14 @@ class Driver:
 
     def refresh(self):
         code, out, _ = self.lab.client("ls", "-a", "--expand", "--limit", "1000", "-o", "json")
-        if code == 0:
-            self.jobs = {int(job["name"].split("/")[1]): job["state"].removeprefix("JOB_STATE_") for job in json.loads(out)}
+        if code != 0:
+            return
+        self.jobs = {}
+        for job in json.loads(out):
+            number, state = int(job["name"].split("/")[1]), job["state"].removeprefix("JOB_STATE_")
+            self.jobs[number] = state
+            if state == "FAILED" and not job["spec"]["name"].startswith(FAILING):
+                self.failures[number] = job["failure"]["message"]
 
     def pick(self, *states):
         chosen = [n for n, state in self.jobs.items() if state in states]
@@ -108,7 +116,7 @@ class Driver:
         elif draw_ < 0.90:
             self.submit("gang", devices=2, more=", spread: true", epochs=2)
         elif draw_ < 0.95:
-            self.submit("failing", data="dataset: mnist")  # no worker has it
+            self.submit(FAILING, data="dataset: mnist")  # no worker has it
         elif (job := self.pick(*ENDED)) is not None and self.do("clone", "clone", job, "--yes", "-o", "name"):
             self.submitted += 1
 
@@ -306,6 +314,7 @@ def main():
         replace_section(os.path.join(args.docs, "reliability.md"), "soak", f"{summary}\n\n{table(rows)}")
     problems = [f"{name} grows" for name in growing]
     problems += [f"jobs/{n} did not end" for n in left]
+    problems += [f"jobs/{n} failed: {message}" for n, message in driver.failures.items()]
     problems += [f"process {pid} is left over: {words}" for pid, words in left_over]
     problems += [f"{what} failed {len(errors)} times: {errors[0]}" for what, errors in driver.refused.items()]
     if problems:
