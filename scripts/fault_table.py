@@ -3,12 +3,14 @@
 
     fault_table.py ROWS.jsonl [--doc docs/reliability.md]
 
-The last run of a row counts, so one family can be run again by itself. The table stands between two markers in the
-document. Fails if a row has failed; a row that was skipped is shown with the reason.
+The last run of a row counts, and rows that ROWS.jsonl lacks stay in the document as they are, so one family can be run
+again by itself, also in a new clone. The table stands between two markers in the document. Fails if a row of ROWS.jsonl
+has failed; a row that was skipped is shown with the reason.
 """
 import argparse
 import json
 import os
+import re
 import sys
 
 BEGIN = "<!-- The table below is written by `make faults`. -->"
@@ -17,14 +19,23 @@ HEADER = ["fault", "injection", "expectation", "evidence", "lane, date, commit"]
 
 
 def read_rows(path):
-    """Returns the last line of each row, in the order of their tests."""
+    """Returns the last line of each row."""
     rows = {}
     with open(path) as file:
         for line in file:
             row = json.loads(line)
             rows[row["fault"], row["injection"]] = row
-    # Rows of the same fault stand together, in an order that no run changes.
-    return [rows[key] for key in sorted(rows)]
+    return rows
+
+
+def read_table(text):
+    """Returns the cells of each row of a table, with the fault in all of them."""
+    found, fault = {}, ""
+    for line in text.strip().splitlines()[2:]:
+        cells = [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        fault = cells[0] or fault
+        found[fault, cells[1]] = [fault, *cells[1:]]
+    return found
 
 
 def time_text(milliseconds):
@@ -40,16 +51,28 @@ def evidence(row):
     return text if row["outcome"] == "survived" else f"**failed**: {text}"
 
 
+def cells_of(row):
+    when = f"{row['lane']}, {row['date']}, {row['commit']}"
+    return [row["fault"], row["injection"], row["expectation"], evidence(row), when]
+
+
 def table(rows):
+    """Rows of the same fault stand together, in an order that no run changes."""
     lines = ["| " + " | ".join(HEADER) + " |", "|" + "---|" * len(HEADER)]
     last = ""
-    for row in rows:
-        fault = row["fault"] if row["fault"] != last else ""
-        last = row["fault"]
-        when = f"{row['lane']}, {row['date']}, {row['commit']}"
-        cells = [fault, row["injection"], row["expectation"], evidence(row), when]
+    for _, (fault, *cells) in sorted(rows.items()):
+        cells = ["" if fault == last else fault, *cells]
+        last = fault
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines)
+
+
+def update(text, rows):
+    """Returns the document with these rows in its table."""
+    before, rest = text.split(BEGIN)
+    old, after = rest.split(END)
+    known = {**read_table(old), **{key: cells_of(row) for key, row in rows.items()}}
+    return f"{before}{BEGIN}\n{table(known)}\n{END}{after}"
 
 
 def main():
@@ -60,11 +83,9 @@ def main():
     rows = read_rows(args.rows)
     with open(args.doc) as file:
         text = file.read()
-    before, rest = text.split(BEGIN)
-    after = rest.split(END)[1]
     with open(args.doc, "w") as file:
-        file.write(f"{before}{BEGIN}\n{table(rows)}\n{END}{after}")
-    outcomes = [row["outcome"] for row in rows]
+        file.write(update(text, rows))
+    outcomes = [row["outcome"] for row in rows.values()]
     print(f"{len(rows)} rows: " + ", ".join(f"{outcomes.count(o)} {o}" for o in ("survived", "skipped", "failed")))
     sys.exit(1 if "failed" in outcomes else 0)
 

@@ -27,15 +27,19 @@ namespace {
 using ::trainyard::v1::Job;
 
 constexpr int kStepsOfEpoch = 80;
+constexpr int kBatch = 16;
 
-// More replicas than ranks, so that they can move from rank to rank and leave no trace.
+// More replicas than ranks, so that they can move from rank to rank and leave no trace. The steps
+// are short: what counts is how many there are, and where among them something strikes.
 std::string LongSpec(const std::string& name, int devices, int epochs,
                      const std::string& extra = "") {
   return absl::StrReplaceAll(
-      SmallSpec(name, devices, epochs, 4000,
+      SmallSpec(name, devices, epochs, kStepsOfEpoch * kBatch,
                 absl::StrCat("max_retries: 100\ncheckpoint: {every: 20 steps}\n", extra)),
-      {{"global_batch: 50", "global_batch: 50, replicas: 8, reproducibility: bitwise"},
-       {"channels: [16, 32]", "channels: [8, 16]"}});
+      {{"global_batch: 50",
+        absl::StrCat("global_batch: ", kBatch, ", replicas: 8, reproducibility: bitwise")},
+       {"test_size: 500", "test_size: 100"},
+       {"channels: [16, 32]", "channels: [4, 8]"}});
 }
 
 uint64_t Seed() {
@@ -188,8 +192,8 @@ TEST(Strikes, FaultsAtRandomMomentsLeaveNoTraceInTheEnd) {
                 .expectation = "no step lost, no point doubled, nothing run twice, weights and "
                                "losses of an undisturbed run to the bit"});
   const int strikes = kStrikesOfRound * Scaled(1, 8);
-  constexpr int kStepsBetween = 100;
-  constexpr int kEpochs = 20;
+  constexpr int kStepsBetween = 60;
+  constexpr int kEpochs = 10;
   constexpr int kSteps = kEpochs * kStepsOfEpoch;
   const Witness witness;
   Yard yard(With(witness));

@@ -4,6 +4,7 @@ Workers `a` and `b` train, and a gang may span both. Worker `n` has a trainer th
 jobs go through the whole machinery in little time.
 """
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -12,6 +13,8 @@ from trend import Sample
 
 NATIVE, NOOP = ("a", "b"), "n"
 NATIVE_DEVICES, NOOP_DEVICES = 2, 4
+# What a release consists of, as far as the lab needs it.
+PROGRAMS = ("trainyard", "trainyard-server", "trainyard-worker", "trainyard-supervisor", "trainyard-trainer", "noop_trainer")
 # A process that has not come up or ended by then is in trouble.
 PATIENCE_S = 60
 
@@ -75,6 +78,10 @@ class Daemon:
         self.process.send_signal(how)
         self.process.wait(timeout=PATIENCE_S)
 
+    def runs_replaced_program(self):
+        """True if an upgrade has put another file where the program of this process was."""
+        return os.readlink(f"/proc/{self.process.pid}/exe").endswith(" (deleted)")
+
     def sample(self, seconds, jobs):
         pid = self.process.pid
         memory, threads = status(pid)
@@ -88,8 +95,10 @@ class Lab:
         self.binary_dir, self.scratch = binary_dir, scratch
         self.address = f"unix:{scratch}/server.sock"
         self.daemons = {}
+        os.mkdir(self.path("bin"))
 
     def __enter__(self):
+        self.install()
         self.daemons["server"] = Daemon("server", [self.program("trainyard-server"), "--state_dir", self.path("server"),
                                                    "--listen", self.address], self.path("server"), self.path("server.log"))
         self.await_server()
@@ -107,8 +116,15 @@ class Lab:
             if "trainyard-supervisor" in words:
                 os.kill(pid, signal.SIGKILL)
 
+    def install(self):
+        """Puts new files where the programs are started from, as the package of a new release does. What runs keeps its old
+        file, which has no name any more; what an old daemon starts from now on is new."""
+        for name in PROGRAMS:
+            shutil.copy2(os.path.join(self.binary_dir, name), self.program(f"{name}.new"))
+            os.replace(self.program(f"{name}.new"), self.program(name))
+
     def program(self, name):
-        return os.path.join(self.binary_dir, name)
+        return self.path(os.path.join("bin", name))
 
     def path(self, name):
         return os.path.join(self.scratch, name)

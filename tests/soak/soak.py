@@ -4,10 +4,11 @@
     soak.py --bin build/release/bin [--seconds 3600] [--seed 1] [--out DIR] [--docs docs]
 
 A server and three workers take a mixed load that a seed draws: arrays, small trainings, gangs of two ranks on two workers,
-clones, failures, cancellations, suspensions, drains, restarts of every daemon by TERM and by KILL, watchers and followers
-of logs that come and go, and deletions, which keep the number of jobs where it is. Memory, descriptors, threads and disk
-of every daemon are sampled into DIR/soak.csv. At the end a trend is fitted for each, and DIR/soak.svg shows the curves.
-It fails if anything grows by more than its bound for 1,000 jobs, if a daemon ends by itself, or if a process is left over.
+clones, failures, cancellations, suspensions, drains, restarts of every daemon by TERM and by KILL, upgrades that replace
+all programs and then restart the server and each worker, watchers and followers of logs that come and go, and deletions,
+which keep the number of jobs where it is. Memory, descriptors, threads and disk of every daemon are sampled into
+DIR/soak.csv. At the end a trend is fitted for each, and DIR/soak.svg shows the curves. It fails if anything grows by more
+than its bound for 1,000 jobs, if a job fails that should not, if a daemon ends by itself, or if a process is left over.
 --docs writes the picture and the table into the documentation.
 """
 import argparse
@@ -36,6 +37,8 @@ JOBS_OPEN = 60
 FOLLOWERS = 6
 ARRAY = 20
 PAUSE_S = 0.05
+# Between two upgrades every life can be long enough to show slow growth.
+UPGRADES = 2
 
 SPEC = """
 name: {name}
@@ -47,6 +50,7 @@ checkpoint: {{every: 20 steps, keep: {{last: 1}}}}
 max_retries: 1
 devices: {{count: {devices}, labels: {{kind: {kind}}}{more}}}
 """
+FAILING = "failing"  # the name of the jobs that have to fail, and of their clones
 ENDED = ("SUCCEEDED", "FAILED", "CANCELLED")
 
 
@@ -56,12 +60,16 @@ class Driver:
     def __init__(self, lab, seed, seconds):
         self.lab, self.random, self.seconds = lab, random.Random(seed), seconds
         self.jobs = {}  # the state of each job by number, as of the last list
+        self.failures = {}  # by number: the jobs that failed, although nothing made them
         self.submitted = 0
         self.counts = {}
         self.refused = {}
         self.followers = []
         self.draining = {}  # worker -> when it is taken back
         self.next_restart = seconds / 12
+        self.upgrades = 0
+        self.next_upgrade = seconds / (UPGRADES + 1)
+        self.to_upgrade = []  # the daemons that still run the replaced programs
 
     def count(self, what, code, err):
         self.counts[what] = self.counts.get(what, 0) + 1
@@ -76,8 +84,14 @@ class Driver:
 
     def refresh(self):
         code, out, _ = self.lab.client("ls", "-a", "--expand", "--limit", "1000", "-o", "json")
-        if code == 0:
-            self.jobs = {int(job["name"].split("/")[1]): job["state"].removeprefix("JOB_STATE_") for job in json.loads(out)}
+        if code != 0:
+            return
+        self.jobs = {}
+        for job in json.loads(out):
+            number, state = int(job["name"].split("/")[1]), job["state"].removeprefix("JOB_STATE_")
+            self.jobs[number] = state
+            if state == "FAILED" and not job["spec"]["name"].startswith(FAILING):
+                self.failures[number] = job["failure"]["message"]
 
     def pick(self, *states):
         chosen = [n for n, state in self.jobs.items() if state in states]
@@ -102,7 +116,7 @@ class Driver:
         elif draw_ < 0.90:
             self.submit("gang", devices=2, more=", spread: true", epochs=2)
         elif draw_ < 0.95:
-            self.submit("failing", data="dataset: mnist")  # no worker has it
+            self.submit(FAILING, data="dataset: mnist")  # no worker has it
         elif (job := self.pick(*ENDED)) is not None and self.do("clone", "clone", job, "--yes", "-o", "name"):
             self.submitted += 1
 
@@ -150,6 +164,25 @@ class Driver:
         self.lab.restart(name, how)
         self.count(f"restart of {'the server' if name == 'server' else 'a worker'} by {how.name}", 0, "")
 
+    def upgrade(self, now):
+        """Replaces the programs, and then one daemon after the other, the server first, as docs/operations.md says. Between
+        them the load goes on, with daemons of the old programs beside new ones."""
+        if now < self.next_upgrade:
+            return
+        if not self.to_upgrade:
+            self.lab.install()
+            self.to_upgrade = ["server", *NATIVE, NOOP]
+        name = self.to_upgrade.pop(0)
+        self.lab.restart(name, signal.SIGTERM)
+        if self.lab.daemons[name].runs_replaced_program():
+            raise RuntimeError(f"{name} was upgraded, and does not run the new program")
+        if self.to_upgrade:
+            self.next_upgrade = now + self.random.uniform(0, self.seconds / 120)
+        else:
+            self.upgrades += 1
+            self.next_upgrade = self.seconds * (self.upgrades + 1) / (UPGRADES + 1)
+            self.count("upgrade of all programs", 0, "")
+
     def step(self, now):
         self.refresh()
         still_open = sum(state not in (*ENDED, "SUSPENDED") for state in self.jobs.values())
@@ -162,6 +195,7 @@ class Driver:
         self.clean_up()
         self.drain(now)
         self.restart(now)
+        self.upgrade(now)
 
     def finish(self):
         """Ends what is open, and returns the jobs that did not end in time."""
@@ -280,6 +314,7 @@ def main():
         replace_section(os.path.join(args.docs, "reliability.md"), "soak", f"{summary}\n\n{table(rows)}")
     problems = [f"{name} grows" for name in growing]
     problems += [f"jobs/{n} did not end" for n in left]
+    problems += [f"jobs/{n} failed: {message}" for n, message in driver.failures.items()]
     problems += [f"process {pid} is left over: {words}" for pid, words in left_over]
     problems += [f"{what} failed {len(errors)} times: {errors[0]}" for what, errors in driver.refused.items()]
     if problems:
