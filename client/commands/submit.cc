@@ -2,6 +2,7 @@
 // after a lost connection makes no second job.
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <ostream>
 
 #include "absl/strings/ascii.h"
@@ -11,11 +12,12 @@
 #include "client/commands/explanation.h"
 #include "client/commands/follow.h"
 #include "client/commands/load_spec.h"
-#include "client/commands/plan.h"
+#include "client/commands/memory_need.h"
 #include "client/commands/selector.h"
 #include "client/commands/spec_changes.h"
 #include "client/commands/submit_many.h"
 #include "client/commands/submit_options.h"
+#include "client/commands/trainer_plan.h"
 #include "client/commands/verbs.h"
 #include "client/output/proto_text.h"
 #include "client/output/text.h"
@@ -72,9 +74,20 @@ std::string RequestId(const Context& context, const SubmitFlags& flags) {
   return flags.request_id.empty() ? MakeUuid(context.rng) : flags.request_id;
 }
 
-void TellPlan(const Context& context, const v1::JobSpec& resolved) {
-  const auto plan = MemoryPlan(context.surroundings.binary_dir, resolved);
-  context.err << "memory plan:\n"
+void AddMemoryNeed(const Context& context, const v1::JobSpec& spec, v1::SubmitOptions& options) {
+  const auto need = MemoryPlanner(context.surroundings.binary_dir).NeedOf(spec);
+  if (need.has_value()) *options.mutable_memory_need() = *need;
+}
+
+// Plans for the devices of the pool, or for this machine if they are not known.
+void TellPlan(const Context& context, const v1::JobSpec& resolved,
+              const std::optional<PoolDevices>& devices) {
+  const auto plan = MemoryPlan(context.surroundings.binary_dir, resolved,
+                               devices.has_value() ? devices->memory_bytes : 0);
+  context.err << "memory plan"
+              << (devices.has_value() ? absl::StrCat(", for ", devices->Text(), " of the pool")
+                                      : "")
+              << ":\n"
               << Indented(plan.ok() ? *plan
                                     : absl::StrCat("not available: ", plan.status().message()));
 }
@@ -88,31 +101,60 @@ void TellQueue(const Context& context, const v1::Job& job, const std::string& co
   }
 }
 
+void TellWarnings(const Context& context, const v1::Job& job) {
+  for (const std::string& warning : job.warnings()) {
+    context.err << context.terminal.Style("1;33", "warning:") << " " << warning << "\n";
+  }
+}
+
+// Adds what the flags say besides the spec, and the memory that the job needs.
+absl::Status TakeFlags(const Context& context, link::ServerLink& link, const SubmitFlags& flags,
+                       v1::CreateJobRequest& request) {
+  TY_ASSIGN_OR_RETURN(*request.mutable_options(), SubmitOptionsOf(context, link, flags));
+  AddMemoryNeed(context, request.spec(), *request.mutable_options());
+  if (flags.from.empty()) return absl::OkStatus();
+  TY_ASSIGN_OR_RETURN(*request.mutable_from_checkpoint(), ResolveCheckpoint(link, flags.from));
+  return absl::OkStatus();
+}
+
+// Asks the server what it would do with the request. Returns nothing if no server answers, since
+// the spec alone can be checked without one.
+absl::StatusOr<std::optional<v1::Job>> Validate(const Context& context, const SubmitFlags& flags,
+                                                const SpecFile& file, std::string& why_not,
+                                                std::optional<PoolDevices>& devices) {
+  const auto link = Connect(context);
+  if (!link.ok()) {
+    why_not = std::string(link.status().message());
+    return std::nullopt;
+  }
+  v1::CreateJobRequest request;
+  *request.mutable_spec() = file.spec;
+  request.set_validate_only(true);
+  TY_RETURN_IF_ERROR(TakeFlags(context, **link, flags, request));
+  const auto answer = (*link)->Call(&v1::JobService::Stub::CreateJob, request);
+  if (answer.ok()) {
+    TY_ASSIGN_OR_RETURN(devices, LargestDevices(**link, answer->resolved_spec().devices()));
+    return *answer;
+  }
+  if (!absl::IsUnavailable(answer.status())) return answer.status();
+  why_not = std::string(answer.status().message());
+  return std::nullopt;
+}
+
 Result DryRun(const Context& context, const SubmitFlags& flags, SpecFile& file,
               const std::vector<std::string>& changed) {
-  v1::Job job;
-  bool is_known = false;
-  absl::Status server_status = absl::OkStatus();
-  const auto link = Connect(context);
-  if (link.ok()) {
-    v1::CreateJobRequest request;
-    *request.mutable_spec() = file.spec;
-    request.set_validate_only(true);
-    TY_ASSIGN_OR_RETURN(*request.mutable_options(), SubmitOptionsOf(context, **link, flags));
-    const auto answer = (*link)->Call(&v1::JobService::Stub::CreateJob, request);
-    if (answer.ok()) {
-      job = *answer;
-      is_known = true;
-    } else if (!GetFieldViolations(answer.status()).empty()) {
-      spec_loader::AddViolations(file, GetFieldViolations(answer.status()), changed);
-      return TellMistakes(context, file, kNothing);
-    } else {
-      server_status = answer.status();
-    }
-  } else {
-    server_status = link.status();
+  std::string why_not;
+  std::optional<PoolDevices> devices;
+  auto validated = Validate(context, flags, file, why_not, devices);
+  if (const auto violations = GetFieldViolations(validated.status()); !violations.empty()) {
+    spec_loader::AddViolations(file, violations, changed);
+    return TellMistakes(context, file, kNothing);
   }
-  if (!is_known) {
+  TY_RETURN_IF_ERROR(validated.status());
+  v1::Job job;
+  if (validated->has_value()) {
+    job = **std::move(validated);
+  } else {
     *job.mutable_spec() = file.spec;
     TY_ASSIGN_OR_RETURN(*job.mutable_resolved_spec(), spec::ResolveSpec(file.spec));
   }
@@ -120,11 +162,12 @@ Result DryRun(const Context& context, const SubmitFlags& flags, SpecFile& file,
     context.out << output::SpecYaml(job.resolved_spec()) << std::flush;
   }
   if (context.options.quiet) return link::kOk;
-  TellPlan(context, job.resolved_spec());
-  if (is_known) {
+  TellWarnings(context, job);
+  TellPlan(context, job.resolved_spec(), devices);
+  if (why_not.empty()) {
     TellQueue(context, job, absl::StrCat("trainyard submit ", file.name));
   } else {
-    context.err << "queue:\n  not available: " << server_status.message() << "\n";
+    context.err << "queue:\n  not available: " << why_not << "\n";
   }
   return link::kOk;
 }
@@ -132,6 +175,7 @@ Result DryRun(const Context& context, const SubmitFlags& flags, SpecFile& file,
 // Prints the name of the new job, or the job itself in the format that the user chose.
 Result TellCreated(const Context& context, link::ServerLink& link, const v1::Job& job,
                    bool follow) {
+  TellWarnings(context, job);
   if (!PrintOne(context, job, job.name())) context.out << job.name() << "\n" << std::flush;
   if (follow && job.array_size() == 0) return FollowJob(context, link, job.name());
   const std::string id = output::ShortName(job.name());
@@ -183,10 +227,7 @@ Result Submit(const Context& context, const SubmitOptions& options) {
   v1::CreateJobRequest request;
   *request.mutable_spec() = file.spec;
   request.set_request_id(RequestId(context, flags));
-  TY_ASSIGN_OR_RETURN(*request.mutable_options(), SubmitOptionsOf(context, *link, flags));
-  if (!flags.from.empty()) {
-    TY_ASSIGN_OR_RETURN(*request.mutable_from_checkpoint(), ResolveCheckpoint(*link, flags.from));
-  }
+  TY_RETURN_IF_ERROR(TakeFlags(context, *link, flags, request));
   const auto job = CallPersistently(context, *link, &v1::JobService::Stub::CreateJob, request);
   const auto violations = GetFieldViolations(job.status());
   if (!violations.empty()) {
@@ -213,8 +254,13 @@ Result Clone(const Context& context, const CloneOptions& options) {
   }
   TY_ASSIGN_OR_RETURN(*request.mutable_options(), SubmitOptionsOf(context, *link, flags));
   request.set_validate_only(true);
-  TY_ASSIGN_OR_RETURN(const v1::CloneJobResponse preview,
+  TY_ASSIGN_OR_RETURN(v1::CloneJobResponse preview,
                       link->Call(&v1::JobService::Stub::CloneJob, request));
+  // Only the server knows the spec of the clone. With its memory it is checked again.
+  AddMemoryNeed(context, preview.job().resolved_spec(), *request.mutable_options());
+  if (request.options().has_memory_need()) {
+    TY_ASSIGN_OR_RETURN(preview, link->Call(&v1::JobService::Stub::CloneJob, request));
+  }
   const std::string differences =
       preview.differences().empty()
           ? absl::StrCat("equal to ", request.name(), "\n")
@@ -222,6 +268,7 @@ Result Clone(const Context& context, const CloneOptions& options) {
   if (flags.dry_run) {
     if (PrintOne(context, preview, "")) return link::kOk;
     context.out << differences;
+    TellWarnings(context, preview.job());
     TellQueue(context, preview.job(),
               absl::StrCat("trainyard clone ", output::ShortName(request.name())));
     return link::kOk;

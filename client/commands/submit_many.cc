@@ -5,10 +5,13 @@
 #include <deque>
 #include <memory>
 #include <ostream>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "client/commands/load_spec.h"
+#include "client/commands/memory_need.h"
+#include "client/link/exit_code.h"
 #include "common/base/backoff.h"
 #include "common/base/status_macros.h"
 #include "common/base/strings.h"
@@ -47,6 +50,7 @@ class Submitter {
         flags_(flags),
         texts_(texts),
         options_(std::move(options)),
+        planner_(context.surroundings.binary_dir),
         prefix_(flags.request_id.empty() ? MakeUuid(context.rng) : flags.request_id) {}
 
   Result Run() {
@@ -69,7 +73,7 @@ class Submitter {
                                      " refused"),
         refused_ > kRefusalsTold ? absl::StrCat(", of which ", kRefusalsTold, " are listed above")
                                  : ""));
-    return refused_ == 0 ? link::kOk : link::kUsage;
+    return exit_code_;
   }
 
  private:
@@ -139,6 +143,9 @@ class Submitter {
       v1::CreateJobRequest* item = message->request.add_requests();
       *item->mutable_spec() = file.spec;
       *item->mutable_options() = options_;
+      if (const auto need = planner_.NeedOf(file.spec); need.has_value()) {
+        *item->mutable_options()->mutable_memory_need() = *need;
+      }
       item->set_request_id(absl::StrCat(prefix_, "/", index));
       bytes += item->ByteSizeLong();
       message->files.push_back(std::move(file));
@@ -158,6 +165,7 @@ class Submitter {
         continue;
       }
       ++submitted_;
+      Warn(message->files[static_cast<size_t>(i)], result);
       Keep(result);
     }
   }
@@ -175,10 +183,24 @@ class Submitter {
     names_.push_back(result.name());
   }
 
+  // Many documents of one file tend to have the same warning, which is printed once.
+  void Warn(const SpecFile& file, const v1::CreateJobResult& result) {
+    for (const std::string& warning : result.warnings()) {
+      if (!warnings_.insert(warning).second) continue;
+      if (context_.terminal.err_is_terminal) context_.err << "\r\x1b[K";
+      context_.err << file.name << ":" << file.first_line + 1 << ": warning: " << warning << "\n";
+    }
+  }
+
   void Refuse(SpecFile& file, const absl::Status& status) {
+    const auto violations = GetFieldViolations(status);
+    // A mistake in a document outweighs what only the pool or a quota refuses.
+    const bool is_mistake = status.ok() || !violations.empty();
+    if (is_mistake || refused_ == 0) {
+      exit_code_ = is_mistake ? link::kUsage : link::ExitCodeOf(status);
+    }
     if (++refused_ > kRefusalsTold) return;
     if (context_.terminal.err_is_terminal) context_.err << "\r\x1b[K";
-    const auto violations = GetFieldViolations(status);
     spec_loader::AddViolations(file, violations, {});
     context_.err << spec_loader::RenderMistakes(file, context_.terminal.color);
     if (violations.empty() && !status.ok()) {
@@ -201,36 +223,90 @@ class Submitter {
   const SubmitFlags& flags_;
   const std::vector<SpecText>& texts_;
   const v1::SubmitOptions options_;
+  MemoryPlanner planner_;
   const std::string prefix_;
   size_t next_ = 0;  // the next document
   // Messages that have no answer yet, whether they were written or not.
   std::deque<std::unique_ptr<Message>> under_way_;
   int64_t submitted_ = 0;
   int64_t refused_ = 0;
+  link::ExitCode exit_code_ = link::kOk;
   std::deque<v1::CreateJobResult> results_;
   std::vector<const google::protobuf::Message*> messages_;
   std::vector<std::string> names_;
+  std::set<std::string> warnings_;  // those that were printed
   absl::Duration start_;
   absl::Duration drawn_ = -absl::InfiniteDuration();
 };
 
-// Checks the files without a server.
-Result CheckMany(const Context& context, const SubmitFlags& flags,
-                 const std::vector<SpecText>& texts) {
-  int64_t wrong = 0;
-  for (const SpecText& text : texts) {
-    SpecFile file = spec_loader::ParseSpecText(text);
-    TY_RETURN_IF_ERROR(ApplyChanges(flags.spec, file).status());
-    if (file.mistakes.empty()) continue;
-    if (++wrong <= kRefusalsTold) {
-      context.err << spec_loader::RenderMistakes(file, context.terminal.color);
+// Checks the files, and asks the server about each spec that has no mistake, if one answers.
+class Checker {
+ public:
+  Checker(const Context& context, const SubmitFlags& flags)
+      : context_(context), flags_(flags), planner_(context.surroundings.binary_dir) {}
+
+  Result Run(const std::vector<SpecText>& texts) {
+    TY_RETURN_IF_ERROR(FindServer());
+    for (const SpecText& text : texts) {
+      SpecFile file = spec_loader::ParseSpecText(text);
+      TY_RETURN_IF_ERROR(ApplyChanges(flags_.spec, file).status());
+      absl::Status refusal = absl::OkStatus();
+      if (file.mistakes.empty() && link_ != nullptr) {
+        TY_RETURN_IF_ERROR(Ask(file, refusal));
+      }
+      if (!file.mistakes.empty() || !refusal.ok()) Tell(file, refusal);
     }
+    context_.Say(absl::StrCat(FormatCount(static_cast<int64_t>(texts.size()) - wrong_), " of ",
+                              FormatCount(static_cast<int64_t>(texts.size())),
+                              " documents are fine; nothing was submitted",
+                              link_ == nullptr ? ", and no server was asked" : ""));
+    return exit_code_;
   }
-  context.Say(absl::StrCat(FormatCount(static_cast<int64_t>(texts.size()) - wrong), " of ",
-                           FormatCount(static_cast<int64_t>(texts.size())),
-                           " documents are fine; nothing was submitted"));
-  return wrong == 0 ? link::kOk : link::kUsage;
-}
+
+ private:
+  absl::Status FindServer() {
+    auto link = Connect(context_);
+    if (!link.ok()) return absl::OkStatus();
+    link_ = *std::move(link);
+    TY_ASSIGN_OR_RETURN(options_, SubmitOptionsOf(context_, *link_, flags_));
+    return absl::OkStatus();
+  }
+
+  // Finds out if the server would refuse the spec. Violations become mistakes of the file. Returns
+  // an error if the server cannot be asked.
+  absl::Status Ask(SpecFile& file, absl::Status& refusal) {
+    v1::CreateJobRequest request;
+    *request.mutable_spec() = file.spec;
+    *request.mutable_options() = options_;
+    if (const auto need = planner_.NeedOf(file.spec); need.has_value()) {
+      *request.mutable_options()->mutable_memory_need() = *need;
+    }
+    request.set_validate_only(true);
+    refusal = link_->Call(&v1::JobService::Stub::CreateJob, request).status();
+    if (absl::IsUnavailable(refusal) || absl::IsCancelled(refusal)) return refusal;
+    spec_loader::AddViolations(file, GetFieldViolations(refusal), {});
+    return absl::OkStatus();
+  }
+
+  void Tell(const SpecFile& file, const absl::Status& refusal) {
+    const bool is_mistake = !file.mistakes.empty();
+    if (is_mistake || wrong_ == 0) {
+      exit_code_ = is_mistake ? link::kUsage : link::ExitCodeOf(refusal);
+    }
+    if (++wrong_ > kRefusalsTold) return;
+    context_.err << spec_loader::RenderMistakes(file, context_.terminal.color);
+    if (is_mistake) return;
+    context_.err << file.name << ":" << file.first_line + 1 << ": " << refusal.message() << "\n";
+  }
+
+  const Context& context_;
+  const SubmitFlags& flags_;
+  MemoryPlanner planner_;
+  std::unique_ptr<link::ServerLink> link_;
+  v1::SubmitOptions options_;
+  int64_t wrong_ = 0;
+  link::ExitCode exit_code_ = link::kOk;
+};
 
 }  // namespace
 
@@ -239,7 +315,7 @@ Result SubmitMany(const Context& context, const SubmitFlags& flags,
   if (!flags.from.empty()) {
     return absl::InvalidArgumentError("--from starts one job from a checkpoint; submit it alone");
   }
-  if (flags.dry_run) return CheckMany(context, flags, texts);
+  if (flags.dry_run) return Checker(context, flags).Run(texts);
   // If a flag cannot be read, that is one error, and not one for each document.
   SpecFile probe;
   probe.is_readable = false;

@@ -4,12 +4,15 @@
 #include "server/codec/submission.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/hash.h"
 #include "common/base/ids.h"
 #include "common/base/status_macros.h"
+#include "common/spec/data_checks.h"
 #include "common/spec/interval.h"
 #include "server/codec/time.h"
 
@@ -37,6 +40,35 @@ bool PredictsTokens(const v1::ModelSpec& model) {
   return model.has_gpt2() || (model.has_layers() && model.layers().vocabulary() > 0);
 }
 
+// The name is exact in a resolved spec.
+std::optional<core::CheckpointRef> InitCheckpointOf(const v1::InitSpec& init) {
+  const auto id = ParseCheckpointName(init.job());
+  if (!id.ok()) return std::nullopt;
+  return core::CheckpointRef{id->job, id->step};
+}
+
+// Jobs of the same key differ only in what changes the time of a step little or not at all.
+core::Work WorkOf(const v1::JobSpec& resolved) {
+  v1::JobSpec same;
+  *same.mutable_model() = resolved.model();
+  *same.mutable_data() = resolved.data();
+  same.mutable_data()->clear_digest();
+  *same.mutable_train() = resolved.train();
+  same.mutable_train()->clear_seed();
+  core::Work work;
+  work.length = resolved.train().has_steps() ? resolved.train().steps() : resolved.train().epochs();
+  if (resolved.train().has_steps()) {
+    same.mutable_train()->set_steps(1);
+  } else {
+    same.mutable_train()->set_epochs(1);
+  }
+  *same.mutable_memory() = resolved.memory();
+  *same.mutable_stages() = resolved.stages();
+  work.key = ContentHash(absl::StrCat(static_cast<int>(resolved.optimizer().rule_case()), "\n",
+                                      same.SerializeAsString()));
+  return work;
+}
+
 absl::Status TakeOptions(const v1::Job& options, core::Submission& submission) {
   submission.user = options.user();
   const v1::Provenance& provenance = options.provenance();
@@ -55,6 +87,9 @@ absl::Status TakeOptions(const v1::Job& options, core::Submission& submission) {
   }
   if (options.has_begin_time()) submission.not_before_us = FromTimestamp(options.begin_time());
   submission.reservation = options.reservation();
+  submission.wait_for_devices = options.wait_for_devices();
+  submission.demand.host_need_bytes = options.memory_need().host_bytes();
+  submission.demand.gpu_need_bytes = options.memory_need().gpu_bytes();
   submission.array_size = options.array_size();
   submission.array_parallel = options.array_parallel();
   return absl::OkStatus();
@@ -71,6 +106,12 @@ void TakeSpec(const v1::JobSpec& resolved, core::Submission& submission) {
   submission.project = resolved.project();
   submission.tags.assign(resolved.tags().begin(), resolved.tags().end());
   submission.demand = DemandOf(resolved.devices());
+  submission.demand.multiple_of = std::max(1, resolved.stages().count());
+  submission.work = WorkOf(resolved);
+  submission.demand.dataset = spec::DatasetKey(resolved.data());
+  if (!submission.demand.dataset.empty()) {
+    submission.demand.data_digest = resolved.data().digest();
+  }
   submission.demand.bf16 = resolved.train().precision() == v1::PRECISION_BF16;
   submission.auto_precision = resolved.train().precision() == v1::PRECISION_AUTO;
   submission.priority = resolved.priority();
@@ -82,6 +123,7 @@ void TakeSpec(const v1::JobSpec& resolved, core::Submission& submission) {
   submission.checkpoints_kept = resolved.checkpoint().keep().last();
   submission.keeps_best = resolved.checkpoint().keep().best();
   submission.judged_by_loss = PredictsTokens(resolved.model());
+  submission.init_checkpoint = InitCheckpointOf(resolved.init());
 }
 
 void SetOptions(const core::Submission& submission, v1::Job& job) {
@@ -103,6 +145,12 @@ void SetOptions(const core::Submission& submission, v1::Job& job) {
     *job.mutable_begin_time() = ToTimestamp(submission.not_before_us);
   }
   job.set_reservation(submission.reservation);
+  job.set_wait_for_devices(submission.wait_for_devices);
+  const core::Demand& demand = submission.demand;
+  if (demand.host_need_bytes > 0 || demand.gpu_need_bytes > 0) {
+    job.mutable_memory_need()->set_host_bytes(demand.host_need_bytes);
+    job.mutable_memory_need()->set_gpu_bytes(demand.gpu_need_bytes);
+  }
   job.set_array_size(submission.array_size);
   job.set_array_parallel(submission.array_parallel);
 }

@@ -140,6 +140,7 @@ void AgentServiceImpl::GrantCheckpoints(const std::string& session,
                                         const v1::SyncWorkerResponse& desired) {
   for (const v1::DesiredAttempt& attempt : desired.attempts()) {
     if (attempt.has_resume_from()) sessions_.Grant(session, attempt.resume_from().name());
+    if (attempt.has_init_from()) sessions_.Grant(session, attempt.init_from().name());
   }
 }
 

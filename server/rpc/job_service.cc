@@ -11,6 +11,7 @@
 #include "server/rpc/convert.h"
 #include "server/rpc/create_jobs.h"
 #include "server/rpc/limits.h"
+#include "server/rpc/offers.h"
 #include "server/rpc/request.h"
 #include "server/rpc/submission.h"
 
@@ -39,10 +40,13 @@ grpc::ServerUnaryReactor* FinishWithPreview(grpc::CallbackServerContext* context
                                             v1::Job* response) {
   return FinishFromYard(context, services,
                         [response, submission = std::move(submission),
-                         &runtime = services.runtime](const core::Yard& yard) {
+                         &runtime = services.runtime](const core::Yard& yard) -> absl::Status {
                           const core::Now now = runtime.Now();
-                          *response =
-                              PreviewOf(*submission, ToProto(yard.Preview(*submission, now), now));
+                          TY_ASSIGN_OR_RETURN(std::string warning, yard.Admit(*submission, now));
+                          const auto accept = AcceptIfSubmittable(*submission, yard, now);
+                          *response = PreviewOf(
+                              *submission, ToProto(yard.Preview(*submission, now, accept), now));
+                          if (!warning.empty()) response->add_warnings(std::move(warning));
                           return absl::OkStatus();
                         });
 }
@@ -55,6 +59,7 @@ grpc::ServerUnaryReactor* FinishWithJob(grpc::CallbackServerContext* context, Se
       [&board = services.board, response](const core::Reply& reply) -> absl::Status {
         TY_ASSIGN_OR_RETURN(const auto view, FindJob(board, reply.job));
         *response = ToProto(*view);
+        if (!reply.warning.empty()) response->add_warnings(reply.warning);
         return absl::OkStatus();
       });
 }

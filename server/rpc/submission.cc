@@ -18,6 +18,7 @@
 #include "server/rpc/convert.h"
 #include "server/rpc/gate.h"
 #include "server/rpc/limits.h"
+#include "server/rpc/start_point.h"
 
 namespace trainyard::rpc {
 namespace {
@@ -26,6 +27,8 @@ namespace {
 template <typename Request>
 std::string HashOfRequest(Request message) {
   message.clear_request_id();
+  // A plan may be missing when the request is sent again, and does not change what it means.
+  if (message.has_options()) message.mutable_options()->clear_memory_need();
   std::string bytes;
   {
     google::protobuf::io::StringOutputStream stream(&bytes);
@@ -36,14 +39,15 @@ std::string HashOfRequest(Request message) {
   return ContentHash(bytes);
 }
 
-std::shared_ptr<core::Submission> MakeSubmission(const Resolved& resolved, const std::string& user,
-                                                 Services& services) {
+std::shared_ptr<core::Submission> MakeSubmission(const Resolved& resolved, const StartPoint& start,
+                                                 const std::string& user, Services& services) {
   auto submission = std::make_shared<core::Submission>();
   codec::TakeSpec(resolved.spec, *submission);
   submission->uid = MakeUuid(services.rng);
   submission->user = user;
   submission->spec = resolved.written_bytes;
   submission->resolved_spec = resolved.resolved_bytes;
+  submission->parent_checkpoint = start.continues;
   submission->server_version = services.version;
   return submission;
 }
@@ -107,6 +111,11 @@ absl::Status TakeOptions(const v1::SubmitOptions& options, const access::Caller&
   }
   check.Name("options.reservation", options.reservation(), /*may_be_empty=*/true);
   submission.reservation = options.reservation();
+  submission.wait_for_devices = options.wait_for_devices();
+  check.NotNegative("options.memory_need.host_bytes", options.memory_need().host_bytes());
+  check.NotNegative("options.memory_need.gpu_bytes", options.memory_need().gpu_bytes());
+  submission.demand.host_need_bytes = options.memory_need().host_bytes();
+  submission.demand.gpu_need_bytes = options.memory_need().gpu_bytes();
   submission.array_size = options.array_size();
   submission.array_parallel = options.array_parallel();
   if (!check.ok()) return absl::OkStatus();
@@ -128,35 +137,16 @@ absl::Status CheckProject(const access::Caller& caller, const Services& services
                                 submission.project, " --add ", caller.user));
 }
 
-// Returns the checkpoint from which a new job starts, or nothing.
-absl::StatusOr<std::optional<core::CheckpointRef>> ParentOf(const std::string& name,
-                                                            const access::Caller& caller,
-                                                            const Services& services,
-                                                            RequestCheck& check) {
-  if (name.empty()) return std::nullopt;
-  const CheckpointId id = check.Checkpoint("from_checkpoint", name);
-  if (!check.ok()) return std::nullopt;
-  const core::CheckpointRef parent = {id.job, id.step};
-  // Checkpoints that a deleted job left behind exist only for jobs that were promised them.
-  if (services.board.FindCheckpoint(parent) == nullptr || !SeesJob(caller, services, parent.job)) {
-    return error::CheckpointNotFound(name);
-  }
-  return parent;
-}
-
-// Weights fit only the model for which they were trained, so every field that differs is named.
-void CheckParentModel(const std::optional<core::CheckpointRef>& parent, const v1::JobSpec& resolved,
-                      const runtime::Board& board, RequestCheck& check) {
-  const auto job = parent.has_value() ? board.FindJob(parent->job) : nullptr;
-  if (job == nullptr) return;
-  const v1::JobSpec trained = ResolvedSpecOf(job->record);
-  for (const auto& difference : spec::DiffSpecs(trained.model(), resolved.model())) {
-    const auto shown = [](const std::string& json) { return json.empty() ? "unset" : json; };
-    check.Add(absl::StrCat("spec.model.", difference.path),
-              absl::StrCat("is ", shown(difference.right_json), ", but checkpoint '",
-                           CheckpointName(parent->job, parent->step), "' has ",
-                           shown(difference.left_json)));
-  }
+// Makes the submission of a spec that starts from a checkpoint of another job.
+absl::StatusOr<std::shared_ptr<core::Submission>> FromStartPoint(Resolved resolved,
+                                                                 const std::string& from_checkpoint,
+                                                                 const access::Caller& caller,
+                                                                 Services& services,
+                                                                 RequestCheck& check) {
+  TY_ASSIGN_OR_RETURN(const StartPoint start,
+                      TakeStartPoint(from_checkpoint, caller, services, resolved.spec, check));
+  resolved.resolved_bytes = resolved.spec.SerializeAsString();
+  return MakeSubmission(resolved, start, caller.user, services);
 }
 
 bool IsAboutData(const v1::SpecChange& change) {
@@ -173,13 +163,17 @@ absl::StatusOr<std::shared_ptr<core::Submission>> SubmissionOf(
   check.Add(std::move(violations));
   // All mistakes of the spec and of the options are reported together.
   const v1::JobSpec& known = resolved == nullptr ? v1::JobSpec::default_instance() : resolved->spec;
-  TY_ASSIGN_OR_RETURN(const auto parent, ParentOf(from_checkpoint, caller, services, check));
-  if (resolved != nullptr) CheckParentModel(parent, known, services.board, check);
   CheckArray(options, known, check);
-  auto submission = resolved == nullptr ? std::make_shared<core::Submission>()
-                                        : MakeSubmission(*resolved, caller.user, services);
+  auto submission = std::make_shared<core::Submission>();
+  if (resolved != nullptr) {
+    const bool may_start_elsewhere =
+        !from_checkpoint.empty() || !known.from_checkpoint().empty() || known.has_init();
+    TY_ASSIGN_OR_RETURN(submission,
+                        may_start_elsewhere
+                            ? FromStartPoint(*resolved, from_checkpoint, caller, services, check)
+                            : MakeSubmission(*resolved, {}, caller.user, services));
+  }
   TY_RETURN_IF_ERROR(TakeOptions(options, caller, services, check, *submission));
-  submission->parent_checkpoint = parent;
   TY_RETURN_IF_ERROR(check.Take());
   TY_RETURN_IF_ERROR(CheckProject(caller, services, *submission));
   return submission;
@@ -218,9 +212,11 @@ absl::StatusOr<Clone> CloneOf(const v1::CloneJobRequest& request, const runtime:
   }
   Resolved resolved;
   check.Add(spec::ResolveInto(after, resolved.spec));
-  TY_ASSIGN_OR_RETURN(const auto parent,
-                      ParentOf(request.from_checkpoint(), caller, services, check));
-  CheckParentModel(parent, resolved.spec, services.board, check);
+  StartPoint start;
+  if (check.ok()) {
+    TY_ASSIGN_OR_RETURN(
+        start, TakeStartPoint(request.from_checkpoint(), caller, services, resolved.spec, check));
+  }
   CheckArray(request.options(), resolved.spec, check);
 
   Clone clone;
@@ -234,11 +230,9 @@ absl::StatusOr<Clone> CloneOf(const v1::CloneJobRequest& request, const runtime:
   }
   resolved.written_bytes = after.SerializeAsString();
   resolved.resolved_bytes = resolved.spec.SerializeAsString();
-  auto submission = MakeSubmission(resolved, caller.user, services);
+  auto submission = MakeSubmission(resolved, start, caller.user, services);
   TY_RETURN_IF_ERROR(TakeOptions(request.options(), caller, services, check, *submission));
   TY_RETURN_IF_ERROR(check.Take());
-  TY_RETURN_IF_ERROR(CheckProject(caller, services, *submission));
-  submission->parent_checkpoint = parent;
   submission->cloned_from = original.record.id;
   clone.input = {submission, request.request_id(), HashOf(request), UserActor(caller.user)};
   return clone;

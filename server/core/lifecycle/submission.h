@@ -31,11 +31,29 @@ struct Demand {
   // Over as many workers as possible, instead of as few.
   bool spread = false;
   bool bf16 = false;  // each device must compute in bf16
+  int32_t multiple_of =
+      1;  // the stages of a pipeline, which the number of devices must be a multiple of
+  // The data set that the worker must have, as workers tell it, and the hash that it must have
+  // there. Each is empty if any will do.
+  std::string dataset = {};
+  std::string data_digest = {};
+  // The least memory with which a device can compute the step, as it was planned: on a share of a
+  // host, and on a GPU. 0 means that it is unknown.
+  int64_t host_need_bytes = 0;
+  int64_t gpu_need_bytes = 0;
 
   int32_t least() const { return min_count == 0 ? count : min_count; }
   bool is_elastic() const { return least() < count; }
 
   friend auto operator<=>(const Demand&, const Demand&) = default;
+};
+
+// The computation of a job. Jobs with the same key do the same in each unit of their length.
+struct Work {
+  std::string key = {};  // empty if it is unknown
+  int64_t length = 0;    // epochs or updates; which of them is part of the key
+
+  friend auto operator<=>(const Work&, const Work&) = default;
 };
 
 // Another job that must have ended, or succeeded, before this one may start.
@@ -55,6 +73,7 @@ struct Submission {
   std::string spec;
   std::string resolved_spec;
   Demand demand;
+  Work work;
   bool auto_precision = false;  // JobRecord::precision says what was chosen for a job
   int32_t priority = 0;
   int32_t max_retries = 0;
@@ -64,19 +83,30 @@ struct Submission {
   bool keeps_best = false;         // the best one stays as well
   // The best one has the lowest test.loss instead of the highest accuracy.
   bool judged_by_loss = false;
-  JobId cloned_from;  // 0 means none
-  std::optional<CheckpointRef> parent_checkpoint;
-  std::string server_version;  // of the server that resolved the spec
-  std::string project;         // empty means none
+  JobId cloned_from;                               // 0 means none
+  std::optional<CheckpointRef> parent_checkpoint;  // whose training it continues
+  std::optional<CheckpointRef> init_checkpoint;    // whose weights it begins with
+  std::string server_version;                      // of the server that resolved the spec
+  std::string project;                             // empty means none
   std::vector<std::string> tags;
   std::vector<Dependency> dependencies;
   int64_t not_before_us = 0;          // wall time; 0 means at once
   int64_t time_limit_warning_us = 0;  // a checkpoint is requested this long before the time limit
   std::string reservation;            // the job runs only on its devices; empty means any devices
+  bool wait_for_devices = false;      // queued even if no known devices could hold it
   bool preemptible = true;
   // An array: jobs that share this submission and are told apart by JobRecord::array_index.
   int32_t array_size = 0;      // 0: no array
   int32_t array_parallel = 0;  // how many may run at a time; 0 means no limit
+
+  // Returns the checkpoints of other jobs that must stay until the jobs of this submission have
+  // ended.
+  std::vector<CheckpointRef> NeededCheckpoints() const {
+    std::vector<CheckpointRef> needed;
+    if (parent_checkpoint.has_value()) needed.push_back(*parent_checkpoint);
+    if (init_checkpoint.has_value()) needed.push_back(*init_checkpoint);
+    return needed;
+  }
 
   friend bool operator==(const Submission&, const Submission&) = default;
 };

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/base/strings.h"
 
 namespace trainyard::core {
 namespace {
@@ -78,6 +79,11 @@ std::string DemandText(const Demand& demand) {
     absl::StrAppend(&text, " on workers with ", LabelsText(demand.labels));
   }
   return text;
+}
+
+std::string DatasetText(const Demand& demand) {
+  return absl::StrCat("the data set ", demand.dataset,
+                      demand.data_digest.empty() ? "" : " of data.digest ", demand.data_digest);
 }
 
 CapacityReasons::CapacityReasons(const Pool& pool, const PassState& state) : state_(state) {
@@ -248,27 +254,39 @@ void CapacityReasons::AddMismatches(const Demand& demand, std::vector<std::strin
   int32_t small = 0;
   int32_t only_f32 = 0;
   int32_t elsewhere = 0;
+  int32_t without_data = 0;
+  std::map<std::string, int32_t> too_small;  // by type
   for (const DeviceClass& cls : state_.slots.classes()) {
-    const std::string& type = state_.slots.types()[static_cast<size_t>(cls.type)];
-    if (!demand.type.empty() && type != demand.type) continue;
-    const auto& labels = state_.slots.LabelsOf(cls);
-    const bool has_labels =
-        std::all_of(demand.labels.begin(), demand.labels.end(), [&](const auto& label) {
-          const auto found = labels.find(label.first);
-          return found != labels.end() && found->second == label.second;
-        });
-    if (!has_labels) {
-      elsewhere += cls.total;
-    } else if (cls.memory_bytes < demand.memory_bytes) {
-      small += cls.total;
-    } else if (demand.bf16 && !cls.bf16) {
-      only_f32 += cls.total;
+    switch (state_.slots.MismatchOf(demand, cls)) {
+      case Mismatch::kLabels:
+        elsewhere += cls.total;
+        break;
+      case Mismatch::kMemory:
+        small += cls.total;
+        break;
+      case Mismatch::kNeed:
+        too_small[state_.slots.types()[static_cast<size_t>(cls.type)]] += cls.total;
+        break;
+      case Mismatch::kBf16:
+        only_f32 += cls.total;
+        break;
+      case Mismatch::kDataset:
+        without_data += cls.total;
+        break;
+      case Mismatch::kType:
+      case Mismatch::kNone:
+        break;
     }
   }
   const std::string of_type = demand.type.empty() ? "" : absl::StrCat(" of type ", demand.type);
   if (small > 0) {
     reasons.push_back(absl::StrCat(Devices(small), of_type, small == 1 ? " has" : " have",
                                    " less than ", MemoryText(demand.memory_bytes)));
+  }
+  for (const auto& [type, count] : too_small) {
+    reasons.push_back(absl::StrCat(Devices(count), " of type ", type, count == 1 ? " has" : " have",
+                                   " less than the ", FormatBytes(NeedOn(demand, type)),
+                                   " that the job needs"));
   }
   if (only_f32 > 0) {
     reasons.push_back(absl::StrCat(Devices(only_f32), of_type, only_f32 == 1 ? " does" : " do",
@@ -277,6 +295,11 @@ void CapacityReasons::AddMismatches(const Demand& demand, std::vector<std::strin
   if (elsewhere > 0) {
     reasons.push_back(absl::StrCat(Devices(elsewhere), of_type, elsewhere == 1 ? " is" : " are",
                                    " on workers without ", LabelsText(demand.labels)));
+  }
+  if (without_data > 0) {
+    reasons.push_back(absl::StrCat(Devices(without_data), of_type,
+                                   without_data == 1 ? " is" : " are", " on workers without ",
+                                   DatasetText(demand)));
   }
 }
 

@@ -45,10 +45,19 @@ absl::Status CheckDevice(const PoolWorker& worker, const PoolDevice& device, con
   }
   if (demand.bf16 && !device.bf16) return bad("does not compute in bf16, which is demanded");
   for (const auto& [key, value] : demand.labels) {
-    const auto found = worker.labels.find(key);
-    if (found == worker.labels.end() || found->second != value) {
+    const auto found = worker.traits.labels.find(key);
+    if (found == worker.traits.labels.end() || found->second != value) {
       return bad("is on a worker without the label ", key, "=", value);
     }
+  }
+  if (device.memory_bytes > 0 && device.memory_bytes < NeedOn(demand, device.type)) {
+    return bad("has ", device.memory_bytes, " bytes of memory; the job needs ",
+               NeedOn(demand, device.type));
+  }
+  const Mismatch mismatch =
+      FirstMismatch(demand, worker.traits, {device.type, device.memory_bytes, device.bf16});
+  if (mismatch == Mismatch::kDataset) {
+    return bad("is on a worker without the data set ", demand.dataset, " ", demand.data_digest);
   }
   return absl::OkStatus();
 }

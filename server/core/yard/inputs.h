@@ -20,9 +20,9 @@ namespace trainyard::core {
 // Submits a validated, resolved job. A repeated request_id with the same hash is answered with the
 // same job, and with another hash it returns REQUEST_ID_REUSED. An empty request_id is never
 // matched. Returns NOT_FOUND if the parent checkpoint, a job that it waits for or the original of a
-// clone does not exist, and QUOTA_EXCEEDED with the subject, the limit and the amount in use. For
-// an array (Submission::array_size > 0), Reply::job is its first job; the numbers of the others
-// follow.
+// clone does not exist, QUOTA_EXCEEDED with the subject, the limit and the amount in use, and
+// CANNOT_RUN if the known workers could never hold the job (admission.h). For an array
+// (Submission::array_size > 0), Reply::job is its first job; the numbers of the others follow.
 struct SubmitJob {
   std::shared_ptr<const Submission> submission;
   std::string request_id;
@@ -92,6 +92,8 @@ struct SyncReport {
   // The number of reports of this session that were answered, as far as the worker has received the
   // answers. It is unset if the worker does not count them.
   std::optional<int64_t> answers_heard = {};
+  // The data sets that the worker has; null if it does not tell them.
+  std::shared_ptr<const WorkerDatasets> datasets = {};
 };
 
 // Makes a verified checkpoint visible. Returns STALE_FENCING_TOKEN if the attempt was superseded.
@@ -202,6 +204,7 @@ using Input =
 struct Reply {
   JobId job;             // for SubmitJob and the verbs on jobs
   bool existed = false;  // true for a repeated SubmitJob, or a checkpoint that was committed before
+  std::string warning = {};  // for SubmitJob: what the user should know; may be empty
 };
 
 // The orders that the yard has for a worker.
@@ -220,6 +223,8 @@ struct DesiredAttempt {
   int32_t world_size = 0;
   std::vector<RankPlacement> ranks;  // those on this worker
   std::optional<CheckpointRef> resume_from;
+  // The checkpoint whose weights it begins with, if it resumes from none.
+  std::optional<CheckpointRef> init_from;
   std::map<std::string, std::string> rendezvous;  // keys of the ranks on other workers
   bool spans_workers = false;
   // Grows with each request, and is 0 before the first; each new number asks for one checkpoint.

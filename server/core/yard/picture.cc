@@ -43,7 +43,7 @@ PoolWorker MakePoolWorker(const YardState& state, const WorkerRecord& record) {
   worker.name = record.name;
   worker.why_not = WhyNoRanks(state, record);
   worker.takes_ranks = worker.why_not.empty();
-  worker.labels = record.labels;
+  worker.traits = TraitsOf(record, state.contacts.of(record.name).datasets.get());
   const std::map<std::string, AttemptId> holders = HoldersOn(state, record.name);
   for (const DeviceRecord& device : record.devices) {
     PoolDevice& shown = worker.devices.emplace_back();
@@ -80,6 +80,7 @@ QueuedJob MakeQueued(const Snapshot& snapshot, const Submission& submission) {
   job.reservation = submission.reservation;
   job.reservations = ReservationsOf(snapshot, submission);
   job.expected_us = submission.time_limit_us;
+  job.work = submission.work;
   return job;
 }
 
@@ -190,8 +191,8 @@ void Picture::RefreshPool(YardState& state) {
 
 PassInput Picture::Input(const YardState& state, Now now) const {
   const Snapshot& records = state.snapshot();
-  return {state.config,         pool_, queue_, running_, records.usage, records.quotas,
-          records.reservations, now};
+  return {state.config,         pool_, queue_,       running_, records.usage, records.quotas,
+          records.reservations, now,   &state.speeds};
 }
 
 void Picture::Hold(JobId job, const std::vector<RankPlacement>& ranks) {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "server/core/lifecycle/config.h"
+#include "server/core/scheduling/speeds.h"
 #include "server/core/yard/accounts.h"
 #include "server/core/yard/contacts.h"
 #include "server/core/yard/deadlines.h"
@@ -52,14 +53,15 @@ struct YardState {
   Stops stops;
   Accounts accounts;
   Reservations reservations;
+  Speeds speeds;
   Changes changes;
 
   // Queued jobs that must not be placed before an uptime, because of a backoff or a delayed start.
   Deadlines<JobId> wakes;
   // Queued jobs that wait for the end of another job, by that other job.
   std::map<JobId, std::set<JobId>> dependents;
-  // The number of jobs that have not ended and were created to start from a checkpoint, by
-  // checkpoint.
+  // The number of jobs that have not ended and were created to start from a checkpoint, or with its
+  // weights, by checkpoint.
   std::map<CheckpointRef, int32_t> parents;
   Deadlines<std::string> worker_timers;
   Deadlines<AttemptId> attempt_timers;

@@ -137,6 +137,9 @@ void Stepper::EndJob(JobId id, const JobState& before) {
   if (const auto waiting = yard_.dependents.find(id); waiting != yard_.dependents.end()) {
     yard_.changes.jobs.insert(waiting->second.begin(), waiting->second.end());
   }
+  if (std::holds_alternative<job_fsm::Succeeded>(job.state)) {
+    yard_.speeds.Note(id, job.submission->work, job.device_time_us);
+  }
   auto* failed = std::get_if<job_fsm::Failed>(&job.state);
   if (failed != nullptr && std::holds_alternative<job_fsm::Stopping>(before) &&
       job.stop_reason == StopReason::kTimeLimit) {
@@ -146,11 +149,10 @@ void Stepper::EndJob(JobId id, const JobState& before) {
                         ? absl::StrCat("; last checkpoint at step ", last->step)
                         : "; no checkpoint was written");
   }
-  if (!job.submission->parent_checkpoint.has_value()) return;
-  const CheckpointRef parent = *job.submission->parent_checkpoint;
-  if (--yard_.parents.at(parent) == 0) {
-    yard_.parents.erase(parent);
-    CleanCheckpoints(parent.job, "server");
+  for (const CheckpointRef& start : job.submission->NeededCheckpoints()) {
+    if (--yard_.parents.at(start) > 0) continue;
+    yard_.parents.erase(start);
+    CleanCheckpoints(start.job, "server");
   }
 }
 

@@ -73,8 +73,13 @@ void Yard::FindWaitingJobs(Now now) {
   }
   for (const auto& [id, job] : state_.snapshot().jobs) {
     state_.lineage.Add(job.array == JobId{} ? id : job.array, *job.submission);
-    if (!job_fsm::IsFinal(job.state) && job.submission->parent_checkpoint.has_value()) {
-      ++state_.parents[*job.submission->parent_checkpoint];
+    if (std::holds_alternative<job_fsm::Succeeded>(job.state)) {
+      state_.speeds.Note(id, job.submission->work, job.device_time_us);
+    }
+    if (!job_fsm::IsFinal(job.state)) {
+      for (const CheckpointRef& start : job.submission->NeededCheckpoints()) {
+        ++state_.parents[start];
+      }
     }
     if (std::holds_alternative<job_fsm::Queued>(job.state)) stepper.EnterQueue(id);
   }
@@ -159,6 +164,11 @@ std::map<std::string, std::string> Yard::UsageOn(absl::string_view worker) const
     return {};
   }
   return contact->usage;
+}
+
+const WorkerDatasets* Yard::DatasetsOn(absl::string_view worker) const {
+  const Contact* contact = state_.contacts.Find(worker);
+  return contact == nullptr ? nullptr : contact->datasets.get();
 }
 
 std::map<std::string, AttemptId> Yard::HoldersOn(absl::string_view worker) const {

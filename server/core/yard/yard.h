@@ -70,6 +70,9 @@ class Yard {
   const CheckpointRecord* FindCheckpoint(const CheckpointRef& checkpoint) const;
   // Returns the checkpoints in ascending order of their steps.
   std::vector<const CheckpointRecord*> CheckpointsOf(JobId job) const;
+  // Returns the error with which a SubmitJob of this submission would be refused now, or the
+  // warning with which it would be accepted, which may be empty.
+  absl::StatusOr<std::string> Admit(const Submission& submission, Now now) const;
   // Returns what the input would delete; see deletion.h.
   absl::StatusOr<Deletion> PlanDeletion(const DeleteJob& in) const {
     return core::PlanDeletion(state_, in);
@@ -80,9 +83,10 @@ class Yard {
   std::vector<JobId> QueueFront() const;
   // Returns the reasons, what would change them, and when the job will start. The result is empty
   // for jobs that do not wait.
-  Explanation Explain(JobId job, Now now) const;
+  // `accept` decides which changes are offered; if it is empty, all are.
+  Explanation Explain(JobId job, Now now, const AcceptChange& accept = {}) const;
   // Explains a job that nobody has submitted yet. There are no reasons if it would start at once.
-  Explanation Preview(const Submission& submission, Now now) const;
+  Explanation Preview(const Submission& submission, Now now, const AcceptChange& accept = {}) const;
   // Returns what everybody has used up to now, decayed.
   std::map<UsageKey, UsageRecord> Usage(Now now) const;
   // Returns the wall time of the worker's last sync.
@@ -90,6 +94,8 @@ class Yard {
   // Returns what its devices did at the last sync, as bytes by name. The result is empty while the
   // worker is not ACTIVE.
   std::map<std::string, std::string> UsageOn(absl::string_view worker) const;
+  // Returns the data sets that the worker has told, or null if it has told none.
+  const WorkerDatasets* DatasetsOn(absl::string_view worker) const;
   // Returns the devices of a worker that are held, with the attempt that holds each.
   std::map<std::string, AttemptId> HoldersOn(absl::string_view worker) const;
 

@@ -115,6 +115,31 @@ TEST_F(Submit, ADryRunNeedsNoServer) {
   EXPECT_THAT(result.err, HasSubstr("queue:\n  not available: no server answers"));
 }
 
+TEST_F(Submit, ADryRunIsRefusedAsTheSubmissionWouldBe) {
+  const auto refusal = error::CannotRun("it needs 4 devices; the pool has 2");
+  server_.RefuseNextCreate(refusal);
+  const CommandResult result = runner_.Run({"submit", spec_, "--dry-run", "--devices", "4"});
+  EXPECT_EQ(result.exit_code, 6);
+  EXPECT_THAT(result.err, HasSubstr("it needs 4 devices; the pool has 2"));
+  EXPECT_THAT(result.err, Not(HasSubstr("it would start now")));
+  server_.RefuseNextCreate(refusal);
+  EXPECT_EQ(runner_.Run({"submit", spec_, "--devices", "4"}).exit_code, 6);
+  EXPECT_EQ(runner_.Run({"submit", spec_, "--wait-for-devices", "-q"}).exit_code, 0);
+  EXPECT_TRUE(server_.last_create().options().wait_for_devices());
+}
+
+TEST_F(Submit, ADryRunChecksWhatStandsBesideTheSpec) {
+  EXPECT_EQ(runner_.Run({"submit", spec_, "--dry-run", "--from", "99"}).exit_code, 3);
+  server_.AddJob("first", v1::JOB_STATE_SUCCEEDED);
+  const CommandResult result = runner_.Run(
+      {"submit", spec_, "--dry-run", "--from", "1/600", "--after", "1", "--reservation", "night"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(server_.last_create().from_checkpoint(), "jobs/1/checkpoints/600");
+  EXPECT_EQ(server_.last_create().options().after(0), "jobs/1");
+  EXPECT_EQ(server_.last_create().options().reservation(), "night");
+  EXPECT_EQ(runner_.Run({"submit", spec_, "--dry-run", "--begin", "soon"}).exit_code, 2);
+}
+
 TEST_F(Submit, TheMemoryPlanComesFromTheTrainer) {
   const std::string trainer = runner_.home.Write(
       "trainyard-trainer",
@@ -124,6 +149,36 @@ TEST_F(Submit, TheMemoryPlanComesFromTheTrainer) {
   const CommandResult result = runner_.Run({"submit", spec_, "--dry-run"});
   EXPECT_THAT(result.err,
               HasSubstr("memory plan:\n  arena: 1.5 MiB\n  ranks:\n    - peak: 2.0 KiB"));
+}
+
+TEST_F(Submit, SendsTheMemoryThatTheTrainerPlans) {
+  const std::string calls = runner_.home.File("calls");
+  const std::string trainer = runner_.home.Write(
+      "trainyard-trainer", "#!/bin/sh\necho \"$@\" >> " + calls +
+                               "\n[ \"$4\" = need ] || { echo \"fits: $4\"; exit 0; }\n"
+                               "echo '{\"host_bytes\": 5000, \"gpu_bytes\": 300}'\n");
+  ASSERT_EQ(chmod(trainer.c_str(), 0755), 0);
+  v1::Worker worker;
+  worker.set_name("workers/lab-1");
+  for (const int64_t bytes : {int64_t{1} << 30, int64_t{12} << 30, int64_t{12} << 30}) {
+    v1::Device& device = *worker.add_devices();
+    device.set_type("cpu");
+    device.set_memory_bytes(bytes);
+  }
+  server_.AddWorker(worker);
+  EXPECT_EQ(runner_.Run({"submit", spec_}).exit_code, 0);
+  EXPECT_EQ(server_.last_create().options().memory_need().host_bytes(), 5000);
+  EXPECT_EQ(server_.last_create().options().memory_need().gpu_bytes(), 300);
+  const CommandResult dry = runner_.Run({"submit", spec_, "--dry-run"});
+  EXPECT_EQ(dry.exit_code, 0) << dry.err;
+  EXPECT_THAT(dry.err, HasSubstr("memory plan, for 2 devices of type cpu with 12 GiB of the pool:\n"
+                                 "  fits: 12884901888"));
+  // Specs that differ in names and rates alone are planned once.
+  const std::string many = runner_.home.Write(
+      "many.yaml", std::string(kSubmittedSpec) + "---\n" + kSubmittedSpec + "priority: 2\n");
+  ASSERT_TRUE(WriteFileAtomically(calls, "").ok());
+  EXPECT_EQ(runner_.Run({"submit", "-f", many}).exit_code, 0);
+  EXPECT_EQ(*ReadFile(calls, 1000), "--plan - --format need\n");
 }
 
 TEST_F(Submit, WithoutAServerItSaysHowToStartOne) {

@@ -57,7 +57,9 @@ TEST_F(JobServiceTest, CreateAnswersWithTheResolvedJob) {
   EXPECT_TRUE(job->has_create_time());
   EXPECT_FALSE(job->has_start_time());
   EXPECT_GT(job->queue_reasons_size(), 0);  // no worker is there
-  EXPECT_EQ(GetJob("jobs/1").SerializeAsString(), job->SerializeAsString());
+  v1::Job stored = *job;
+  stored.clear_warnings();  // only the answer has them
+  EXPECT_EQ(GetJob("jobs/1").SerializeAsString(), stored.SerializeAsString());
 }
 
 TEST_F(JobServiceTest, AnInvalidSpecComesBackWithAllItsViolations) {
@@ -94,6 +96,80 @@ TEST_F(JobServiceTest, TheSameRequestSentAgainIsTheSameJob) {
   EXPECT_EQ(ErrorReason(Create(request).status()), "REQUEST_ID_REUSED");
   request.set_request_id("r-2");
   EXPECT_EQ(Create(request)->name(), "jobs/2");
+}
+
+TEST_F(JobServiceTest, WhatCanNeverRunIsRefusedByEachCallThatMakesJobs) {
+  EXPECT_THAT(Create(Request("early"))->warnings(),
+              ::testing::ElementsAre(::testing::HasSubstr("no worker has ever joined")));
+  Register();
+  v1::CreateJobRequest request = Request("wide");
+  request.mutable_spec()->mutable_devices()->set_count(4);
+  for (const bool validate_only : {true, false}) {
+    request.set_validate_only(validate_only);
+    const absl::Status refused = Create(request).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(ErrorReason(refused), error::kCannotRun);
+  }
+  request.mutable_options()->set_wait_for_devices(true);
+  const auto job = Create(request);
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_TRUE(GetJob(job->name()).wait_for_devices());
+  EXPECT_EQ(job->warnings_size(), 1);
+  EXPECT_EQ(GetJob(job->name()).warnings_size(), 0);
+  v1::CloneJobRequest clone;
+  clone.set_name(job->name());
+  v1::CloneJobResponse cloned;
+  EXPECT_EQ(ErrorReason(FromGrpcStatus(jobs_->CloneJob(Context().get(), clone, &cloned))),
+            error::kCannotRun);
+}
+
+TEST_F(JobServiceTest, ThePlannedMemoryIsKeptAndDoesNotChangeWhatARequestMeans) {
+  v1::CreateJobRequest request = Request("planned");
+  request.set_request_id("r-1");
+  request.mutable_options()->mutable_memory_need()->set_host_bytes(5000);
+  const auto job = Create(request);
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(GetJob(job->name()).memory_need().host_bytes(), 5000);
+  request.mutable_options()->clear_memory_need();
+  EXPECT_EQ(Create(request)->name(), job->name());
+  request.clear_request_id();
+  request.mutable_options()->mutable_memory_need()->set_gpu_bytes(-1);
+  EXPECT_EQ(GetFieldViolations(Create(request).status()).at(0).field,
+            "options.memory_need.gpu_bytes");
+}
+
+TEST_F(JobServiceTest, ExplainOffersOnlyWhatWouldBeAccepted) {
+  Register();
+  v1::CreateJobRequest request = Request("staged");
+  request.mutable_spec()->mutable_model()->mutable_mlp()->add_hidden(32);
+  request.mutable_spec()->mutable_model()->mutable_mlp()->add_hidden(32);
+  request.mutable_spec()->mutable_stages()->set_count(3);
+  request.mutable_spec()->mutable_devices()->set_count(3);
+  request.mutable_options()->set_wait_for_devices(true);
+  const auto job = Create(request);
+  ASSERT_TRUE(job.ok()) << job.status();
+  v1::ExplainJobRequest explain;
+  explain.set_name(job->name());
+  v1::Explanation explanation;
+  ASSERT_TRUE(jobs_->ExplainJob(Context().get(), explain, &explanation).ok());
+  EXPECT_TRUE(explanation.infeasible());
+  EXPECT_EQ(explanation.change_size(), 0) << explanation.change_text();
+  // A clone would be one more submission than the quota allows.
+  Sync({});
+  request.mutable_spec()->clear_stages();
+  const auto plain = Create(request);
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  explain.set_name(plain->name());
+  ASSERT_TRUE(jobs_->ExplainJob(Context().get(), explain, &explanation).ok());
+  ASSERT_EQ(explanation.change_size(), 1);
+  EXPECT_EQ(explanation.change(0).path(), "devices.count");
+  v1::SetQuotaRequest quota;
+  quota.mutable_quota()->set_subject("user:anna");
+  quota.mutable_quota()->set_queued_jobs(2);
+  v1::Quota set;
+  ASSERT_TRUE(sharing_->SetQuota(Context().get(), quota, &set).ok());
+  ASSERT_TRUE(jobs_->ExplainJob(Context().get(), explain, &explanation).ok());
+  EXPECT_EQ(explanation.change_size(), 0) << explanation.change_text();
 }
 
 TEST_F(JobServiceTest, ACheckpointToStartFromMustExist) {
@@ -266,6 +342,8 @@ TEST_F(JobServiceTest, ACloneOfABf16JobDoesNotRunWhereThereIsNone) {
   Register("cpu");
   v1::CloneJobRequest request;
   request.set_name("jobs/1");
+  EXPECT_EQ(ErrorReason(Clone(request).status()), error::kCannotRun);
+  request.mutable_options()->set_wait_for_devices(true);
   ASSERT_TRUE(Clone(request).ok());
   Sync({});
   const v1::Job clone = GetJob("jobs/2");

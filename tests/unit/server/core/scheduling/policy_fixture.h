@@ -51,7 +51,7 @@ inline PoolWorker WorkerOf(std::string name) {
   if (const size_t bracket = name.find('['); bracket != std::string::npos) {
     for (const absl::string_view label :
          absl::StrSplit(name.substr(bracket + 1, name.size() - bracket - 2), ',')) {
-      worker.labels.insert(absl::StrSplit(label, absl::MaxSplits('=', 1)));
+      worker.traits.labels.insert(absl::StrSplit(label, absl::MaxSplits('=', 1)));
     }
     name.resize(bracket);
   }
@@ -152,7 +152,7 @@ class World {
   }
 
   PassInput Input() const {
-    return {config, pool, queue, running, usage, quotas, reservations, now};
+    return {config, pool, queue, running, usage, quotas, reservations, now, &speeds, accept};
   }
   Plan MakePlan(const PolicyOptions& options = {}) const {
     return MakePolicy(options)->MakePlan(Input());
@@ -260,6 +260,8 @@ class World {
   std::map<std::string, QuotaRecord> quotas;
   std::map<std::string, ReservationRecord> reservations;
   Now now;
+  Speeds speeds;
+  const AcceptChange* accept = nullptr;
 };
 
 }  // namespace trainyard::core

@@ -64,6 +64,8 @@ class YardTest : public ::testing::Test {
     submission.max_retries = 3;
     submission.disconnect_keep_us = 10 * kMinute;
     submission.checkpoints_kept = 2;
+    // Tests may submit before the workers join that the job needs.
+    submission.wait_for_devices = true;
     return submission;
   }
 
@@ -110,6 +112,16 @@ class YardTest : public ::testing::Test {
     report.sequence = ++sequences_[worker];
     report.desired_revision = yard_->DesiredRevision(worker);
     report.attempts = std::move(attempts);
+    return Apply(report);
+  }
+  // Reports that nothing runs, and the data sets of the worker with their hashes.
+  absl::Status TellDatasets(const std::string& worker, std::map<std::string, std::string> digests) {
+    SyncReport report;
+    report.session = sessions_[worker];
+    report.sequence = ++sequences_[worker];
+    report.desired_revision = yard_->DesiredRevision(worker);
+    report.datasets =
+        std::make_shared<const WorkerDatasets>(WorkerDatasets{std::move(digests), "bytes"});
     return Apply(report);
   }
 
