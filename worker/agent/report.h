@@ -69,6 +69,8 @@ struct Report {
   std::vector<ReportedAttempt> attempts;
   // Devices whose health or usage may differ from their registration.
   std::vector<Device> changed_devices;
+  // The users whose jobs this host has refused, and still refuses, and why.
+  std::map<std::string, std::string> refused_users;
 
   friend bool operator==(const Report&, const Report&) = default;
 };

@@ -46,6 +46,7 @@ Slots::Slots(const Pool& pool, const std::map<DeviceKey, std::string>& coming)
 std::vector<Slots::ClassedDevice> Slots::ClassDevices(
     const PoolWorker& worker, const std::map<DeviceKey, std::string>& coming) {
   const int32_t labels = LabelsNumber(worker.labels);
+  const int32_t users = UsersNumber(worker.users);
   std::vector<ClassedDevice> entries;
   entries.reserve(worker.devices.size());
   DeviceClass cls;
@@ -66,6 +67,7 @@ std::vector<Slots::ClassedDevice> Slots::ClassDevices(
       cls.type = TypeNumber(device.type);
       cls.memory_bytes = device.memory_bytes;
       cls.labels = labels;
+      cls.users = users;
       cls.reservation = device.reservation;
       cls.coming = *to_come;
       cls.bf16 = device.bf16;
@@ -119,16 +121,22 @@ int32_t Slots::LabelsNumber(const std::map<std::string, std::string>& labels) {
   return found->second;
 }
 
+int32_t Slots::UsersNumber(const WorkerUsers& users) {
+  const auto found = user_numbers_.try_emplace(users, static_cast<int32_t>(user_sets_.size()));
+  if (found.second) user_sets_.push_back(users);
+  return found.first->second;
+}
+
 int32_t Slots::ClassNumber(const DeviceClass& cls) {
   const auto [found, is_new] = class_numbers_.try_emplace(
-      {cls.type, cls.memory_bytes, cls.labels, cls.reservation, cls.coming, cls.bf16},
+      {cls.type, cls.memory_bytes, cls.labels, cls.users, cls.reservation, cls.coming, cls.bf16},
       static_cast<int32_t>(classes_.size()));
   if (is_new) classes_.push_back(cls);
   return found->second;
 }
 
 Reach Slots::ReachOf(const Demand& demand, const std::set<std::string>& reservations,
-                     const std::string& reservation) const {
+                     const std::string& reservation, const std::string& user) const {
   Reach reach;
   reach.ever.assign(classes_.size(), Access::kNone);
   reach.now = reach.ever;
@@ -138,7 +146,7 @@ Reach Slots::ReachOf(const Demand& demand, const std::set<std::string>& reservat
     if (!demand.type.empty() && types_[static_cast<size_t>(cls.type)] != demand.type) continue;
     if (cls.memory_bytes < demand.memory_bytes) continue;
     if (demand.bf16 && !cls.bf16) continue;
-    if (!HasLabels(LabelsOf(cls), demand.labels)) continue;
+    if (!HasLabels(LabelsOf(cls), demand.labels) || !UsersOf(cls).Allow(user)) continue;
     if (!reservation.empty() && cls.reservation != reservation && cls.coming != reservation) {
       continue;
     }

@@ -58,6 +58,7 @@ struct RegisterWorker {
   std::string address;
   std::vector<DeviceRecord> devices;
   std::map<std::string, std::string> labels = {};
+  std::string run_as_user = {};  // the only user whose jobs it runs; empty means everybody's
 };
 
 // One attempt as a worker sees it. All values are absolute.
@@ -92,6 +93,8 @@ struct SyncReport {
   // The number of reports of this session that were answered, as far as the worker has received the
   // answers. It is unset if the worker does not count them.
   std::optional<int64_t> answers_heard = {};
+  // The users whose jobs the worker cannot run, and why.
+  std::map<std::string, std::string> refused_users = {};
 };
 
 // Makes a verified checkpoint visible. Returns STALE_FENCING_TOKEN if the attempt was superseded.
