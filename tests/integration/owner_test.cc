@@ -306,19 +306,18 @@ TEST_F(OwnerTest, AWorkerOfRootItselfRunsJobsOfRootOnly) {
   EXPECT_THAT(Reasons(annas), Contains("worker alpha runs jobs of root only (2 devices)"));
 }
 
-// A trainer that makes the run directory a field of traps, and then ends.
+// A trainer that makes anna's run directory a field of traps, and trains for anybody else.
 constexpr char kHostileTrainer[] = R"(#!/bin/sh
-D=$TRAINYARD_RUN_DIR
 S=$SHARED
-cd $D || exit 1
+[ $USER = anna ] || exec $TRAINER "$@"
+cd $TRAINYARD_RUN_DIR || exit 1
 pid=$(cat $S/worker-pid)
 echo 'the log of anna'
-rm -f exit.json assignment.json lease ranks/0/metrics.jsonl ranks/0/progress.json ranks/0/trace.jsonl
-ln -s $S/secret exit.json
+rm -f assignment.json lease ranks/0/metrics.jsonl ranks/0/progress.json ranks/0/trace.jsonl
 ln -s $S/secret assignment.json
 ln -s $S/victim lease
 mkfifo ranks/0/metrics.jsonl ranks/0/progress.json ranks/0/result.json lease.tmp.$pid
-mkfifo control/stop.tmp.$pid control/checkpoint ranks/0/device_metrics.jsonl
+mkfifo exit.json.tmp.$pid ranks/0/device_metrics.jsonl
 ln -s /proc/self/environ ranks/0/trace.jsonl
 mv ranks/0/log ranks/0/log.old; ln -s $S/secret ranks/0/log
 ln $S/secret hard-link 2>/dev/null
@@ -329,48 +328,69 @@ cp $S/MANIFEST checkpoints/step-3/MANIFEST; ln -s $S/secret checkpoints/step-3/m
 ln -s $S/checkpoint checkpoints/step-7
 rm -rf control; ln -s $S/folder control
 ln -s $S/folder resume
-ln -s $S/folder rendezvous 2>/dev/null
 mkdir closed; ln -s $S/folder closed/inside; chmod 000 closed
 touch $S/open/planted
 while [ ! -e $S/open/go ]; do sleep 0.05; done
-exit 0
+rm -f exit.json; ln -s $S/secret exit.json
+exec sleep 1000
 )";
 
-TEST_F(OwnerTest, TrapsInARunDirectoryLeadRootNowhere) {
-  const TempDir shared;
-  ASSERT_EQ(chmod(shared.path().c_str(), 0755), 0);
+void Replace(std::string& text, const std::string& what, const std::string& by) {
+  text.replace(text.find(what), what.size(), by);
+}
+
+// Makes the files of root that the traps lead to, and the trainer.
+std::string MakeTraps(const TempDir& shared) {
+  EXPECT_EQ(chmod(shared.path().c_str(), 0755), 0);
   shared.Write("secret", "SECRET OF ROOT");
-  ASSERT_EQ(chmod(shared.File("secret").c_str(), 0600), 0);
+  EXPECT_EQ(chmod(shared.File("secret").c_str(), 0600), 0);
   shared.Write("victim", "untouched");
   for (const char* name : {"folder", "checkpoint", "open"}) {
-    ASSERT_EQ(mkdir(shared.File(name).c_str(), 0755), 0);
+    EXPECT_EQ(mkdir(shared.File(name).c_str(), 0755), 0);
   }
-  ASSERT_EQ(chmod(shared.File("open").c_str(), 01777), 0);
+  EXPECT_EQ(chmod(shared.File("open").c_str(), 01777), 0);
   shared.Write("folder/precious", "x");
   shared.Write("checkpoint/MANIFEST", R"({"format": 1, "step": 7, "files": []})");
   shared.Write("MANIFEST", R"({"format": 1, "step": 3, "files": [{"name": "model.safetensors", )"
                            R"("size": 14, "hash": "xxh3-128:0123456789abcdef0123456789abcdef"}]})");
   std::string script = kHostileTrainer;
-  script.replace(script.find("$SHARED"), 7, shared.path());
-  const std::string trainer = shared.Write("trainer", script);
-  ASSERT_EQ(chmod(trainer.c_str(), 0755), 0);
+  Replace(script, "$SHARED", shared.path());
+  Replace(script, "$TRAINER", Yard::Binary("trainyard-trainer"));
+  std::string trainer = shared.Write("trainer", script);
+  EXPECT_EQ(chmod(trainer.c_str(), 0755), 0);
+  return trainer;
+}
 
+TEST_F(OwnerTest, TrapsInARunDirectoryLeadRootNowhere) {
+  const TempDir shared;
+  const std::string trainer = MakeTraps(shared);
   Start({"--run_as", "owner", "--trainer", trainer});
   shared.Write("worker-pid", absl::StrCat(yard_->worker()->pid()));
-  ASSERT_EQ(chmod(shared.File("worker-pid").c_str(), 0644), 0);
   const std::string annas = SubmitAs("anna");
   ASSERT_TRUE(WaitUntil([&] { return FileExists(shared.File("open/planted")); }, kPatience));
 
-  // A second worker serves bert meanwhile, and so does the first one: it neither hangs nor dies.
+  // Another user's job is not held up by any of it.
   const std::string berts = SubmitAs("bert");
-  ASSERT_TRUE(yard_->WaitForJob(berts, [](const v1::Job& job) { return job.attempt() > 0; }));
-  EXPECT_EQ(As(kAnna, absl::StrCat("touch ", shared.File("open/go"))).exit_code, 0);
-  (void)yard_->WaitForEnd(annas);
-  (void)yard_->WaitForEnd(berts);
-  EXPECT_TRUE(yard_->worker()->running());
-  EXPECT_TRUE(WaitUntil([&] { return !FileExists(yard_->RunDir(annas, 1)); }, kPatience));
+  EXPECT_EQ(yard_->WaitForEnd(berts).state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_FALSE(yard_->Metrics(berts, "train.loss").empty());
 
-  // Nothing of root's has left it or was changed.
+  // The request to stop would go to a folder of root's, where anna may not write.
+  Cancel(annas);
+  EXPECT_TRUE(WaitUntil(
+      [&] { return yard_->worker()->Err().find("control/stop") != std::string::npos; }, kPatience));
+  EXPECT_THAT(ListDirectory(shared.File("folder")).value(), ::testing::ElementsAre("precious"));
+
+  // The end of the attempt is a link as well. What anna has left running ends with it.
+  const std::vector<int64_t> pids = PidsOf(yard_->RunDir(annas, 1));
+  EXPECT_EQ(As(kAnna, absl::StrCat("touch ", shared.File("open/go"))).exit_code, 0);
+  EXPECT_EQ(yard_->WaitForEnd(annas).state(), v1::JOB_STATE_CANCELLED);
+  EXPECT_TRUE(WaitUntil([&] { return !FileExists(yard_->RunDir(annas, 1)); }, kPatience));
+  for (const int64_t pid : pids) {
+    EXPECT_TRUE(WaitUntil([&] { return !ReadProcess(pid).ok(); }, kPatience)) << pid;
+  }
+  EXPECT_TRUE(yard_->worker()->running());
+
+  // Nothing of root's was changed, or has got to the server.
   EXPECT_EQ(ReadFile(shared.File("secret")).value(), "SECRET OF ROOT");
   EXPECT_EQ(ReadFile(shared.File("victim")).value(), "untouched");
   EXPECT_THAT(ListDirectory(shared.File("folder")).value(), ::testing::ElementsAre("precious"));
