@@ -7,6 +7,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 
 namespace trainyard {
@@ -253,6 +254,22 @@ absl::Status StateNotOwned(absl::string_view path, int64_t owner_uid, int64_t ou
       absl::StatusCode::kPermissionDenied, "STATE_NOT_OWNED",
       absl::StrCat("state directory '", path, "' belongs to uid ", owner_uid, " and we are uid ",
                    our_uid, "; choose another with --state_dir, or change its owner"));
+}
+
+absl::Status StateNotPrivate(absl::string_view path, int mode) {
+  return MakeError(absl::StatusCode::kPermissionDenied, "STATE_NOT_PRIVATE",
+                   absl::StrFormat("state directory '%s' has mode %04o, so others may write there; "
+                                   "expected one in which only its owner may: chmod go-w '%s'",
+                                   path, mode, path));
+}
+
+absl::Status NotARegularFile(absl::string_view path) {
+  return MakeError(absl::StatusCode::kFailedPrecondition, "NOT_A_REGULAR_FILE",
+                   absl::StrCat("'", path, "' is a link, a FIFO or a device; expected a file"));
+}
+
+absl::Status OwnerRefused(absl::string_view why) {
+  return MakeError(absl::StatusCode::kNotFound, kOwnerRefused, why);
 }
 
 absl::Status AddressInUse(absl::string_view address) {

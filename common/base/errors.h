@@ -98,6 +98,15 @@ absl::Status StateLocked(absl::string_view path, absl::string_view holder);
 // STATE_NOT_OWNED: the state directory belongs to another user; choose another, or change its
 // owner.
 absl::Status StateNotOwned(absl::string_view path, int64_t owner_uid, int64_t our_uid);
+// STATE_NOT_PRIVATE: others may write into the state directory, and could make the daemon do what
+// they want; take their right away with chmod, or choose another directory.
+absl::Status StateNotPrivate(absl::string_view path, int mode);
+// NOT_A_REGULAR_FILE: a link, a FIFO or a device stands where a run has its files; remove it.
+absl::Status NotARegularFile(absl::string_view path);
+// OWNER_REFUSED: the worker does not run jobs of this user, because the user has no account on its
+// host, or because it is root; make the account, or let the job run on another worker.
+inline constexpr char kOwnerRefused[] = "OWNER_REFUSED";
+absl::Status OwnerRefused(absl::string_view why);
 // ADDRESS_IN_USE: something listens there already; stop it or choose another address.
 absl::Status AddressInUse(absl::string_view address);
 // DISK_FULL: free space on the file system of the path; nothing acknowledged was lost.

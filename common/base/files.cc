@@ -3,8 +3,10 @@
 #include "common/base/files.h"
 
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,10 +27,20 @@ std::string ReserveOf(const std::string& path) {
   return path + ".reserve";
 }
 
+// Makes a file under a name that others can guess. What stands there is removed and never opened:
+// it is a file that a process of the same pid has left, or a trap.
+absl::StatusOr<UniqueFd> CreateAnew(const std::string& path, int mode) {
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL;
+  auto fd = OpenFile(path, kFlags, mode);
+  if (!absl::IsAlreadyExists(fd.status())) return fd;
+  unlink(path.c_str());
+  return OpenFile(path, kFlags, mode);
+}
+
 // Gives `path` its content by way of `temporary`, which stays if that fails.
 absl::Status WriteTemporary(const std::string& temporary, const std::string& path,
                             absl::string_view content, int mode, bool durable) {
-  TY_ASSIGN_OR_RETURN(UniqueFd fd, OpenFile(temporary, O_WRONLY | O_CREAT | O_TRUNC, mode));
+  TY_ASSIGN_OR_RETURN(UniqueFd fd, CreateAnew(temporary, mode));
   TY_RETURN_IF_ERROR(WriteFully(fd.get(), content, path));
   if (durable && fsync(fd.get()) != 0) return ErrnoStatus(errno, "cannot sync", temporary);
   if (rename(temporary.c_str(), path.c_str()) != 0) {
@@ -40,7 +52,7 @@ absl::Status WriteTemporary(const std::string& temporary, const std::string& pat
 // Writes to the space that was set aside. The file that is replaced becomes the next reserve.
 absl::Status WriteReserve(const std::string& path, absl::string_view content, bool durable) {
   const std::string reserve = ReserveOf(path);
-  TY_ASSIGN_OR_RETURN(UniqueFd fd, OpenFile(reserve, O_WRONLY));
+  TY_ASSIGN_OR_RETURN(UniqueFd fd, OpenRegularFile(reserve, O_WRONLY));
   TY_RETURN_IF_ERROR(WriteFully(fd.get(), content, path));
   if (ftruncate(fd.get(), static_cast<off_t>(content.size())) != 0) {
     return ErrnoStatus(errno, "cannot truncate", reserve);
@@ -65,6 +77,36 @@ absl::Status WriteAndRename(const std::string& path, absl::string_view content, 
   if (!durable) return absl::OkStatus();
   const std::string parent = std::filesystem::path(path).parent_path().string();
   return SyncDirectory(parent.empty() ? "." : parent);
+}
+
+absl::StatusOr<std::string> ReadRange(int fd, const std::string& path, int64_t offset,
+                                      int64_t max_bytes) {
+  std::string content;
+  constexpr int64_t kBlock = 256 << 10;
+  while (static_cast<int64_t>(content.size()) < max_bytes) {
+    const size_t old_size = content.size();
+    const auto want = std::min<int64_t>(kBlock, max_bytes - static_cast<int64_t>(old_size));
+    content.resize(old_size + static_cast<size_t>(want));
+    const ssize_t got = pread(fd, content.data() + old_size, static_cast<size_t>(want),
+                              offset + static_cast<int64_t>(old_size));
+    const int read_errno = errno;
+    content.resize(old_size + static_cast<size_t>(std::max<ssize_t>(got, 0)));
+    if (got < 0 && read_errno == EINTR) continue;
+    if (got < 0) return ErrnoStatus(read_errno, "cannot read", path);
+    if (got == 0) break;
+  }
+  return content;
+}
+
+absl::StatusOr<std::string> ReadAll(int fd, const std::string& path, int64_t max_bytes) {
+  // We read to the end rather than to the size, because files grow, and files in /proc have no
+  // size.
+  TY_ASSIGN_OR_RETURN(std::string content, ReadRange(fd, path, 0, max_bytes + 1));
+  if (static_cast<int64_t>(content.size()) > max_bytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("'", path, "' is larger than the limit of ", max_bytes, " bytes"));
+  }
+  return content;
 }
 
 }  // namespace
@@ -121,6 +163,28 @@ absl::StatusOr<UniqueFd> OpenFile(const std::string& path, int flags, int mode) 
   return UniqueFd(fd);
 }
 
+absl::StatusOr<UniqueFd> OpenRegularFile(const std::string& path, int flags, int mode) {
+  // Without O_NONBLOCK, opening a FIFO waits for whoever has its other end.
+  flags |= O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+  open_how how{};
+  how.flags = static_cast<uint64_t>(flags);
+  how.mode = (flags & O_CREAT) != 0 ? static_cast<uint64_t>(mode) : 0;
+  how.resolve = RESOLVE_NO_MAGICLINKS;
+  UniqueFd fd(static_cast<int>(syscall(SYS_openat2, AT_FDCWD, path.c_str(), &how, sizeof how)));
+  // Kernels before 5.6, and some containers, do not have the call.
+  if (!fd.valid() && (errno == ENOSYS || errno == EPERM)) {
+    fd = UniqueFd(open(path.c_str(), flags, mode));
+  }
+  const int open_errno = errno;
+  struct stat info {};
+  const bool is_trap = !fd.valid() && (open_errno == ELOOP || open_errno == ENXIO);
+  if (!fd.valid() && !is_trap) return ErrnoStatus(open_errno, "cannot open", path);
+  if (is_trap || fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
+    return error::NotARegularFile(path);
+  }
+  return fd;
+}
+
 bool FileExists(const std::string& path) {
   struct stat info {};
   return stat(path.c_str(), &info) == 0;
@@ -133,34 +197,25 @@ absl::StatusOr<int64_t> FileSize(const std::string& path) {
 }
 
 absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes) {
-  // We read to the end rather than to the size, because files grow, and files in /proc have no
-  // size.
-  TY_ASSIGN_OR_RETURN(std::string content, ReadFileRange(path, 0, max_bytes + 1));
-  if (static_cast<int64_t>(content.size()) > max_bytes) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("'", path, "' is larger than the limit of ", max_bytes, " bytes"));
-  }
-  return content;
+  TY_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(path, O_RDONLY));
+  return ReadAll(fd.get(), path, max_bytes);
+}
+
+absl::StatusOr<std::string> ReadRegularFile(const std::string& path, int64_t max_bytes) {
+  TY_ASSIGN_OR_RETURN(const UniqueFd fd, OpenRegularFile(path, O_RDONLY));
+  return ReadAll(fd.get(), path, max_bytes);
 }
 
 absl::StatusOr<std::string> ReadFileRange(const std::string& path, int64_t offset,
                                           int64_t max_bytes) {
   TY_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(path, O_RDONLY));
-  std::string content;
-  constexpr int64_t kBlock = 256 << 10;
-  while (static_cast<int64_t>(content.size()) < max_bytes) {
-    const size_t old_size = content.size();
-    const auto want = std::min<int64_t>(kBlock, max_bytes - static_cast<int64_t>(old_size));
-    content.resize(old_size + static_cast<size_t>(want));
-    const ssize_t got = pread(fd.get(), content.data() + old_size, static_cast<size_t>(want),
-                              offset + static_cast<int64_t>(old_size));
-    const int read_errno = errno;
-    content.resize(old_size + static_cast<size_t>(std::max<ssize_t>(got, 0)));
-    if (got < 0 && read_errno == EINTR) continue;
-    if (got < 0) return ErrnoStatus(read_errno, "cannot read", path);
-    if (got == 0) break;
-  }
-  return content;
+  return ReadRange(fd.get(), path, offset, max_bytes);
+}
+
+absl::StatusOr<std::string> ReadRegularFileRange(const std::string& path, int64_t offset,
+                                                 int64_t max_bytes) {
+  TY_ASSIGN_OR_RETURN(const UniqueFd fd, OpenRegularFile(path, O_RDONLY));
+  return ReadRange(fd.get(), path, offset, max_bytes);
 }
 
 absl::Status WriteFileAtomically(const std::string& path, absl::string_view content, int mode) {
@@ -173,7 +228,7 @@ absl::Status ReplaceFile(const std::string& path, absl::string_view content, int
 
 absl::Status ReserveSpace(const std::string& path, int64_t bytes) {
   const std::string reserve = ReserveOf(path);
-  TY_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(reserve, O_WRONLY | O_CREAT));
+  TY_ASSIGN_OR_RETURN(const UniqueFd fd, OpenRegularFile(reserve, O_WRONLY | O_CREAT));
   const int failed = posix_fallocate(fd.get(), 0, bytes);
   return failed == 0 ? absl::OkStatus() : ErrnoStatus(failed, "cannot reserve space for", path);
 }
@@ -234,14 +289,22 @@ std::string JoinPath(absl::string_view a, absl::string_view b) {
   return a.back() == '/' ? absl::StrCat(a, b) : absl::StrCat(a, "/", b);
 }
 
-absl::StatusOr<DirectoryLock> DirectoryLock::Acquire(const std::string& directory) {
+absl::Status CheckPrivateDirectory(const std::string& directory) {
   struct stat info {};
   if (stat(directory.c_str(), &info) != 0) return ErrnoStatus(errno, "cannot stat", directory);
   if (info.st_uid != geteuid()) {
     return error::StateNotOwned(directory, info.st_uid, geteuid());
   }
+  if ((info.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+    return error::StateNotPrivate(directory, static_cast<int>(info.st_mode & 07777));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<DirectoryLock> DirectoryLock::Acquire(const std::string& directory) {
+  TY_RETURN_IF_ERROR(CheckPrivateDirectory(directory));
   const std::string path = JoinPath(directory, "lock");
-  TY_ASSIGN_OR_RETURN(UniqueFd fd, OpenFile(path, O_RDWR | O_CREAT, 0600));
+  TY_ASSIGN_OR_RETURN(UniqueFd fd, OpenRegularFile(path, O_RDWR | O_CREAT, 0600));
   if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return ErrnoStatus(errno, "cannot lock", path);
     const auto holder = ReadFile(path, 64);

@@ -36,6 +36,11 @@ class UniqueFd {
 // Opens a file with O_CLOEXEC.
 absl::StatusOr<UniqueFd> OpenFile(const std::string& path, int flags, int mode = 0644);
 
+// Opens a file that somebody else may have put there, with O_CLOEXEC. Returns FAILED_PRECONDITION
+// (NOT_A_REGULAR_FILE) for a symbolic link, a FIFO, a device or a folder, and never waits for
+// another process. A path that leads through a process (/proc/<pid>/cwd) is refused too.
+absl::StatusOr<UniqueFd> OpenRegularFile(const std::string& path, int flags, int mode = 0644);
+
 bool FileExists(const std::string& path);
 absl::StatusOr<int64_t> FileSize(const std::string& path);
 
@@ -47,6 +52,11 @@ absl::StatusOr<std::string> ReadFile(const std::string& path,
 // it.
 absl::StatusOr<std::string> ReadFileRange(const std::string& path, int64_t offset,
                                           int64_t max_bytes);
+// These read as the two above do, but only what OpenRegularFile opens.
+absl::StatusOr<std::string> ReadRegularFile(const std::string& path,
+                                            int64_t max_bytes = kReadFileMaxBytes);
+absl::StatusOr<std::string> ReadRegularFileRange(const std::string& path, int64_t offset,
+                                                 int64_t max_bytes);
 
 // Replaces a file so that the new content survives a power loss: writes a temporary file in the
 // same folder, syncs it, renames it, and syncs the folder.
@@ -69,9 +79,14 @@ absl::Status RemoveTree(const std::string& path);
 
 std::string JoinPath(absl::string_view a, absl::string_view b);
 
+// Returns OK if only this process's user and root can change what is in the directory. Otherwise
+// returns PERMISSION_DENIED: STATE_NOT_OWNED if it belongs to somebody else, STATE_NOT_PRIVATE if
+// its group or others may write there.
+absl::Status CheckPrivateDirectory(const std::string& directory);
+
 // Holds an exclusive lock (flock) on `directory`/lock while it lives. Acquire returns
 // FAILED_PRECONDITION (STATE_LOCKED, with the holder's pid) if another process holds the lock, and
-// PERMISSION_DENIED (STATE_NOT_OWNED) if the directory belongs to another user.
+// what CheckPrivateDirectory returns.
 class DirectoryLock {
  public:
   static absl::StatusOr<DirectoryLock> Acquire(const std::string& directory);

@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include <cerrno>
+#include <limits>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -49,9 +50,13 @@ std::string ContentHash(absl::string_view bytes) {
   return hasher.Text();
 }
 
-absl::StatusOr<std::string> FileHash(const std::string& path) {
-  TY_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(path, O_RDONLY));
+namespace {
+
+// Stops at the end of the file, or once it has read more than `max_bytes`.
+absl::StatusOr<std::string> HashAll(const UniqueFd& fd, const std::string& path,
+                                    int64_t max_bytes) {
   ContentHasher hasher;
+  int64_t size = 0;
   // The file is read in blocks, because a checkpoint may be larger than the memory that is free
   // beside the training.
   std::vector<char> block(size_t{1} << 20);
@@ -59,9 +64,22 @@ absl::StatusOr<std::string> FileHash(const std::string& path) {
     const ssize_t got = read(fd.get(), block.data(), block.size());
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return ErrnoStatus(errno, "cannot read", path);
-    if (got == 0) return hasher.Text();
     hasher.Update(absl::string_view(block.data(), static_cast<size_t>(got)));
+    size += got;
+    if (got == 0 || size > max_bytes) return hasher.Text();
   }
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> FileHash(const std::string& path) {
+  TY_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(path, O_RDONLY));
+  return HashAll(fd, path, std::numeric_limits<int64_t>::max());
+}
+
+absl::StatusOr<std::string> RegularFileHash(const std::string& path, int64_t max_bytes) {
+  TY_ASSIGN_OR_RETURN(const UniqueFd fd, OpenRegularFile(path, O_RDONLY));
+  return HashAll(fd, path, max_bytes);
 }
 
 absl::StatusOr<std::string> HashDigits(absl::string_view hash) {

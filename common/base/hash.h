@@ -29,6 +29,9 @@ class ContentHasher {
 std::string ContentHash(absl::string_view bytes);
 // Returns the digest of a file in the same form. It reads the file once, in blocks.
 absl::StatusOr<std::string> FileHash(const std::string& path);
+// Hashes only what OpenRegularFile opens. Of a file with more than `max_bytes`, which may grow as
+// fast as it is read, it hashes the beginning.
+absl::StatusOr<std::string> RegularFileHash(const std::string& path, int64_t max_bytes);
 // Returns the 32 lower-case hex digits of a well-formed hash, which are safe as a file name, or
 // INVALID_ARGUMENT.
 absl::StatusOr<std::string> HashDigits(absl::string_view hash);

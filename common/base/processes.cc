@@ -87,6 +87,19 @@ std::vector<ProcessInfo> DescendantsOf(int64_t root, const std::vector<ProcessIn
   return found;
 }
 
+bool IsProcessOf(int64_t pid, uint32_t uid) {
+  const auto text = ReadFile(absl::StrCat("/proc/", pid, "/status"), kMaxEnvironBytes);
+  if (!text.ok()) return false;
+  for (absl::string_view line : absl::StrSplit(*text, '\n')) {
+    if (!absl::ConsumePrefix(&line, "Uid:")) continue;
+    const std::vector<absl::string_view> uids = absl::StrSplit(line, '\t', absl::SkipEmpty());
+    const std::string wanted = absl::StrCat(uid);
+    return !uids.empty() && std::all_of(uids.begin(), uids.end(),
+                                        [&wanted](absl::string_view it) { return it == wanted; });
+  }
+  return false;
+}
+
 std::string ProcessVariable(int64_t pid, absl::string_view name) {
   const auto environ = ReadFile(absl::StrCat("/proc/", pid, "/environ"), kMaxEnvironBytes);
   if (!environ.ok()) return "";

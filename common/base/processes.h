@@ -34,6 +34,10 @@ std::vector<ProcessInfo> ListProcesses();
 // ones.
 std::vector<ProcessInfo> DescendantsOf(int64_t root, const std::vector<ProcessInfo>& processes);
 
+// Returns true if the process belongs to `uid` in every respect: its real, effective, saved and
+// file uids.
+bool IsProcessOf(int64_t pid, uint32_t uid);
+
 // Returns the value of `name` in the environment with which the process was started. It is empty if
 // the variable is unset, or if the process belongs to another user.
 std::string ProcessVariable(int64_t pid, absl::string_view name);

@@ -90,6 +90,8 @@ grpc::ServerUnaryReactor* AgentServiceImpl::RegisterWorker(const access::Caller&
   if (const absl::Status may = sessions_.CheckCount(caller, request->worker()); !may.ok()) {
     return Finished(context, may);
   }
+  // A worker of another user runs that user's jobs alone, whatever it says.
+  if (!caller.is_host && caller.worker.empty()) input.run_as_user = caller.user;
   input.session = MakeUuid(services_.rng);
   response->set_session(input.session);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();

@@ -198,6 +198,7 @@ v1::DesiredAttempt DesiredProto(const core::DesiredAttempt& desired, const runti
   }
   if (const auto job = board.FindJob(desired.attempt.job)) {
     *proto.mutable_spec() = ResolvedSpecOf(job->record);
+    proto.set_owner(job->record.submission->user);
   }
   proto.set_world_size(desired.world_size);
   for (const core::RankPlacement& rank : desired.ranks) {
@@ -253,6 +254,8 @@ core::RegisterWorker FromProto(const v1::RegisterWorkerRequest& request, Request
     if (!label.ok()) check.Add("labels", label.message());
     input.labels[key] = value;
   }
+  check.MaxBytes("run_as_user", request.run_as_user(), kUserBytesMax);
+  input.run_as_user = PlainText(request.run_as_user(), kUserBytesMax);
   return input;
 }
 
@@ -307,6 +310,16 @@ core::SyncReport FromProto(const v1::SyncWorkerRequest& request, RequestCheck& c
         FromProto(request.attempts(i), absl::StrCat("attempts[", i, "]"), check));
   }
   if (request.has_datasets()) report.datasets = FromProto(request.datasets(), check);
+  check.MaxCount("refused_users", request.refused_users_size(), kRefusedUsersMax);
+  for (int i = 0; i < request.refused_users_size() && i < kRefusedUsersMax; ++i) {
+    const v1::RefusedUser& refused = request.refused_users(i);
+    const std::string field = absl::StrCat("refused_users[", i, "]");
+    check.NotEmpty(field + ".user", refused.user());
+    check.MaxBytes(field + ".user", refused.user(), kUserBytesMax);
+    check.MaxBytes(field + ".reason", refused.reason(), kReasonBytesMax);
+    report.refused_users[PlainText(refused.user(), kUserBytesMax)] =
+        PlainText(refused.reason(), kReasonBytesMax);
+  }
   report.devices = DevicesFromProto(request.devices(), check);
   for (int i = 0; i < request.devices_size() && i < kDevicesMax; ++i) {
     const v1::Device& device = request.devices(i);

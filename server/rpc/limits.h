@@ -38,6 +38,8 @@ inline constexpr int kMembersMax = 1000;
 inline constexpr size_t kRequestIdBytesMax = 64;
 inline constexpr size_t kReasonBytesMax = 1000;
 inline constexpr size_t kUserBytesMax = 64;
+// The users that a worker may refuse at a time. A worker names fewer.
+inline constexpr int kRefusedUsersMax = 256;
 inline constexpr int kChangesMax = 1000;
 inline constexpr int kWatchedJobsMax = 1000;
 // The jobs of an array. They are one transaction, and each takes some hundred bytes of memory.

@@ -3,6 +3,7 @@
 
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include "common/base/errors.h"
 #include "common/base/log.h"
 #include "common/base/processes.h"
+#include "worker/agent/act_as.h"
 #include "worker/agent/device_metrics.h"
 #include "worker/run_dir/control.h"
 
@@ -65,8 +67,12 @@ Agent::Agent(AgentOptions options, v1::AgentService::StubInterface& stub, Nvml* 
   if (nvml == nullptr) return;
   const std::string root = JoinPath(options_.settings.state_dir, "attempts");
   ProcessView view;
+  // A process of another user may claim to be of a run.
   view.is_ours = [root](int64_t pid) {
-    return ProcessVariable(pid, "TRAINYARD_RUN_DIR").starts_with(root + "/");
+    const std::string dir = ProcessVariable(pid, "TRAINYARD_RUN_DIR");
+    struct stat info {};
+    return dir.starts_with(root + "/") && lstat(dir.c_str(), &info) == 0 &&
+           IsProcessOf(pid, info.st_uid);
   };
   view.is_visible = IsProcessVisible;
   view.describe = DescribeProcess;
@@ -160,6 +166,7 @@ void Agent::SetTargets() {
     target.id = id;
     target.fencing_token = attempt.local.fencing_token;
     target.dir = dirs_.DirOf(id);
+    target.owner = dirs_.OwnerOf(id);
     target.checkpoints = attempt.local.checkpoints;
     target.exited = attempt.exit.has_value();
     for (const DesiredRank& rank : attempt.ranks) target.ranks.push_back(rank.rank);
@@ -172,6 +179,7 @@ void Agent::SetTargets() {
 void Agent::SendReport(Report report) {
   if (gpus_.has_value()) report.changed_devices = gpus_->gpus();
   if (datasets_.has_value()) report.datasets = datasets_->Latest();
+  report.refused_users = dirs_.refused_users();
   for (ReportedAttempt& attempt : report.attempts) {
     for (const auto& [name, value] : streams_.ProgressOf(attempt.id).metrics) {
       attempt.metrics.emplace(name, value);
@@ -215,10 +223,12 @@ void Agent::RecordDeviceMetrics() {
       }
       const bool is_sampled = now >= due->second && device->usage.has_value();
       is_any_sampled = is_any_sampled || is_sampled;
-      const absl::Status status = AppendDevicePoints(
-          dirs_.DirOf(id).DeviceMetricsPath(rank.rank),
+      const std::vector<run_dir::MetricPoint> points =
           DevicePoints(is_sampled ? *device->usage : DeviceUsage(), gpus_->XidsOf(rank.device),
-                       rank.rank, progress->second.step, absl::ToUnixMicros(clock_.Now())));
+                       rank.rank, progress->second.step, absl::ToUnixMicros(clock_.Now()));
+      const ActAs as(dirs_.OwnerOf(id));
+      const absl::Status status =
+          AppendDevicePoints(dirs_.DirOf(id).DeviceMetricsPath(rank.rank), points);
       if (!status.ok()) {
         LogWarning("metrics of a device are lost", {{"error", std::string(status.message())}});
       }

@@ -69,6 +69,7 @@ struct DesiredAttempt {
   int64_t fencing_token = 0;
   Action action = Action::kRemove;
   // These are for kRun.
+  std::string owner;  // the user's name; empty if the server does not say
   std::string spec_json;
   absl::Duration keep;  // how long the ranks continue without news from the server
   int world_size = 0;

@@ -2,6 +2,7 @@
 #include "worker/agent/checkpoint_fetcher.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 #include "common/base/status_macros.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/status.h"
+#include "worker/agent/act_as.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/manifest.h"
 
@@ -32,10 +34,18 @@ constexpr int kDamageTries = 3;
 constexpr absl::Duration kCancelPoll = absl::Milliseconds(100);
 
 absl::Status FetchFile(v1::AgentService::StubInterface& stub, const ResumeSource& source,
-                       const CheckpointFile& file, const std::string& folder, CancelToken& token) {
+                       const CheckpointFile& file, const std::string& folder,
+                       const FileOwner& owner, CancelToken& token) {
   const std::string path = JoinPath(folder, file.name);
-  TY_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(path, O_WRONLY | O_CREAT | O_APPEND));
-  TY_ASSIGN_OR_RETURN(int64_t size, FileSize(path));
+  const absl::StatusOr<UniqueFd> opened = [&] {
+    const ActAs as(owner);
+    return OpenRegularFile(path, O_WRONLY | O_CREAT | O_APPEND);
+  }();
+  TY_RETURN_IF_ERROR(opened.status());
+  const UniqueFd& fd = *opened;
+  struct stat info {};
+  if (fstat(fd.get(), &info) != 0) return ErrnoStatus(errno, "cannot stat", path);
+  int64_t size = info.st_size;
   if (size < file.size) {
     v1::DownloadCheckpointRequest request;
     request.set_name(source.name);
@@ -90,10 +100,14 @@ absl::Status AskServer(v1::AgentService::StubInterface& stub, const ResumeSource
 }  // namespace
 
 absl::Status FetchCheckpoint(v1::AgentService::StubInterface& stub, const ResumeSource& source,
-                             const std::string& folder, CancelToken& token) {
-  if (checkpoint::VerifyCheckpoint(folder).ok()) return absl::OkStatus();
+                             const std::string& folder, const FileOwner& owner,
+                             CancelToken& token) {
   const std::string partial = folder + ".partial";
-  TY_RETURN_IF_ERROR(MakeDirectories(partial));
+  {
+    const ActAs as(owner);
+    if (checkpoint::VerifyCheckpoint(folder).ok()) return absl::OkStatus();
+    TY_RETURN_IF_ERROR(MakeDirectories(partial));
+  }
   checkpoint::Manifest manifest;
   manifest.step = source.step;
   for (const CheckpointFile& file : source.files) {
@@ -101,11 +115,12 @@ absl::Status FetchCheckpoint(v1::AgentService::StubInterface& stub, const Resume
       return absl::InvalidArgumentError(
           absl::StrCat("checkpoint '", source.name, "' has a file '", file.name, "'"));
     }
-    TY_RETURN_IF_ERROR(FetchFile(stub, source, file, partial, token));
+    TY_RETURN_IF_ERROR(FetchFile(stub, source, file, partial, owner, token));
     manifest.files.push_back({file.name, file.size, file.hash});
   }
   std::sort(manifest.files.begin(), manifest.files.end(),
             [](const auto& a, const auto& b) { return a.name < b.name; });
+  const ActAs as(owner);
   TY_RETURN_IF_ERROR(
       WriteFileAtomically(JoinPath(partial, kManifestName), checkpoint::EncodeManifest(manifest)));
   absl::Status verified = checkpoint::VerifyCheckpoint(partial).status();
@@ -136,16 +151,16 @@ CheckpointFetcher::~CheckpointFetcher() {
   for (auto& [id, fetch] : fetches) fetch->thread.join();
 }
 
-void CheckpointFetcher::Begin(AttemptId id, ResumeSource source, std::string folder) {
+void CheckpointFetcher::Begin(AttemptId id, ResumeSource source, std::string folder,
+                              FileOwner owner) {
   Cancel(id);
   auto fetch = std::make_unique<Fetch>();
   Fetch* borrowed = fetch.get();
   absl::MutexLock lock(&mutex_);
   fetches_[id] = std::move(fetch);
   borrowed->thread =
-      std::thread([this, id, borrowed, source = std::move(source), folder = std::move(folder)] {
-        Run(id, source, folder, borrowed->token);
-      });
+      std::thread([this, id, borrowed, source = std::move(source), folder = std::move(folder),
+                   owner = std::move(owner)] { Run(id, source, folder, owner, borrowed->token); });
 }
 
 void CheckpointFetcher::Cancel(AttemptId id) {
@@ -169,12 +184,12 @@ std::map<AttemptId, absl::Status> CheckpointFetcher::TakeDone() {
 }
 
 void CheckpointFetcher::Run(AttemptId id, const ResumeSource& source, const std::string& folder,
-                            CancelToken& token) {
+                            const FileOwner& owner, CancelToken& token) {
   Backoff backoff(kFetchAgainFirst, kFetchAgainLast, rng_);
   absl::Status status = absl::CancelledError("the checkpoint is no longer wanted");
   int damaged = 0;
   while (!token.cancelled()) {
-    status = FetchCheckpoint(stub_, source, folder, token);
+    status = FetchCheckpoint(stub_, source, folder, owner, token);
     if (absl::IsDataLoss(status)) status = AskServer(stub_, source, status, token);
     if (ErrorReason(status) == error::kCheckpointDamaged) break;
     if (absl::IsDataLoss(status) && ++damaged >= kDamageTries) break;

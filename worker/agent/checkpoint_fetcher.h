@@ -14,15 +14,16 @@
 #include "trainyard/v1/agent.grpc.pb.h"
 #include "worker/agent/agent_core.h"
 #include "worker/agent/cancel_token.h"
+#include "worker/agent/file_owner.h"
 
 namespace trainyard::agent {
 
 // Makes `folder` a complete checkpoint, or leaves nothing of it. Replaces a damaged copy that lies
 // there. Resumes a broken download where it stopped. Returns NOT_FOUND if the server has no such
 // checkpoint, DATA_LOSS if its bytes do not match their hashes, UNAVAILABLE if the server is away,
-// or CANCELLED.
+// or CANCELLED. What it makes belongs to `owner`.
 absl::Status FetchCheckpoint(v1::AgentService::StubInterface& stub, const ResumeSource& source,
-                             const std::string& folder, CancelToken& token);
+                             const std::string& folder, const FileOwner& owner, CancelToken& token);
 
 // Fetches checkpoints, each in a thread of its own. It is thread-safe, and borrows its arguments.
 class CheckpointFetcher {
@@ -35,7 +36,7 @@ class CheckpointFetcher {
   // Begins to fetch. UNAVAILABLE answers are tried again until the fetch is cancelled. If bytes do
   // not match their hashes, the server is asked to look at its own: the fetch ends with
   // CHECKPOINT_DAMAGED if those are damaged, and is tried again if they are whole.
-  void Begin(AttemptId id, ResumeSource source, std::string folder);
+  void Begin(AttemptId id, ResumeSource source, std::string folder, FileOwner owner);
   // Cancels a fetch, if there is one, and waits for its end.
   void Cancel(AttemptId id);
   // Returns the results of the fetches that have ended since the last call.
@@ -46,7 +47,8 @@ class CheckpointFetcher {
     CancelToken token;
     std::thread thread;
   };
-  void Run(AttemptId id, const ResumeSource& source, const std::string& folder, CancelToken& token);
+  void Run(AttemptId id, const ResumeSource& source, const std::string& folder,
+           const FileOwner& owner, CancelToken& token);
 
   v1::AgentService::StubInterface& stub_;
   Clock& clock_;

@@ -1,6 +1,7 @@
 // Implements the thread and the calls of the checkpoint uploader.
 #include "worker/agent/checkpoint_uploader.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "common/base/status_macros.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/status.h"
+#include "worker/agent/act_as.h"
 #include "worker/checkpoint/checkpoint.h"
 
 namespace trainyard::agent {
@@ -26,6 +28,13 @@ v1::CheckpointFile EntryToProto(const checkpoint::ManifestEntry& entry) {
   file.set_size(entry.size);
   file.set_hash(entry.hash);
   return file;
+}
+
+// A file that cannot be read is damaged. Its owner may have made it so, and the checkpoints of
+// others must not wait for it. One that is gone was pruned.
+absl::Status OfFile(const std::string& path, const absl::Status& status) {
+  if (absl::IsDataLoss(status) || absl::IsNotFound(status)) return status;
+  return error::CorruptFile(path, status.message());
 }
 
 }  // namespace
@@ -131,7 +140,12 @@ absl::Status CheckpointUploader::Send(const UploadTarget& target, int64_t step, 
 
 absl::Status CheckpointUploader::UploadStep(const UploadTarget& target, int64_t step) {
   const std::string folder = checkpoint::CheckpointPath(target.dir.CheckpointsDir(), step);
-  TY_ASSIGN_OR_RETURN(const checkpoint::Manifest manifest, checkpoint::VerifyCheckpoint(folder));
+  absl::StatusOr<checkpoint::Manifest> verified = [&] {
+    const ActAs as(target.owner);
+    return checkpoint::VerifyCheckpoint(folder);
+  }();
+  if (!verified.ok()) return OfFile(folder, verified.status());
+  const checkpoint::Manifest& manifest = *verified;
   v1::CommitCheckpointRequest commit;
   for (const checkpoint::ManifestEntry& entry : manifest.files) {
     v1::CheckpointFile& file = *commit.add_files();
@@ -153,7 +167,13 @@ absl::Status CheckpointUploader::SendFile(const UploadTarget& target, int64_t st
     *request.mutable_file() = file;
     request.set_offset(offset);
     if (asked) {
-      TY_ASSIGN_OR_RETURN(*request.mutable_data(), ReadFileRange(path, offset, kChunkBytes));
+      const int64_t length = std::min(kChunkBytes, file.size() - offset);
+      absl::StatusOr<std::string> data = [&] {
+        const ActAs as(target.owner);
+        return ReadRegularFileRange(path, offset, length);
+      }();
+      if (!data.ok()) return OfFile(path, data.status());
+      request.set_data(*std::move(data));
       if (request.data().empty()) return error::CorruptFile(path, "it has become shorter");
     }
     v1::AppendResponse response;

@@ -56,6 +56,7 @@ absl::Status ReadRun(const v1::DesiredAttempt& proto, DesiredAttempt& attempt) {
     return absl::InvalidArgumentError(
         absl::StrCat("its spec cannot be written as JSON: ", std::string(printed.message())));
   }
+  attempt.owner = proto.owner();
   attempt.keep = proto.spec().on_disconnect().has_keep()
                      ? FromProto(proto.spec().on_disconnect().keep())
                      : kDefaultKeep;

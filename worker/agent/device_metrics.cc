@@ -39,7 +39,7 @@ absl::Status AppendDevicePoints(const std::string& path,
   std::string text;
   for (const run_dir::MetricPoint& point : points) run_dir::AppendMetricLine(point, text);
   if (text.empty()) return absl::OkStatus();
-  TY_ASSIGN_OR_RETURN(const UniqueFd file, OpenFile(path, O_WRONLY | O_CREAT | O_APPEND));
+  TY_ASSIGN_OR_RETURN(const UniqueFd file, OpenRegularFile(path, O_WRONLY | O_CREAT | O_APPEND));
   return WriteFully(file.get(), text, path);
 }
 

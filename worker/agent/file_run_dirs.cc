@@ -2,6 +2,7 @@
 // disk is the truth; this file decides nothing.
 #include "worker/agent/file_run_dirs.h"
 
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,6 +20,7 @@
 #include "common/base/interfaces.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "worker/agent/act_as.h"
 #include "worker/agent/convert.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/run_dir/control.h"
@@ -29,6 +31,27 @@ namespace trainyard::agent {
 namespace {
 
 constexpr absl::Duration kSweepDelay = absl::Seconds(30);
+// The time between two questions whether a missing account is there now. The database may be on the
+// network.
+constexpr absl::Duration kReviewInterval = absl::Seconds(30);
+// Each refusal is part of every report.
+constexpr size_t kRefusedUsersMax = 100;
+// Owners pass through these folders to their own, and cannot list them.
+constexpr mode_t kPassageMode = 0711;
+
+// Makes a folder below one that is ours alone, so that nobody else can put something in its place
+// before the second call.
+absl::Status MakeFolder(const std::string& path, mode_t mode, const FileOwner& owner) {
+  if (mkdir(path.c_str(), mode) != 0 && errno != EEXIST) {
+    return ErrnoStatus(errno, "cannot create directory", path);
+  }
+  // The process's umask may have taken bits away.
+  if (chmod(path.c_str(), mode) != 0) return ErrnoStatus(errno, "cannot change the mode of", path);
+  if (!owner.is_self && lchown(path.c_str(), owner.uid, owner.gid) != 0) {
+    return ErrnoStatus(errno, "cannot change the owner of", path);
+  }
+  return absl::OkStatus();
+}
 
 }  // namespace
 
@@ -45,6 +68,11 @@ run_dir::RunDir FileRunDirs::DirOf(AttemptId id) const {
   return run_dir::RunDir(run_dir::AttemptDirectory(settings_.state_dir, id.job.value, id.number));
 }
 
+FileOwner FileRunDirs::OwnerOf(AttemptId id) const {
+  const auto found = accounts_.find(id);
+  return found == accounts_.end() ? FileOwner{} : found->second.owner;
+}
+
 std::vector<Attempt> FileRunDirs::Adopt() {
   std::vector<Attempt> found;
   const std::string root = JoinPath(settings_.state_dir, "attempts");
@@ -56,8 +84,14 @@ std::vector<Attempt> FileRunDirs::Adopt() {
     for (const std::string& number : *numbers) {
       AttemptId id;
       if (!absl::SimpleAtoi(job, &id.job.value) || !absl::SimpleAtoi(number, &id.number)) continue;
+      struct stat info {};
+      // The folder above is ours, so nobody else can have put a link there. A user cannot give a
+      // folder away either, so its owner is the one for whom we made it.
+      if (lstat(DirOf(id).root().c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) continue;
+      accounts_[id] = AccountOf(info.st_uid, info.st_gid);
       Attempt& attempt = found.emplace_back();
       attempt.id = id;
+      const ActAs as(OwnerOf(id));
       const auto assignment = run_dir::ReadAssignment(DirOf(id));
       if (assignment.ok()) {
         attempt.is_assigned = true;
@@ -100,6 +134,7 @@ void FileRunDirs::Watch(Attempt& attempt, const run_dir::Assignment* assignment)
 RunDirs::Changes FileRunDirs::TakeChanges() {
   Changes changes;
   ReapSupervisors(changes);
+  ReviewRefusals();
   if (watch_ == nullptr) return changes;
   const FileChanges files = watch_->Take();
   for (const int folder : files.folders) {
@@ -129,6 +164,7 @@ void FileRunDirs::ReapSupervisors(Changes& changes) {
 
 RunDirs::Sight FileRunDirs::Look(AttemptId id) {
   const run_dir::RunDir dir = DirOf(id);
+  const ActAs as(OwnerOf(id));
   Sight sight;
   // We ask whether the supervisor lives before we look for the exit record, because one that ends
   // in between has written it.
@@ -151,6 +187,7 @@ RunDirs::Sight FileRunDirs::Look(AttemptId id) {
 
 void FileRunDirs::Read(Attempt& attempt) {
   const run_dir::RunDir dir = DirOf(attempt.id);
+  const ActAs as(OwnerOf(attempt.id));
   LocalAttempt& local = attempt.local;
   if (const auto stop = run_dir::ReadStopRequest(dir); stop.ok()) local.stop = *stop;
   if (const auto lease = run_dir::ReadLease(dir); lease.ok()) {
@@ -174,14 +211,72 @@ void FileRunDirs::Read(Attempt& attempt) {
 }
 
 absl::StatusOr<std::string> FileRunDirs::RendezvousValue(AttemptId id, const std::string& key) {
+  const ActAs as(OwnerOf(id));
   return run_dir::GetRendezvousKey(DirOf(id), key);
+}
+
+absl::StatusOr<Account> FileRunDirs::AccountFor(const std::string& user) const {
+  const Account own = AccountOf(geteuid(), getegid());
+  const std::string& name = user.empty() ? own.name : user;
+  switch (settings_.run_as) {
+    case RunAs::kAnyone:
+      return own;
+    case RunAs::kSelf:
+      if (name == own.name) return own;
+      return error::OwnerRefused(absl::StrCat("it runs jobs of ", own.name, " only"));
+    case RunAs::kOwner:
+      break;
+  }
+  TY_ASSIGN_OR_RETURN(Account account, FindAccount(name));
+  // This daemon is root, so its own user is root under any name.
+  if (account.owner.is_self && !settings_.runs_root_jobs) {
+    return error::OwnerRefused("it runs no jobs of root unless it is started with --root_jobs");
+  }
+  return account;
+}
+
+absl::StatusOr<Account> FileRunDirs::TakeAccount(const std::string& user) {
+  absl::StatusOr<Account> account = AccountFor(user);
+  if (ErrorReason(account.status()) != error::kOwnerRefused) return account;
+  const std::string why(account.status().message());
+  if (refused_users_.size() == kRefusedUsersMax) refused_users_.erase(refused_users_.begin());
+  refused_users_[user] = why;
+  return error::OwnerRefused(absl::StrCat("worker ", settings_.worker, " does not run jobs of ",
+                                          user.empty() ? "its own user" : user, ": ", why));
+}
+
+void FileRunDirs::ReviewRefusals() {
+  if (refused_users_.empty() || clock_.Uptime() < review_due_) return;
+  review_due_ = clock_.Uptime() + kReviewInterval;
+  std::erase_if(refused_users_, [this](const auto& entry) { return AccountFor(entry.first).ok(); });
+}
+
+absl::Status FileRunDirs::MakeRoot(const run_dir::RunDir& dir, const FileOwner& owner) const {
+  const std::string attempts = JoinPath(settings_.state_dir, "attempts");
+  TY_RETURN_IF_ERROR(MakeDirectories(settings_.state_dir, 0700));
+  TY_RETURN_IF_ERROR(MakeFolder(attempts, kPassageMode, FileOwner{}));
+  const std::string job = dir.root().substr(0, dir.root().rfind('/'));
+  TY_RETURN_IF_ERROR(MakeFolder(job, kPassageMode, FileOwner{}));
+  return MakeFolder(dir.root(), 0700, owner);
+}
+
+absl::StatusOr<std::string> FileRunDirs::MakeCacheHome(const FileOwner& owner) const {
+  const std::string caches = JoinPath(settings_.state_dir, "cache");
+  TY_RETURN_IF_ERROR(MakeFolder(caches, kPassageMode, FileOwner{}));
+  const std::string own = JoinPath(caches, absl::StrCat("uid-", owner.uid));
+  TY_RETURN_IF_ERROR(MakeFolder(own, 0700, owner));
+  return own;
 }
 
 absl::Status FileRunDirs::Prepare(AttemptId id, const DesiredAttempt& wanted) {
   const run_dir::RunDir dir = DirOf(id);
+  TY_ASSIGN_OR_RETURN(const Account account, TakeAccount(wanted.owner));
   // A daemon that died may have left a folder here. It has no assignment yet, so nothing runs in
   // it.
   TY_RETURN_IF_ERROR(RemoveTree(dir.root()));
+  TY_RETURN_IF_ERROR(MakeRoot(dir, account.owner));
+  accounts_[id] = account;
+  const ActAs as(account.owner);
   TY_RETURN_IF_ERROR(MakeDirectories(dir.ControlDir()));
   if (wanted.world_size > 1) TY_RETURN_IF_ERROR(MakeDirectories(dir.RendezvousDir()));
   TY_RETURN_IF_ERROR(MakeDirectories(dir.CheckpointsDir()));
@@ -202,7 +297,7 @@ std::string FileRunDirs::ResumeFolder(AttemptId id, const ResumeSource& source) 
 }
 
 void FileRunDirs::Fetch(AttemptId id, const ResumeSource& source) {
-  fetcher_.Begin(id, source, ResumeFolder(id, source));
+  fetcher_.Begin(id, source, ResumeFolder(id, source), OwnerOf(id));
 }
 
 void FileRunDirs::CancelFetch(AttemptId id) {
@@ -255,6 +350,7 @@ absl::Status FileRunDirs::Assign(Attempt& attempt, const DesiredAttempt& wanted,
                                  absl::Duration lease_expire) {
   const run_dir::RunDir dir = DirOf(attempt.id);
   TY_ASSIGN_OR_RETURN(const run_dir::Assignment assignment, MakeAssignment(attempt.id, wanted));
+  const ActAs as(OwnerOf(attempt.id));
   TY_RETURN_IF_ERROR(run_dir::WriteLease(dir, {lease_expire}));
   TY_RETURN_IF_ERROR(run_dir::WriteAssignment(dir, assignment));
   SetAssignment(attempt, assignment);
@@ -264,43 +360,58 @@ absl::Status FileRunDirs::Assign(Attempt& attempt, const DesiredAttempt& wanted,
 
 absl::Status FileRunDirs::Launch(const Attempt& attempt) {
   const run_dir::RunDir dir = DirOf(attempt.id);
-  TY_ASSIGN_OR_RETURN(const run_dir::Assignment assignment, run_dir::ReadAssignment(dir));
-  TY_ASSIGN_OR_RETURN(const pid_t supervisor,
-                      LaunchSupervisor(settings_.programs, dir, assignment.backend));
-  supervisors_[supervisor] = attempt.id;
+  const FileOwner owner = OwnerOf(attempt.id);
+  const absl::StatusOr<run_dir::Assignment> assignment = [&] {
+    const ActAs as(owner);
+    return run_dir::ReadAssignment(dir);
+  }();
+  TY_RETURN_IF_ERROR(assignment.status());
+  absl::StatusOr<pid_t> supervisor = 0;
+  if (settings_.run_as == RunAs::kOwner || !owner.is_self) {
+    TY_ASSIGN_OR_RETURN(const std::string cache_home, MakeCacheHome(owner));
+    supervisor = LaunchSupervisorAs(accounts_.at(attempt.id), settings_.programs, dir,
+                                    assignment->backend, cache_home);
+  } else {
+    supervisor = LaunchSupervisor(settings_.programs, dir, assignment->backend);
+  }
+  TY_RETURN_IF_ERROR(supervisor.status());
+  supervisors_[*supervisor] = attempt.id;
   return absl::OkStatus();
 }
 
 absl::Status FileRunDirs::RecordUnstarted(AttemptId id, const absl::Status& cause) {
   const run_dir::RunDir dir = DirOf(id);
-  if (!absl::IsUnavailable(cause)) return agent::RecordUnstarted(dir, cause, clock_);
+  if (!absl::IsUnavailable(cause)) return agent::RecordUnstarted(dir, OwnerOf(id), cause, clock_);
   const std::string message = absl::StrCat(cause.message(), "; see ", dir.SupervisorLogPath());
-  return agent::RecordUnstarted(dir, absl::UnavailableError(message), clock_);
+  return agent::RecordUnstarted(dir, OwnerOf(id), absl::UnavailableError(message), clock_);
 }
 
 absl::Status FileRunDirs::RecordDeath(AttemptId id) {
-  const run_dir::RunDir dir = DirOf(id);
-  const auto assignment = run_dir::ReadAssignment(dir);
-  return agent::RecordDeath(dir, assignment.ok() ? *assignment : run_dir::Assignment(), clock_);
+  return agent::RecordDeath(DirOf(id), OwnerOf(id), clock_);
 }
 
 absl::Status FileRunDirs::RequestStop(AttemptId id, const run_dir::StopRequest& stop) {
+  const ActAs as(OwnerOf(id));
   return run_dir::RequestStop(DirOf(id), stop);
 }
 
 absl::Status FileRunDirs::RenewLease(AttemptId id, absl::Duration expire) {
+  const ActAs as(OwnerOf(id));
   return run_dir::WriteLease(DirOf(id), {expire});
 }
 
 absl::Status FileRunDirs::Publish(AttemptId id, const std::string& key, const std::string& value) {
+  const ActAs as(OwnerOf(id));
   return run_dir::SetRendezvousKey(DirOf(id), key, value);
 }
 
 absl::Status FileRunDirs::AskCheckpoint(AttemptId id, int64_t number) {
+  const ActAs as(OwnerOf(id));
   return run_dir::RequestCheckpoint(DirOf(id), number);
 }
 
 absl::Status FileRunDirs::PruneCheckpoint(AttemptId id, int64_t step) {
+  const ActAs as(OwnerOf(id));
   return RemoveTree(checkpoint::CheckpointPath(DirOf(id).CheckpointsDir(), step));
 }
 
@@ -308,11 +419,14 @@ void FileRunDirs::Discard(AttemptId id) {
   if (const absl::Status removed = RemoveTree(DirOf(id).root()); !removed.ok()) {
     LogWarning("a run directory cannot be removed", {{"error", std::string(removed.message())}});
   }
+  accounts_.erase(id);
 }
 
 absl::Status FileRunDirs::Remove(AttemptId id) {
   const std::string root = DirOf(id).root();
+  if (const FileOwner owner = OwnerOf(id); !owner.is_self) EndProcesses(DirOf(id), owner);
   TY_RETURN_IF_ERROR(sweeper_.Remove(root, absl::StrCat(id.job.value, ".", id.number)));
+  accounts_.erase(id);
   // The job's folder is removed with its last attempt.
   (void)rmdir(root.substr(0, root.rfind('/')).c_str());
   return absl::OkStatus();

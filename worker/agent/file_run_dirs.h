@@ -10,8 +10,10 @@
 
 #include "common/base/env.h"
 #include "common/base/file_watch.h"
+#include "worker/agent/accounts.h"
 #include "worker/agent/checkpoint_fetcher.h"
 #include "worker/agent/launch.h"
+#include "worker/agent/run_as.h"
 #include "worker/agent/run_dirs.h"
 #include "worker/agent/sweeper.h"
 #include "worker/run_dir/assignment.h"
@@ -27,9 +29,13 @@ struct HostSettings {
   std::string address;    // for gangs over several hosts
   std::string worker;     // our name in the pool
   Programs programs;
+  RunAs run_as = RunAs::kAnyone;
+  bool runs_root_jobs = false;  // for kOwner
 };
 
-// The run directories. The class is not thread-safe, and borrows `clock`, `fetcher` and `watch`.
+// The run directories. The daemon touches what is in one as its owner only (act_as.h); the folders
+// that hold them are its own. The class is not thread-safe, and borrows `clock`, `fetcher` and
+// `watch`.
 class FileRunDirs : public RunDirs {
  public:
   // `watch` may be null; files are then polled.
@@ -37,6 +43,9 @@ class FileRunDirs : public RunDirs {
               Clock& clock, FileWatch* watch);
 
   run_dir::RunDir DirOf(AttemptId id) const;
+  FileOwner OwnerOf(AttemptId id) const;
+  // Returns the users whose jobs could not be run as long as that is so, and why.
+  const std::map<std::string, std::string>& refused_users() const { return refused_users_; }
 
   std::vector<Attempt> Adopt() override;
   Changes TakeChanges() override;
@@ -61,6 +70,15 @@ class FileRunDirs : public RunDirs {
 
  private:
   void ReapSupervisors(Changes& changes);
+  // Returns the account as which jobs of the user run here.
+  absl::StatusOr<Account> AccountFor(const std::string& user) const;
+  absl::StatusOr<Account> TakeAccount(const std::string& user);
+  // Forgets refusals that have no reason any more, such as a missing account that was made.
+  void ReviewRefusals();
+  // Makes the empty run directory, which belongs to the owner, and the folders above it.
+  absl::Status MakeRoot(const run_dir::RunDir& dir, const FileOwner& owner) const;
+  // Returns the folder of the owner in which ranks keep what later ones can use again.
+  absl::StatusOr<std::string> MakeCacheHome(const FileOwner& owner) const;
   // Fills in what the attempt holds of the assignment.
   static void SetAssignment(Attempt& attempt, const run_dir::Assignment& assignment);
   absl::StatusOr<run_dir::Assignment> MakeAssignment(AttemptId id,
@@ -77,6 +95,9 @@ class FileRunDirs : public RunDirs {
   Sweeper sweeper_;
   std::map<int, AttemptId> folders_;        // by the number of their watch
   std::map<pid_t, AttemptId> supervisors_;  // our child processes
+  std::map<AttemptId, Account> accounts_;   // of the attempts that have a run directory
+  std::map<std::string, std::string> refused_users_;
+  absl::Duration review_due_;
 };
 
 }  // namespace trainyard::agent

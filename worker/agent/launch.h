@@ -10,6 +10,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/env.h"
+#include "worker/agent/accounts.h"
+#include "worker/agent/launch_as.h"
 #include "worker/run_dir/assignment.h"
 #include "worker/run_dir/paths.h"
 
@@ -20,6 +22,7 @@ struct Programs {
   // The trainer of the `cpu` backend. The trainer of another backend has "-<backend>" after its
   // name.
   std::string trainer;
+  ProcessLimits limits;  // of processes that run as another user
 };
 
 // Starts a program in a session of its own, with nothing of ours but the environment. What it
@@ -31,16 +34,25 @@ absl::StatusOr<pid_t> StartProgram(std::vector<std::string> words, const std::st
 // shows whether it has succeeded. The caller reaps it; its exit code is not 0 if it ran nothing.
 absl::StatusOr<pid_t> LaunchSupervisor(const Programs& programs, const run_dir::RunDir& dir,
                                        const std::string& backend);
+// Does the same as the owner of the run directory, with `cache_home` for what its ranks keep.
+absl::StatusOr<pid_t> LaunchSupervisorAs(const Account& account, const Programs& programs,
+                                         const run_dir::RunDir& dir, const std::string& backend,
+                                         const std::string& cache_home);
 
 // Cleans up a run directory whose supervisor died without an exit record: kills what is left of the
 // attempt and, once nothing is left, writes exit.json: `transient` (SUPERVISOR_DIED), or `stopped`
 // if a stop had been requested. Returns UNAVAILABLE while processes are still there, and the caller
 // must call it again. Returns FAILED_PRECONDITION (ALREADY_SUPERVISED) if a supervisor lives after
-// all.
-absl::Status RecordDeath(const run_dir::RunDir& dir, const run_dir::Assignment& assignment,
-                         Clock& clock);
+// all. Only processes of `owner`, to whom the run directory belongs, are killed, whatever its files
+// say.
+absl::Status RecordDeath(const run_dir::RunDir& dir, const FileOwner& owner, Clock& clock);
+
+// Kills what can be found of an attempt that has ended. There is something only if its owner has
+// written the end of it before its time.
+void EndProcesses(const run_dir::RunDir& dir, const FileOwner& owner);
 
 // Writes exit.json for an attempt that never had a supervisor.
-absl::Status RecordUnstarted(const run_dir::RunDir& dir, const absl::Status& cause, Clock& clock);
+absl::Status RecordUnstarted(const run_dir::RunDir& dir, const FileOwner& owner,
+                             const absl::Status& cause, Clock& clock);
 
 }  // namespace trainyard::agent

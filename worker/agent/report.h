@@ -87,6 +87,8 @@ struct Report {
   std::vector<Device> changed_devices;
   // The data sets of this host; null before they are known. All copies share them.
   std::shared_ptr<const Datasets> datasets;
+  // The users whose jobs this host has refused, and still refuses, and why.
+  std::map<std::string, std::string> refused_users;
 
   friend bool operator==(const Report&, const Report&) = default;
 };

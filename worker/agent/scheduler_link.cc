@@ -100,6 +100,7 @@ void SchedulerLink::Do(const LinkCore::Register& due) {
   request.set_hostname(identity_.hostname);
   request.set_address(identity_.address);
   for (const auto& [key, value] : identity_.labels) (*request.mutable_labels())[key] = value;
+  request.set_run_as_user(identity_.run_as_user);
   for (const Device& device : due.devices) *request.add_devices() = ToProto(device);
   v1::RegisterWorkerResponse response;
   const absl::Status status = Invoke(due.timeout, false, [&](grpc::ClientContext* context) {
@@ -133,6 +134,11 @@ void SchedulerLink::Do(const LinkCore::Sync& due) {
     *request.add_devices() = ToProto(device);
   }
   if (due.report.datasets != nullptr) *request.mutable_datasets() = ToProto(*due.report.datasets);
+  for (const auto& [user, reason] : due.report.refused_users) {
+    v1::RefusedUser& refused = *request.add_refused_users();
+    refused.set_user(user);
+    refused.set_reason(reason);
+  }
   v1::SyncWorkerResponse response;
   const absl::Duration sent_at = clock_.Uptime();
   const absl::Status status = Invoke(due.timeout, true, [&](grpc::ClientContext* context) {

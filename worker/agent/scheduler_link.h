@@ -28,6 +28,7 @@ struct WorkerIdentity {
   std::string hostname;
   std::string address;
   std::map<std::string, std::string> labels;
+  std::string run_as_user = {};  // the only user whose jobs it runs; empty if there is no such
 };
 
 // Owns one thread. It is thread-safe, and borrows `stub`, `session`, `clock` and `rng`.

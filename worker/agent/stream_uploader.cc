@@ -1,9 +1,12 @@
 // Looks at all growing files in turn, and sends the bytes that the server does not have yet.
 #include "worker/agent/stream_uploader.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -14,6 +17,7 @@
 #include "common/base/status_macros.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/status.h"
+#include "worker/agent/act_as.h"
 #include "worker/run_dir/metrics.h"
 #include "worker/run_dir/records.h"
 #include "worker/run_dir/tail.h"
@@ -183,6 +187,7 @@ bool StreamUploader::PumpAttempt(const UploadTarget& target, bool& healthy) {
 
 StreamCursor::Next StreamUploader::Pump(const UploadTarget& target, StreamKey key, Stream& stream) {
   if (stream.cursor.is_closed()) {
+    const ActAs as(target.owner);
     if (stream.is_full) CutOff(PathOf(target, key));
     return StreamCursor::Next::kAtEnd;
   }
@@ -207,8 +212,12 @@ std::string StreamUploader::PathOf(const UploadTarget& target, StreamKey key) {
 
 // Empties a file that the rank appends to. Its next line becomes the first.
 void StreamUploader::CutOff(const std::string& path) {
-  const auto size = FileSize(path);
-  if (size.ok() && *size > kUnwantedBytesMax) (void)truncate(path.c_str(), 0);
+  const auto file = OpenRegularFile(path, O_WRONLY);
+  if (!file.ok()) return;
+  struct stat info {};
+  if (fstat(file->get(), &info) == 0 && info.st_size > kUnwantedBytesMax) {
+    (void)!ftruncate(file->get(), 0);
+  }
 }
 
 template <typename Request, typename Call>
@@ -242,8 +251,11 @@ absl::StatusOr<int64_t> StreamUploader::SendBytes(const UploadTarget& target, St
   v1::AppendLogRequest request;
   request.set_stream(is_trace ? v1::RANK_STREAM_TRACE : v1::RANK_STREAM_LOG);
   const int64_t offset = stream.cursor.offset();
-  auto data = ReadFileRange(PathOf(target, key), offset, kLogChunkBytes);
-  if (!data.ok() && !absl::IsNotFound(data.status())) return data.status();
+  absl::StatusOr<std::string> data = [&] {
+    const ActAs as(target.owner);
+    return ReadRegularFileRange(PathOf(target, key), offset, kLogChunkBytes);
+  }();
+  if (!data.ok()) WarnOfUnreadable(stream, data.status());
   at_end = !data.ok() || data->empty();
   if (at_end) return offset;
   if (stream.cursor.is_known()) request.set_data(*std::move(data));
@@ -262,8 +274,12 @@ absl::StatusOr<int64_t> StreamUploader::SendMetrics(const UploadTarget& target, 
   int64_t end = stream.cursor.offset();
   const std::string path =
       of_device ? target.dir.DeviceMetricsPath(rank) : target.dir.MetricsPath(rank);
-  TY_ASSIGN_OR_RETURN(const run_dir::LineChunk chunk,
-                      run_dir::ReadWholeLines(path, end, kMetricChunkBytes));
+  const absl::StatusOr<run_dir::LineChunk> read = [&] {
+    const ActAs as(target.owner);
+    return run_dir::ReadWholeLines(path, end, kMetricChunkBytes);
+  }();
+  if (!read.ok()) WarnOfUnreadable(stream, read.status());
+  const run_dir::LineChunk chunk = read.value_or(run_dir::LineChunk());
   at_end = chunk.text.empty();
   if (at_end) return end;
   if (stream.cursor.is_known()) {
@@ -310,6 +326,13 @@ bool StreamUploader::TakeName(Stream& stream, const std::string& name) {
   if (stream.names.size() == kMetricNamesMax) return false;
   stream.names.insert(name);
   return true;
+}
+
+// A file that cannot be read has nothing to send. Its owner may have made it so, and must not hold
+// up the streams of others.
+void StreamUploader::WarnOfUnreadable(Stream& stream, const absl::Status& status) {
+  if (absl::IsNotFound(status) || std::exchange(stream.is_warned, true)) return;
+  LogWarning("a stream cannot be read", {{"error", std::string(status.message())}});
 }
 
 void StreamUploader::WarnOfRefusal(const UploadTarget& target, StreamKey key,

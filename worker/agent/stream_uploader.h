@@ -49,7 +49,7 @@ class StreamUploader {
   enum class Kind { kLog, kTrace, kMetrics, kDeviceMetrics };
   struct Stream {
     StreamCursor cursor;
-    bool is_warned = false;       // true if a line that is no metric was logged
+    bool is_warned = false;       // true if a line or a file that is no good was logged
     bool is_full = false;         // true if the server has as much of it as it keeps
     std::set<std::string> names;  // of metrics that were sent
   };
@@ -72,6 +72,7 @@ class StreamUploader {
   // Sends metrics. `key` is that of metrics.jsonl or device_metrics.jsonl.
   absl::StatusOr<int64_t> SendMetrics(const UploadTarget& target, StreamKey key, Stream& stream,
                                       bool& at_end);
+  static void WarnOfUnreadable(Stream& stream, const absl::Status& status);
   void WarnOfRefusal(const UploadTarget& target, StreamKey key, const absl::Status& status);
 
   // Makes one call, which Stop can cancel. Returns the offset at which to continue.

@@ -33,7 +33,7 @@ absl::Status Sweeper::Remove(const std::string& path, const std::string& name) {
   if (rename(path.c_str(), target.c_str()) != 0) {
     if (errno == ENOENT) {
       if (!FileExists(path)) return absl::OkStatus();
-      TY_RETURN_IF_ERROR(MakeDirectories(bin_));
+      TY_RETURN_IF_ERROR(MakeDirectories(bin_, 0700));
     }
     // If it cannot be moved, for whatever reason, it can perhaps be removed.
     if (rename(path.c_str(), target.c_str()) != 0) return RemoveTree(path);

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "common/base/ids.h"
+#include "worker/agent/file_owner.h"
 #include "worker/run_dir/paths.h"
 
 namespace trainyard::agent {
@@ -17,6 +18,7 @@ struct UploadTarget {
   AttemptId id;
   int64_t fencing_token = 0;
   run_dir::RunDir dir{""};
+  FileOwner owner = {};  // of the run directory
   std::vector<int> ranks;
   std::vector<int64_t> checkpoints;  // the steps of the complete ones, as last seen
   bool exited = false;               // nothing is written any more

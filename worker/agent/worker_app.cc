@@ -2,7 +2,9 @@
 #include "worker/agent/worker_app.h"
 
 #include <signal.h>
+#include <sys/stat.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -19,6 +21,8 @@
 #include "common/base/version.h"
 #include "common/base/worker_name.h"
 #include "common/rpc/channel.h"
+#include "worker/agent/accounts.h"
+#include "worker/agent/act_as.h"
 #include "worker/agent/agent.h"
 #include "worker/agent/host_devices.h"
 #include "worker/agent/worker_identity.h"
@@ -28,6 +32,36 @@ namespace {
 
 // A look at the names and times of files costs little. Data sets seldom change.
 constexpr absl::Duration kDatasetLookInterval = absl::Seconds(30);
+std::string Absolute(const std::string& path) {
+  std::error_code error;
+  const auto absolute = std::filesystem::absolute(path, error);
+  return error ? path : absolute.lexically_normal().string();
+}
+
+// Makes the state directory, and makes sure that nobody else can change what is in it. If ranks run
+// as their owners, these pass through it to their run directories.
+absl::Status PrepareStateDir(const std::string& state_dir, RunAs run_as) {
+  if (run_as != RunAs::kOwner) return MakeDirectories(state_dir, 0700);
+  TY_RETURN_IF_ERROR(CheckCanActAs());
+  TY_RETURN_IF_ERROR(MakeDirectories(state_dir, 0711));
+  TY_RETURN_IF_ERROR(CheckPrivateDirectory(state_dir));
+  if (chmod(state_dir.c_str(), 0711) != 0) {
+    return ErrnoStatus(errno, "cannot change the mode of", state_dir);
+  }
+  return CheckPassage(state_dir);
+}
+
+std::string RunsJobsOf(const AgentOptions& options) {
+  switch (options.settings.run_as) {
+    case RunAs::kSelf:
+      return options.identity.run_as_user;
+    case RunAs::kOwner:
+      return "everybody, as themselves";
+    case RunAs::kAnyone:
+      break;
+  }
+  return absl::StrCat("everybody, as ", OwnUserName());
+}
 
 }  // namespace
 
@@ -43,9 +77,8 @@ absl::Status RunWorker(const WorkerFlags& flags) {
   TY_ASSIGN_OR_RETURN(const auto labels, ParseWorkerLabels(flags.labels));
   const absl::StatusOr<InterfaceAddress> address = FindInterface(flags.address);
   TY_RETURN_IF_ERROR(Annotate(address.status(), "--address"));
-  std::error_code error;
-  const std::string state_dir = std::filesystem::absolute(flags.state_dir, error).string();
-  TY_RETURN_IF_ERROR(MakeDirectories(state_dir, 0700));
+  const std::string state_dir = Absolute(flags.state_dir);
+  TY_RETURN_IF_ERROR(PrepareStateDir(state_dir, flags.run_as));
   TY_ASSIGN_OR_RETURN(const DirectoryLock lock, DirectoryLock::Acquire(state_dir));
   TY_ASSIGN_OR_RETURN(const std::string uid, ReadOrMakeUid(state_dir));
   // Plans that trainers measured on this host's devices serve later jobs. A service may have no
@@ -61,9 +94,19 @@ absl::Status RunWorker(const WorkerFlags& flags) {
   if (gpus != nullptr) LogInfo("NVIDIA's driver answers", {{"version", gpus->DriverVersion()}});
 
   AgentOptions options;
-  options.settings = {state_dir,     flags.dataset_dir, flags.interface,
-                      flags.address, flags.name,        {flags.supervisor, flags.trainer}};
-  options.identity = {flags.name, uid, Hostname(), address->address, labels};
+  options.settings.state_dir = state_dir;
+  // Ranks start in folders of their own, where a relative path would lead somewhere else.
+  options.settings.dataset_dir = flags.dataset_dir.empty() ? "" : Absolute(flags.dataset_dir);
+  options.settings.interface = flags.interface;
+  options.settings.address = flags.address;
+  options.settings.worker = flags.name;
+  options.settings.programs = {Absolute(flags.supervisor),
+                               Absolute(flags.trainer),
+                               {flags.rank_core_bytes, flags.rank_open_files}};
+  options.settings.run_as = flags.run_as;
+  options.settings.runs_root_jobs = flags.root_jobs;
+  options.identity = {flags.name,       uid,    Hostname(),
+                      address->address, labels, flags.run_as == RunAs::kSelf ? OwnUserName() : ""};
   TY_ASSIGN_OR_RETURN(options.device_metrics_interval,
                       ParseDuration(flags.device_metrics_interval));
   options.dataset_look_interval = kDatasetLookInterval;
@@ -73,6 +116,7 @@ absl::Status RunWorker(const WorkerFlags& flags) {
            {"server", flags.server},
            {"address", absl::StrCat(address->address, " (", address->interface, ")")},
            {"devices", absl::StrCat(options.devices.size())},
+           {"jobs_of", RunsJobsOf(options)},
            {"version", Version()}});
   Agent daemon(std::move(options), *stub, gpus, *Clock::Real(), *Rng::Real());
   daemon.Start();

@@ -59,6 +59,22 @@ std::optional<int> ReadWorkerFlags(int argc, char** argv, WorkerFlags& flags) {
                  "(10.1.0.0/16); empty: the interface of the default route");
   app.add_option("--label", flags.labels, "key=value that jobs may ask for; may be repeated")
       ->allow_extra_args(false);
+  const std::map<std::string, RunAs> run_as = {
+      {"self", RunAs::kSelf}, {"owner", RunAs::kOwner}, {"anyone", RunAs::kAnyone}};
+  app.add_option("--run_as", flags.run_as,
+                 "whose jobs run here, and as whom. self: those of this daemon's user, as that "
+                 "user. owner: everybody's, each as the account of its owner; the daemon must be "
+                 "root. anyone: everybody's, all as this daemon's user, so that they can read and "
+                 "disturb each other")
+      ->transform(CLI::CheckedTransformer(run_as));
+  app.add_flag("--root_jobs", flags.root_jobs,
+               "with --run_as owner: run jobs of root too, as root; by default they are refused");
+  app.add_option("--rank_core_bytes", flags.rank_core_bytes,
+                 "with --run_as owner: the largest core file of a rank; 0: none")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--rank_open_files", flags.rank_open_files,
+                 "with --run_as owner: how many files a rank may have open")
+      ->check(CLI::Range(64, 1 << 20));
   app.add_option("--trainer", flags.trainer, "program that is a rank (cpu backend)");
   app.add_option("--supervisor", flags.supervisor, "program that owns an attempt's ranks");
   app.add_option("--nvml", flags.nvml, "NVIDIA's management library");

@@ -7,6 +7,7 @@
 
 #include "common/base/log.h"
 #include "worker/agent/device_inventory.h"
+#include "worker/agent/run_as.h"
 
 namespace trainyard::agent {
 
@@ -22,6 +23,10 @@ struct WorkerFlags {
   std::string supervisor;
   std::string nvml = "libnvidia-ml.so.1";
   std::string device_metrics_interval = "10s";
+  RunAs run_as = RunAs::kSelf;
+  bool root_jobs = false;
+  int64_t rank_core_bytes = 0;
+  int64_t rank_open_files = 65536;
   LogFormat log_format = LogFormat::kText;
   std::string cpu_devices = "0";
   CpuDeviceOptions cpu;

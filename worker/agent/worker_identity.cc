@@ -2,6 +2,9 @@
 // moves to another host is still the same worker.
 #include "worker/agent/worker_identity.h"
 
+#include <sys/stat.h>
+
+#include <cerrno>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -16,10 +19,15 @@ namespace trainyard::agent {
 absl::StatusOr<std::string> ReadOrMakeUid(const std::string& state_dir) {
   const std::string path = JoinPath(state_dir, "uid");
   auto text = ReadFile(path, 100);
-  if (text.ok() && !text->empty()) return std::string(absl::StripAsciiWhitespace(*text));
+  if (text.ok() && !text->empty()) {
+    // Earlier versions let everybody read it, in a folder that only we could enter.
+    if (chmod(path.c_str(), 0600) != 0)
+      return ErrnoStatus(errno, "cannot change the mode of", path);
+    return std::string(absl::StripAsciiWhitespace(*text));
+  }
   if (!text.ok() && !absl::IsNotFound(text.status())) return text.status();
   const std::string uid = MakeUuid(*Rng::Real());
-  TY_RETURN_IF_ERROR(WriteFileAtomically(path, uid + "\n"));
+  TY_RETURN_IF_ERROR(WriteFileAtomically(path, uid + "\n", 0600));
   return uid;
 }
 

@@ -111,7 +111,7 @@ absl::Status VerifyFile(const std::string& folder, const ManifestEntry& entry) {
     return error::CorruptFile(path,
                               absl::StrCat("it has ", *size, " bytes; MANIFEST says ", entry.size));
   }
-  TY_ASSIGN_OR_RETURN(const std::string hash, FileHash(path));
+  TY_ASSIGN_OR_RETURN(const std::string hash, RegularFileHash(path, entry.size));
   if (hash != entry.hash) {
     return error::CorruptFile(path,
                               absl::StrCat("its hash is ", hash, "; MANIFEST says ", entry.hash));

@@ -68,7 +68,7 @@ std::string EncodeManifest(const Manifest& manifest) {
 }
 
 absl::StatusOr<Manifest> ParseManifest(const std::string& path) {
-  const absl::StatusOr<std::string> text = ReadFile(path, kMaxManifestBytes);
+  const absl::StatusOr<std::string> text = ReadRegularFile(path, kMaxManifestBytes);
   if (absl::IsResourceExhausted(text.status())) {
     return error::CorruptFile(path, text.status().message());
   }

@@ -124,7 +124,7 @@ absl::Status WriteAssignment(const RunDir& dir, const Assignment& assignment) {
 
 absl::StatusOr<Assignment> ReadAssignment(const RunDir& dir) {
   const std::string path = dir.AssignmentPath();
-  TY_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxJsonBytes));
+  TY_ASSIGN_OR_RETURN(const std::string text, ReadRegularFile(path, kMaxJsonBytes));
   return DecodeAssignment(text, path);
 }
 

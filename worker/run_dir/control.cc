@@ -47,7 +47,7 @@ absl::Status WriteLease(const RunDir& dir, const Lease& lease) {
 
 absl::StatusOr<Lease> ReadLease(const RunDir& dir) {
   const std::string path = dir.LeasePath();
-  const auto text = ReadFile(path, kMaxNumberBytes);
+  const auto text = ReadRegularFile(path, kMaxNumberBytes);
   if (absl::IsNotFound(text.status())) return Lease{};
   TY_RETURN_IF_ERROR(text.status());
   return DecodeLease(*text, path);
@@ -55,7 +55,7 @@ absl::StatusOr<Lease> ReadLease(const RunDir& dir) {
 
 absl::StatusOr<int64_t> ReadCheckpointRequest(const RunDir& dir) {
   const std::string path = dir.CheckpointRequestPath();
-  const auto text = ReadFile(path, kMaxNumberBytes);
+  const auto text = ReadRegularFile(path, kMaxNumberBytes);
   if (absl::IsNotFound(text.status())) return 0;
   TY_RETURN_IF_ERROR(text.status());
   return DecodeNumberLine(*text, path);
@@ -103,7 +103,7 @@ absl::Status RequestStop(const RunDir& dir, const StopRequest& request) {
 
 absl::StatusOr<std::optional<StopRequest>> ReadStopRequest(const RunDir& dir) {
   const std::string path = dir.StopRequestPath();
-  const auto text = ReadFile(path, kMaxJsonBytes);
+  const auto text = ReadRegularFile(path, kMaxJsonBytes);
   if (absl::IsNotFound(text.status())) return std::nullopt;
   TY_RETURN_IF_ERROR(text.status());
   TY_ASSIGN_OR_RETURN(StopRequest request, DecodeStopRequest(*text, path));

@@ -135,7 +135,7 @@ absl::StatusOr<T> Decode(absl::string_view text, absl::string_view file, Read re
 template <typename T>
 absl::StatusOr<T> ReadRecord(const std::string& path,
                              absl::StatusOr<T> (*decode)(absl::string_view, absl::string_view)) {
-  TY_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxJsonBytes));
+  TY_ASSIGN_OR_RETURN(const std::string text, ReadRegularFile(path, kMaxJsonBytes));
   return decode(text, path);
 }
 

@@ -63,7 +63,7 @@ absl::Status SetRendezvousKey(const RunDir& dir, absl::string_view key, absl::st
 
 absl::StatusOr<std::string> GetRendezvousKey(const RunDir& dir, absl::string_view key) {
   TY_RETURN_IF_ERROR(CheckRendezvousKey(key));
-  return ReadFile(KeyPath(dir, key), kMaxRendezvousValue);
+  return ReadRegularFile(KeyPath(dir, key), kMaxRendezvousValue);
 }
 
 absl::StatusOr<std::vector<std::string>> ListRendezvousKeys(const RunDir& dir) {

@@ -30,7 +30,7 @@ struct flock WholeFile() {
 
 absl::StatusOr<SupervisorLock> SupervisorLock::Acquire(const RunDir& dir) {
   const std::string path = LockPath(dir);
-  TY_ASSIGN_OR_RETURN(UniqueFd fd, OpenFile(path, O_RDWR | O_CREAT, 0600));
+  TY_ASSIGN_OR_RETURN(UniqueFd fd, OpenRegularFile(path, O_RDWR | O_CREAT, 0600));
   struct flock range = WholeFile();
   if (fcntl(fd.get(), F_OFD_SETLK, &range) != 0) {
     if (errno != EAGAIN && errno != EACCES) return ErrnoStatus(errno, "cannot lock", path);
@@ -45,7 +45,7 @@ absl::StatusOr<bool> IsSupervised(const RunDir& dir) {
   const std::string path = LockPath(dir);
   // The file is opened read-only, because closing a file that was open for writing wakes all who
   // watch the folder, including the caller.
-  auto fd = OpenFile(path, O_RDONLY);
+  auto fd = OpenRegularFile(path, O_RDONLY);
   if (absl::IsNotFound(fd.status())) return false;
   TY_RETURN_IF_ERROR(fd.status());
   struct flock range = WholeFile();

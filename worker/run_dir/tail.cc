@@ -14,7 +14,7 @@ absl::StatusOr<LineChunk> ReadWholeLines(const std::string& path, int64_t offset
                                          TailEnd end) {
   LineChunk chunk;
   chunk.next_offset = offset;
-  auto text = ReadFileRange(path, offset, max_bytes);
+  auto text = ReadRegularFileRange(path, offset, max_bytes);
   if (absl::IsNotFound(text.status())) return chunk;
   TY_RETURN_IF_ERROR(text.status());
   if (text->empty()) return chunk;

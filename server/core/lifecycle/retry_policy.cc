@@ -63,6 +63,7 @@ RetryVerdict JudgeFailure(const Config& config, const Failure& failure,
     const int64_t delay = history.failures == 0 ? 0 : BackoffDelay(config, history.failures - 1);
     return Again(failure, /*counts_as_retry=*/false, delay);
   };
+  if (failure.reason == error::kOwnerRefused) return free_retry();
   switch (failure.failure_class) {
     case FailureClass::kUserError:
       return GiveUp(failure);

@@ -8,7 +8,8 @@
 //   poison             the same failure of rank 0 on two workers: held for a person
 //
 // An attempt that could not start because the job's own checkpoint is damaged (CHECKPOINT_DAMAGED)
-// is retried for free and at once: the next one starts from another checkpoint.
+// is retried for free and at once: the next one starts from another checkpoint. One that its worker
+// cannot run as its owner (OWNER_REFUSED) is retried for free: the next one runs elsewhere.
 #pragma once
 
 #include <cstdint>

@@ -59,7 +59,7 @@ std::vector<std::pair<JobId, std::vector<int32_t>>> GrowElastic(
   for (const RunningJob* job : InOrderOfNeed(running, share, stopping, since_before_us)) {
     const auto own = held.find(job->id);
     if (own == held.end() || own->second.size() != job->ranks.size()) continue;
-    const Reach reach = slots.ReachOf(job->demand, job->reservations, job->reservation);
+    const Reach reach = slots.ReachOf(job->demand, job->reservations, job->reservation, job->user);
     // A stop when a reservation begins would cost more than growth gives.
     Offer offer = reach.clean;
     for (size_t i = 0; i < offer.size(); ++i) {

@@ -89,6 +89,12 @@ std::string DatasetText(const Demand& demand) {
 CapacityReasons::CapacityReasons(const Pool& pool, const PassState& state) : state_(state) {
   for (const Shelf& shelf : state.slots.shelves()) {
     const PoolWorker& worker = pool[static_cast<size_t>(shelf.worker)];
+    if (!worker.users.empty()) {
+      if (users_workers_.empty() || users_workers_.back().name != worker.name) {
+        users_workers_.push_back({worker.name, worker.users, {}});
+      }
+      users_workers_.back().devices[shelf.cls] += shelf.end - shelf.begin;
+    }
     for (int32_t slot = shelf.begin; slot < shelf.end; ++slot) {
       const Slot& it = state.slots.slot(slot);
       if (it.offered || it.holder != JobId{}) continue;
@@ -197,7 +203,7 @@ std::vector<std::string> CapacityReasons::Find(const QueuedJob& job) const {
       reasons.push_back(
           absl::StrCat("runs on devices of the reservation ", job.reservation, " only"));
     }
-    AddMismatches(demand, reasons);
+    AddMismatches(job, reasons);
     return reasons;
   }
   if (tally.free >= least) return reasons;
@@ -229,7 +235,7 @@ std::vector<std::string> CapacityReasons::Find(const QueuedJob& job) const {
     }
   }
   if (rest > 0) reasons.push_back(absl::StrCat(Devices(rest), " more are set aside"));
-  AddMismatches(demand, reasons);
+  AddMismatches(job, reasons);
   return reasons;
 }
 
@@ -250,7 +256,8 @@ void CapacityReasons::AddKept(const Tally& tally, int32_t least,
 }
 
 // Adds the devices of the right type that do not meet the demand.
-void CapacityReasons::AddMismatches(const Demand& demand, std::vector<std::string>& reasons) const {
+void CapacityReasons::AddMismatches(const QueuedJob& job, std::vector<std::string>& reasons) const {
+  const Demand& demand = job.demand;
   int32_t small = 0;
   int32_t only_f32 = 0;
   int32_t elsewhere = 0;
@@ -300,6 +307,32 @@ void CapacityReasons::AddMismatches(const Demand& demand, std::vector<std::strin
     reasons.push_back(absl::StrCat(Devices(without_data), of_type,
                                    without_data == 1 ? " is" : " are", " on workers without ",
                                    DatasetText(demand)));
+  }
+  AddOtherUsers(job, reasons);
+}
+
+void CapacityReasons::AddOtherUsers(const QueuedJob& job, std::vector<std::string>& reasons) const {
+  size_t named = 0;
+  int32_t rest = 0;
+  for (const UsersWorker& worker : users_workers_) {
+    if (worker.users.Allow(job.user)) continue;
+    int32_t devices = 0;
+    for (const auto& [cls, count] : worker.devices) {
+      const DeviceClass& of = state_.slots.classes()[static_cast<size_t>(cls)];
+      const std::string& type = state_.slots.types()[static_cast<size_t>(of.type)];
+      if (job.demand.type.empty() || job.demand.type == type) devices += count;
+    }
+    if (devices == 0) continue;
+    if (named++ < kNamed) {
+      reasons.push_back(absl::StrCat(WhyNotFor(job.user, worker.name, worker.users), " (",
+                                     Devices(devices), ")"));
+    } else {
+      rest += devices;
+    }
+  }
+  if (rest > 0) {
+    reasons.push_back(
+        absl::StrCat(Devices(rest), " more are on workers that do not run jobs of ", job.user));
   }
 }
 

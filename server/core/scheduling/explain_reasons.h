@@ -41,6 +41,12 @@ class CapacityReasons {
     std::string what;
     int32_t devices = 0;
   };
+  // A worker that does not run everybody's jobs.
+  struct UsersWorker {
+    std::string name;
+    WorkerUsers users;
+    std::map<int32_t, int32_t> devices;  // by class
+  };
   // Counts the devices that suit a job by what they are.
   struct Tally {
     int32_t total = 0;
@@ -60,11 +66,13 @@ class CapacityReasons {
   Tallies Count(const Reach& reach, const Offer& now, bool by_type) const;
   // Returns the tally of the type that comes closest to holding the gang.
   const Tally& TallyFor(const QueuedJob& job) const;
-  void AddMismatches(const Demand& demand, std::vector<std::string>& reasons) const;
+  void AddMismatches(const QueuedJob& job, std::vector<std::string>& reasons) const;
+  void AddOtherUsers(const QueuedJob& job, std::vector<std::string>& reasons) const;
   void AddKept(const Tally& tally, int32_t least, std::vector<std::string>& reasons) const;
 
   const PassState& state_;
   std::vector<SetAside> set_aside_;
+  std::vector<UsersWorker> users_workers_;
   mutable std::map<Shape, std::vector<std::string>> known_;
   // A cache, because many shapes look at the same devices.
   mutable std::map<std::tuple<const Reach*, Offer, bool>, Tallies> tallies_;

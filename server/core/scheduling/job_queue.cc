@@ -17,8 +17,9 @@ int64_t RoundUpExpected(int64_t expected_us) {
 }
 
 Shape ShapeOf(const QueuedJob& job) {
-  return {job.demand, RoundUpExpected(job.expected_us), job.reservations, job.reservation,
-          job.preemptible};
+  return {job.demand,       RoundUpExpected(job.expected_us),
+          job.reservations, job.reservation,
+          job.preemptible,  job.named_user};
 }
 
 namespace {

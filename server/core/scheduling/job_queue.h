@@ -29,6 +29,7 @@ struct Shape {
   std::set<std::string> reservations;
   std::string reservation;
   bool preemptible = true;
+  std::string named_user = {};
 
   friend auto operator<=>(const Shape&, const Shape&) = default;
 };

@@ -29,11 +29,7 @@ class PassState {
   PassState(const PassState&) = delete;
   PassState& operator=(const PassState&) = delete;
 
-  const Reach& ReachOf(const Demand& demand, const std::set<std::string>& reservations,
-                       const std::string& reservation) const;
-  const Reach& ReachOf(const QueuedJob& job) const {
-    return ReachOf(job.demand, job.reservations, job.reservation);
-  }
+  const Reach& ReachOf(const QueuedJob& job) const;
   // Returns the gang of a job whose owner may have `room` more devices.
   GangDemand GangOf(const Demand& demand, int32_t room) const;
   // Returns how many more devices the job's owner may have. Devices that are claimed for the job
@@ -67,7 +63,7 @@ class PassState {
  private:
   using Filter =
       std::tuple<std::string, int64_t, int64_t, int64_t, std::map<std::string, std::string>, bool,
-                 std::string, std::string, std::set<std::string>, std::string>;
+                 std::string, std::string, std::set<std::string>, std::string, std::string>;
   mutable std::map<Filter, Reach, std::less<>> reaches_;
 };
 

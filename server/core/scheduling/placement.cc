@@ -65,7 +65,7 @@ absl::Status CheckDevice(const PoolWorker& worker, const PoolDevice& device, con
 }  // namespace
 
 bool MayUse(const PoolWorker& worker, const PoolDevice& device, const QueuedJob& job) {
-  if (!worker.takes_ranks || !device.usable) return false;
+  if (!worker.takes_ranks || !device.usable || !worker.users.Allow(job.user)) return false;
   if (device.claim != JobId{} && device.claim != job.id) return false;
   if (!job.reservation.empty()) {
     return device.reservation == job.reservation && job.reservations.count(job.reservation) > 0;

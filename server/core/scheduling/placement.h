@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "server/core/lifecycle/records.h"
 #include "server/core/scheduling/eligibility.h"
+#include "server/core/scheduling/worker_users.h"
 
 namespace trainyard::core {
 
@@ -39,6 +40,7 @@ struct PoolWorker {
   std::string why_not;  // such as "is cordoned"; empty if it takes ranks
   WorkerTraits traits;
   std::vector<PoolDevice> devices;
+  WorkerUsers users = {};
 };
 
 // The workers in order of name, without those that are GONE.
@@ -67,6 +69,9 @@ struct QueuedJob {
   // Sentences that say why it may not be placed now, whatever is free: a backoff, a dependency, a
   // delayed start, the limit of its array. A job with holds does not delay others.
   std::vector<std::string> holds;
+  // The user, if a worker has said whether it runs this user's jobs. Otherwise it is empty, because
+  // all workers treat the jobs of such users alike.
+  std::string named_user = {};
 
   friend bool operator==(const QueuedJob&, const QueuedJob&) = default;
 };
@@ -97,8 +102,8 @@ struct RunningJob {
 };
 
 // Returns true if `job` may have this device of the worker, whoever holds it now: the worker takes
-// ranks, the device is fit, no other job has a claim on it, and it is not part of a reservation
-// that is not the job's.
+// ranks and runs jobs of this user, the device is fit, no other job has a claim on it, and it is
+// not part of a reservation that is not the job's.
 bool MayUse(const PoolWorker& worker, const PoolDevice& device, const QueuedJob& job);
 
 // Returns FAILED_PRECONDITION unless `ranks` is a whole gang of what `job` asks for, on devices of

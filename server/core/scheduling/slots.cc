@@ -37,6 +37,7 @@ Slots::Slots(const Pool& pool, const std::map<DeviceKey, std::string>& coming)
 std::vector<Slots::ClassedDevice> Slots::ClassDevices(
     const PoolWorker& worker, const std::map<DeviceKey, std::string>& coming) {
   const int32_t traits = TraitsNumber(worker.traits);
+  const int32_t users = UsersNumber(worker.users);
   std::vector<ClassedDevice> entries;
   entries.reserve(worker.devices.size());
   DeviceClass cls;
@@ -57,6 +58,7 @@ std::vector<Slots::ClassedDevice> Slots::ClassDevices(
       cls.type = TypeNumber(device.type);
       cls.memory_bytes = device.memory_bytes;
       cls.traits = traits;
+      cls.users = users;
       cls.reservation = device.reservation;
       cls.coming = *to_come;
       cls.bf16 = device.bf16;
@@ -110,23 +112,29 @@ int32_t Slots::TraitsNumber(const WorkerTraits& traits) {
   return found->second;
 }
 
+int32_t Slots::UsersNumber(const WorkerUsers& users) {
+  const auto found = user_numbers_.try_emplace(users, static_cast<int32_t>(user_sets_.size()));
+  if (found.second) user_sets_.push_back(users);
+  return found.first->second;
+}
+
 int32_t Slots::ClassNumber(const DeviceClass& cls) {
   const auto [found, is_new] = class_numbers_.try_emplace(
-      {cls.type, cls.memory_bytes, cls.traits, cls.reservation, cls.coming, cls.bf16},
+      {cls.type, cls.memory_bytes, cls.traits, cls.users, cls.reservation, cls.coming, cls.bf16},
       static_cast<int32_t>(classes_.size()));
   if (is_new) classes_.push_back(cls);
   return found->second;
 }
 
 Reach Slots::ReachOf(const Demand& demand, const std::set<std::string>& reservations,
-                     const std::string& reservation) const {
+                     const std::string& reservation, const std::string& user) const {
   Reach reach;
   reach.ever.assign(classes_.size(), Access::kNone);
   reach.now = reach.ever;
   reach.clean = reach.ever;
   for (size_t i = 0; i < classes_.size(); ++i) {
     const DeviceClass& cls = classes_[i];
-    if (MismatchOf(demand, cls) != Mismatch::kNone) continue;
+    if (MismatchOf(demand, cls) != Mismatch::kNone || !UsersOf(cls).Allow(user)) continue;
     if (!reservation.empty() && cls.reservation != reservation && cls.coming != reservation) {
       continue;
     }

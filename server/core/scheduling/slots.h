@@ -24,6 +24,7 @@ struct DeviceClass {
   int32_t type = 0;
   int64_t memory_bytes = 0;
   int32_t traits = 0;       // of its worker
+  int32_t users = 0;        // of its worker
   std::string reservation;  // in force
   std::string coming;       // a reservation to come
   bool bf16 = false;        // computes in bf16
@@ -90,8 +91,12 @@ class Slots {
                          {types_[static_cast<size_t>(cls.type)], cls.memory_bytes, cls.bf16});
   }
 
+  const WorkerUsers& UsersOf(const DeviceClass& cls) const {
+    return user_sets_[static_cast<size_t>(cls.users)];
+  }
+
   Reach ReachOf(const Demand& demand, const std::set<std::string>& reservations,
-                const std::string& reservation) const;
+                const std::string& reservation, const std::string& user) const;
 
   bool IsFree(int32_t slot, Access access) const {
     const Slot& it = slots_[static_cast<size_t>(slot)];
@@ -115,6 +120,7 @@ class Slots {
  private:
   int32_t TypeNumber(const std::string& type) const;
   int32_t TraitsNumber(const WorkerTraits& traits);
+  int32_t UsersNumber(const WorkerUsers& users);
   int32_t ClassNumber(const DeviceClass& cls);
   // A device of a worker with its class.
   struct ClassedDevice {
@@ -133,8 +139,10 @@ class Slots {
   std::vector<std::string> types_;
   std::vector<WorkerTraits> traits_;
   std::map<WorkerTraits, int32_t> traits_numbers_;
+  std::vector<WorkerUsers> user_sets_;
+  std::map<WorkerUsers, int32_t> user_numbers_;
   std::vector<DeviceClass> classes_;
-  std::map<std::tuple<int32_t, int64_t, int32_t, std::string, std::string, bool>, int32_t>
+  std::map<std::tuple<int32_t, int64_t, int32_t, int32_t, std::string, std::string, bool>, int32_t>
       class_numbers_;
   std::vector<Slot> slots_;
   std::vector<Shelf> shelves_;  // by worker, island, class

@@ -51,6 +51,10 @@ class Census {
   // be so by looking at hardly more devices than it asks for.
   bool FindsGang() {
     for (const auto& [name, worker] : records_.workers) {
+      if (!contacts_.of(name).users.Allow(submission_.user)) {
+        of_others_ += static_cast<int32_t>(worker.devices.size());
+        continue;
+      }
       const WorkerTraits traits = TraitsOf(worker, contacts_.of(name).datasets.get());
       for (const DeviceRecord& device : worker.devices) {
         if (!IsInReservation(name, device.name)) continue;
@@ -109,8 +113,12 @@ class Census {
         submission_.reservation.empty()
             ? "all known workers together have "
             : absl::StrCat("reservation '", submission_.reservation, "' has ");
+    const std::string others =
+        of_others_ == 0 ? ""
+                        : absl::StrCat(", besides ", of_others_,
+                                       " of workers that do not run jobs of ", submission_.user);
     return absl::StrCat(where, Devices(devices),
-                        workers.empty() ? "" : absl::StrCat(" (", Listed(workers), ")"));
+                        workers.empty() ? "" : absl::StrCat(" (", Listed(workers), ")"), others);
   }
 
   std::string FewerText(int32_t most) const {
@@ -182,6 +190,7 @@ class Census {
   std::map<std::string, std::array<int32_t, kMismatches>> counts_;
   std::map<std::string, int32_t> by_worker_;
   int64_t largest_ = 0;
+  int32_t of_others_ = 0;  // devices of workers that do not run jobs of this user
 };
 
 absl::Status CheckReservation(const Snapshot& records, const Submission& submission) {

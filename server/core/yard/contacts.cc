@@ -28,6 +28,15 @@ void Contacts::Open(const std::string& worker, const std::string& session, Now n
   sessions_[session] = worker;
 }
 
+void Contacts::SetOnlyUser(const std::string& worker, const std::string& user) {
+  contacts_.at(worker).users.only = user;
+  if (!user.empty()) Name(user);
+}
+
+void Contacts::Name(const std::string& user) {
+  if (named_users_.insert(user).second) newly_named_.insert(user);
+}
+
 void Contacts::Close(const std::string& worker) {
   Contact& contact = contacts_.at(worker);
   sessions_.erase(contact.session);
@@ -69,12 +78,15 @@ bool Contacts::TakeReport(const std::string& worker, const SyncReport& report) {
   for (const ObservedAttempt& attempt : report.attempts) {
     observed[attempt.attempt] = {attempt.fencing_token, attempt.state};
   }
-  bool is_news = !contact.synced || observed != contact.observed;
+  bool is_news = !contact.synced || observed != contact.observed ||
+                 report.refused_users != contact.users.refused;
   const bool has_told = report.datasets != nullptr;
   if (has_told && (contact.datasets == nullptr || *contact.datasets != *report.datasets)) {
     contact.datasets = report.datasets;
     is_news = true;
   }
+  contact.users.refused = report.refused_users;
+  for (const auto& [user, why] : report.refused_users) Name(user);
   contact.synced = true;
   contact.sequence = report.sequence;
   contact.observed = std::move(observed);

@@ -14,11 +14,14 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
 #include "server/core/lifecycle/records.h"
+#include "server/core/scheduling/worker_users.h"
 #include "server/core/yard/inputs.h"
 
 namespace trainyard::core {
@@ -50,6 +53,8 @@ struct Contact {
   std::map<std::string, std::string> usage;  // of the last report, by name of the device
   // As told last, in this session or an earlier one; null if they were never told.
   std::shared_ptr<const WorkerDatasets> datasets;
+  // As it registered, and as of the last report.
+  WorkerUsers users;
 
   // Returns true if the worker reports but has not heard the answers.
   bool is_deaf() const { return last_report_us > last_hearing_us; }
@@ -65,6 +70,12 @@ class Contacts {
   // Begins a session, which was never used before, and ends the worker's old one. A new worker has
   // a lease from now. The lease and the deadlines of any other worker continue and are not renewed.
   void Open(const std::string& worker, const std::string& session, Now now);
+  // Notes the only user whose jobs the worker runs, if there is one.
+  void SetOnlyUser(const std::string& worker, const std::string& user);
+  // Returns true if a worker has ever said whether it runs jobs of this user.
+  bool Names(absl::string_view user) const { return named_users_.contains(user); }
+  // Returns the users who were named since the last call, for the first time.
+  std::set<std::string, std::less<>> TakeNewlyNamed() { return std::exchange(newly_named_, {}); }
   // Ends the session. What remains is the time at which the worker was last seen.
   void Close(const std::string& worker);
 
@@ -98,10 +109,15 @@ class Contacts {
   bool GiveOrders(const std::string& worker, std::vector<DesiredAttempt> desired);
 
  private:
+  void Name(const std::string& user);
+
   int64_t lease_us_;
   std::map<std::string, Contact, std::less<>> contacts_;      // by worker; holds every worker
   std::map<std::string, std::string, std::less<>> sessions_;  // from session to worker
   int64_t last_revision_ = 0;
+  // These grow only. A name too many costs the scheduler a little time.
+  std::set<std::string, std::less<>> named_users_;
+  std::set<std::string, std::less<>> newly_named_;
 };
 
 }  // namespace trainyard::core

@@ -58,6 +58,7 @@ struct RegisterWorker {
   std::string address;
   std::vector<DeviceRecord> devices;
   std::map<std::string, std::string> labels = {};
+  std::string run_as_user = {};  // the only user whose jobs it runs; empty means everybody's
 };
 
 // One attempt as a worker sees it. All values are absolute.
@@ -94,6 +95,8 @@ struct SyncReport {
   std::optional<int64_t> answers_heard = {};
   // The data sets that the worker has; null if it does not tell them.
   std::shared_ptr<const WorkerDatasets> datasets = {};
+  // The users whose jobs the worker cannot run, and why.
+  std::map<std::string, std::string> refused_users = {};
 };
 
 // Makes a verified checkpoint visible. Returns STALE_FENCING_TOKEN if the attempt was superseded.

@@ -44,6 +44,7 @@ PoolWorker MakePoolWorker(const YardState& state, const WorkerRecord& record) {
   worker.why_not = WhyNoRanks(state, record);
   worker.takes_ranks = worker.why_not.empty();
   worker.traits = TraitsOf(record, state.contacts.of(record.name).datasets.get());
+  worker.users = state.contacts.of(record.name).users;
   const std::map<std::string, AttemptId> holders = HoldersOn(state, record.name);
   for (const DeviceRecord& device : record.devices) {
     PoolDevice& shown = worker.devices.emplace_back();
@@ -70,15 +71,16 @@ PoolWorker MakePoolWorker(const YardState& state, const WorkerRecord& record) {
 }
 
 // Fills in what depends only on the spec.
-QueuedJob MakeQueued(const Snapshot& snapshot, const Submission& submission) {
+QueuedJob MakeQueued(const YardState& state, const Submission& submission) {
   QueuedJob job;
   job.demand = submission.demand;
   job.priority = submission.priority;
   job.preemptible = submission.preemptible;
   job.user = submission.user;
+  if (state.contacts.Names(submission.user)) job.named_user = submission.user;
   job.project = submission.project;
   job.reservation = submission.reservation;
-  job.reservations = ReservationsOf(snapshot, submission);
+  job.reservations = ReservationsOf(state.snapshot(), submission);
   job.expected_us = submission.time_limit_us;
   job.work = submission.work;
   return job;
@@ -122,7 +124,7 @@ std::vector<std::string> HoldsOf(const YardState& yard, const JobRecord& job) {
 
 QueuedJob MakeQueued(const YardState& state, const JobRecord& record) {
   const Submission& submission = *record.submission;
-  QueuedJob job = MakeQueued(state.snapshot(), submission);
+  QueuedJob job = MakeQueued(state, submission);
   job.id = record.id;
   job.demand = DemandOf(record);
   job.array = record.array;
@@ -251,7 +253,7 @@ void Picture::RefreshRunning(const YardState& state, Now now) {
 }
 
 QueuedJob PreviewJob(const YardState& state, const Submission& submission, Now now) {
-  QueuedJob job = MakeQueued(state.snapshot(), submission);
+  QueuedJob job = MakeQueued(state, submission);
   job.id = JobId{std::numeric_limits<int64_t>::max()};
   job.waiting_since_us = now.wall_us;
   for (const Dependency& dependency : submission.dependencies) {

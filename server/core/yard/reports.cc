@@ -59,6 +59,7 @@ class Reader {
   void TakePart(AttemptId id, const ObservedAttempt* seen);
   void PartNotListed(AttemptId id);
   void PartExited(AttemptId id, const ObservedAttempt& seen);
+  Outcome CheckRefusal(AttemptId id, Outcome outcome) const;
   void TakeProgress(AttemptId id, const ObservedAttempt& seen);
   void NoteStep(AttemptId id, int64_t step);
 
@@ -187,7 +188,8 @@ void Reader::PartExited(AttemptId id, const ObservedAttempt& seen) {
   Accounts::Charge(yard_.ledger, id, yard_.live.at(id), now_);
   AttemptPart& part = stepper_.EditPart(id, worker_);
   part.state = seen.drained ? PartState::kDrained : PartState::kExited;
-  part.outcome = JudgeClaim(yard_.snapshot(), yard_.ledger.attempt(id), Checked(seen.outcome));
+  part.outcome = JudgeClaim(yard_.snapshot(), yard_.ledger.attempt(id),
+                            CheckRefusal(id, Checked(seen.outcome)));
   const Outcome outcome = part.outcome;
   yard_.changes.plan_again = true;
   yard_.changes.Touch(worker_);
@@ -215,6 +217,17 @@ void Reader::PartExited(AttemptId id, const ObservedAttempt& seen) {
     }
   }
   stepper_.CheckGone(id, actor_);
+}
+
+// The end of an attempt is written by programs of its owner too, who would have free retries for
+// ever if a word were enough. A worker that refuses a user says so for itself.
+Outcome Reader::CheckRefusal(AttemptId id, Outcome outcome) const {
+  const std::string& user = yard_.ledger.job(id.job).submission->user;
+  const bool is_refused = yard_.contacts.of(worker_).users.refused.contains(user);
+  if (outcome.failure.reason == error::kOwnerRefused && !is_refused) {
+    outcome.failure.reason = "START_FAILED";
+  }
+  return outcome;
 }
 
 void Reader::TakeProgress(AttemptId id, const ObservedAttempt& seen) {

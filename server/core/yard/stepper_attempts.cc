@@ -62,8 +62,9 @@ FailureHistory HistoryOf(const Snapshot& snapshot, const JobRecord& job) {
     }
     if (!is_newest && HasFailed(attempt)) ++history.failures;
     for (const AttemptPart& part : attempt.parts) {
-      // A damaged checkpoint says nothing about the job: no rank has started.
-      if (part.outcome.failure.reason == error::kCheckpointDamaged) continue;
+      // These say nothing about the job: no rank has started.
+      const std::string& reason = part.outcome.failure.reason;
+      if (reason == error::kCheckpointDamaged || reason == error::kOwnerRefused) continue;
       if (part.outcome.kind == OutcomeKind::kFailed && part.outcome.failed_rank == 0 &&
           !attempt.ranks.empty() && attempt.ranks.front().worker == part.worker) {
         history.rank_zero.push_back({part.worker, part.outcome.failure});

@@ -83,9 +83,9 @@ void Stepper::NoteFailure(const std::string& worker, AttemptId id, const Outcome
   const Failure& failure = outcome.failure;
   const AttemptRecord& attempt = yard_.ledger.attempt(id);
   // If a rank lost a peer or waited for one in vain, the failure lies with another worker; if the
-  // checkpoint is damaged, with the server.
+  // checkpoint is damaged, with the server. A worker that refuses a user serves others well.
   if (failure.failure_class == FailureClass::kUserError || failure.reason == "PEER_LOST" ||
-      failure.reason == error::kCheckpointDamaged ||
+      failure.reason == error::kCheckpointDamaged || failure.reason == error::kOwnerRefused ||
       (failure.reason == "RANK_STUCK" && !HasRank(attempt, outcome.failed_rank, worker))) {
     return;
   }

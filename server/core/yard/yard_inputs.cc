@@ -165,6 +165,7 @@ absl::StatusOr<Reply> Yard::Take(const RegisterWorker& in, Now now) {
   state_.ledger.PutWorker(std::move(worker));
 
   state_.contacts.Open(in.worker, in.session, now);
+  state_.contacts.SetOnlyUser(in.worker, in.run_as_user);
   state_.ledger.AddEvent(now.wall_us, WorkerName(in.worker), "WORKER_REGISTERED",
                          ActorOf(in.worker),
                          absl::StrCat("version ", in.version, ", ", in.devices.size(),

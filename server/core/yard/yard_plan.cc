@@ -102,7 +102,13 @@ void Yard::EnforceReservations(Now now) {
   }
 }
 
+// Jobs of users whom a worker has just named are told apart from those of others from now on.
 void Yard::RefreshJobs() {
+  if (const auto named = state_.contacts.TakeNewlyNamed(); !named.empty()) {
+    for (const auto& [id, job] : picture_.queue().jobs()) {
+      if (named.contains(job.user)) state_.changes.jobs.insert(id);
+    }
+  }
   for (const JobId& id : picture_.RefreshJobs(state_)) {
     if (reasons_.erase(id) > 0) turn_.reasons_changed.insert(id);
   }

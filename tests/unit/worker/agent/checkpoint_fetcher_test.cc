@@ -37,7 +37,7 @@ class CheckpointFetcherTest : public ::testing::Test {
   }
 
   std::string Target() const { return JoinPath(folder_, "step-30"); }
-  absl::Status Fetch() { return FetchCheckpoint(*stub_, source_, Target(), token_); }
+  absl::Status Fetch() { return FetchCheckpoint(*stub_, source_, Target(), FileOwner(), token_); }
 
   // Returns the result of a fetch in the background.
   absl::Status FetchInBackground() {
