@@ -25,11 +25,16 @@ constexpr char kFooter[] =
 struct Program {
   Program() {
     client::Flags flags = line.Globals();
-    flags.Value(
+    const client::Flag server = flags.Value(
         "--server", options.server,
-        "Address of the server, unix:/path or 127.0.0.1:PORT. By default $TRAINYARD_SERVER, "
-        "then the current context of ~/.config/trainyard/config.yaml, then the socket of "
-        "`trainyard up`");
+        "Address of the server: unix:/path, ssh://[USER@]HOST or 127.0.0.1:PORT. By default "
+        "$TRAINYARD_SERVER, then a context, then the server of your own `trainyard up`, then that "
+        "of this machine");
+    flags
+        .Value("--context", options.context,
+               "Context that names the server; see `trainyard contexts ls`. By default "
+               "$TRAINYARD_CONTEXT, then the one of `trainyard contexts use`")
+        .Excludes(server);
     std::vector<std::string> names;
     for (const auto& [name, value] : formats) names.push_back(name);
     flags.Value("-o,--output", format, "table, wide, json, jsonl, yaml or name").OneOf(names);

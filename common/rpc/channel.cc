@@ -45,6 +45,22 @@ std::string Cause(absl::string_view address, absl::Duration waited) {
                                        : std::string("connection refused");
 }
 
+grpc::ChannelArguments CommonArguments(int connect_timeout_ms) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectInitialMs);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, connect_timeout_ms);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMaxMs);
+  arguments.SetInt(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, kMessageSizeMax);
+  arguments.SetInt(GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, kMessageSizeMax);
+  // The connection ends on this host, so it must not go through a proxy that the environment
+  // names.
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  // Every channel has its own connection, because in tests several servers live and die in one
+  // process.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  return arguments;
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(absl::string_view address,
@@ -54,18 +70,7 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(absl::string_view add
     return absl::InvalidArgumentError(
         absl::StrCat("address '", address, "' has port 0; a server has a port from 1 to 65535"));
   }
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectInitialMs);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectTimeoutMs);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMaxMs);
-  arguments.SetInt(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, kMessageSizeMax);
-  arguments.SetInt(GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, kMessageSizeMax);
-  // The server is on this host, so the connection must not go through a proxy that the environment
-  // names.
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  // Every channel has its own connection, because in tests several servers live and die in one
-  // process.
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  grpc::ChannelArguments arguments = CommonArguments(kConnectTimeoutMs);
   if (keepalive == Keepalive::kPings) {
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
@@ -73,6 +78,13 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(absl::string_view add
   }
   return grpc::CreateCustomChannel(parsed.ToString(), grpc::InsecureChannelCredentials(),
                                    arguments);
+}
+
+std::shared_ptr<grpc::Channel> MakeCarriedChannel(const std::string& target,
+                                                  absl::Duration connect_timeout) {
+  return grpc::CreateCustomChannel(
+      target, grpc::InsecureChannelCredentials(),
+      CommonArguments(static_cast<int>(absl::ToInt64Milliseconds(connect_timeout))));
 }
 
 absl::Status WaitForServer(grpc::Channel& channel, absl::string_view address,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -24,6 +25,12 @@ enum class Keepalive { kNone, kPings };
 // address that ParseAddress refuses.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(absl::string_view address,
                                                            Keepalive keepalive = Keepalive::kNone);
+
+// Returns a channel to a socket of this process, as gRPC names it ("unix-abstract:x"), behind which
+// the process carries every connection to a server elsewhere. An attempt to connect may take as
+// long as that needs.
+std::shared_ptr<grpc::Channel> MakeCarriedChannel(const std::string& target,
+                                                  absl::Duration connect_timeout);
 
 // Waits until the channel is connected. Returns SERVER_UNREACHABLE with the address and the cause
 // if it is not connected after `timeout`. A refused Unix socket or port is reported at once,
