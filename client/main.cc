@@ -67,9 +67,10 @@ int main(int argc, char** argv) {
   static trainyard::link::Interrupt interrupt;
   std::thread([&signals] { HandleInterrupts(signals, interrupt); }).detach();
 
-  const Surroundings surroundings = {Environment("TRAINYARD_SERVER"),
-                                     Environment("XDG_CONFIG_HOME"), Environment("XDG_STATE_HOME"),
-                                     Environment("HOME"), trainyard::ProgramFolder()};
+  const Surroundings surroundings = {
+      Environment("TRAINYARD_SERVER"), Environment("XDG_CONFIG_HOME"),
+      Environment("XDG_STATE_HOME"),   Environment("HOME"),
+      trainyard::ProgramFolder(),      Environment("TRAINYARD_CONTEXT")};
   const trainyard::commands::GlobalOptions& options = parsed.invocation->options;
   const auto terminal = trainyard::output::DetectTerminal(TerminalSettings(options.no_color));
   const Context context = {options,

@@ -18,6 +18,9 @@ struct CompletionOptions {
   std::string shell;
 };
 
+// Prints the names of contexts, which a shell asks for when one is to be completed.
+constexpr char kContextNames[] = "trainyard contexts ls -o name 2>/dev/null";
+
 // Collects the first words, and the second words of groups such as `checkpoints`.
 struct Words {
   std::vector<std::string> first;
@@ -46,7 +49,10 @@ std::string BashCompletion(const std::vector<client::VerbInfo>& verbs) {
       "    word=${COMP_WORDS[i]}\n"
       "    case $word in -*) ;; *) verb=${verb:+$verb }$word ;; esac\n"
       "  done\n"
-      "  case $verb in\n";
+      "  case ${COMP_WORDS[COMP_CWORD-1]}:$verb in\n";
+  absl::StrAppend(&out, "    --context:*|use:'contexts use'|rm:'contexts rm')\n",
+                  "      COMPREPLY=($(compgen -W \"$(", kContextNames,
+                  ")\" -- \"$current\"))\n      return ;;\n  esac\n  case $verb in\n");
   absl::StrAppend(&out, "    '') COMPREPLY=($(compgen -W '", absl::StrJoin(words.first, " "),
                   "' -- \"$current\")) ;;\n");
   for (const auto& [first, second] : words.second) {
@@ -80,7 +86,10 @@ std::string ZshCompletion(const std::vector<client::VerbInfo>& verbs) {
       "    word=${words[i]}\n"
       "    [[ $word == -* ]] || verb=${verb:+$verb }$word\n"
       "  done\n"
-      "  case $verb in\n";
+      "  case ${words[CURRENT-1]}:$verb in\n";
+  absl::StrAppend(&out, "    --context:*|use:'contexts use'|rm:'contexts rm')\n",
+                  "      compadd -- $(", kContextNames, ")\n      return ;;\n  esac\n",
+                  "  case $verb in\n");
   absl::StrAppend(&out, "    '') compadd -- ", absl::StrJoin(words.first, " "), " ;;\n");
   for (const auto& [first, second] : words.second) {
     absl::StrAppend(&out, "    ", first, ") compadd -- ", absl::StrJoin(second, " "), " ;;\n");
@@ -116,6 +125,11 @@ std::string FishCompletion(const std::vector<client::VerbInfo>& verbs) {
       absl::StrAppend(&out, "complete -c trainyard -n '__fish_seen_subcommand_from ", parts.back(),
                       "' -l ", flag.substr(2), "\n");
     }
+  }
+  for (const char* place : {"-n '__fish_seen_subcommand_from contexts; and "
+                            "__fish_seen_subcommand_from use rm'",
+                            "-l context -x"}) {
+    absl::StrAppend(&out, "complete -c trainyard ", place, " -a '(", kContextNames, ")'\n");
   }
   return out;
 }

@@ -15,6 +15,7 @@
 #include "client/link/server_link.h"
 #include "client/output/terminal.h"
 #include "common/base/env.h"
+#include "common/rpc/address.h"
 #include "google/protobuf/message.h"
 
 namespace trainyard::commands {
@@ -24,7 +25,8 @@ enum class Format { kTable, kWide, kJson, kJsonLines, kYaml, kName };
 // These flags belong to every verb.
 struct GlobalOptions {
   std::string server;
-  std::string act_as;  // the user for whom an administrator acts
+  std::string act_as;   // the user for whom an administrator acts
+  std::string context;  // the name of one in the config file
   Format format = Format::kTable;
   bool no_color = false;
   bool quiet = false;
@@ -35,11 +37,14 @@ struct GlobalOptions {
 
 // These settings come from the environment. Only main reads them.
 struct Surroundings {
-  std::string server;       // $TRAINYARD_SERVER
-  std::string config_home;  // $XDG_CONFIG_HOME
-  std::string state_home;   // $XDG_STATE_HOME
-  std::string home;         // $HOME
-  std::string binary_dir;   // the folder of this program
+  std::string server;        // $TRAINYARD_SERVER
+  std::string config_home;   // $XDG_CONFIG_HOME
+  std::string state_home;    // $XDG_STATE_HOME
+  std::string home;          // $HOME
+  std::string binary_dir;    // the folder of this program
+  std::string context = {};  // $TRAINYARD_CONTEXT
+  // The server of the machine, which is another one in tests.
+  std::string system_server = std::string(rpc::kSystemServerAddress);
 };
 
 // A context holds what a command works with. It borrows everything that it refers to.
@@ -63,9 +68,7 @@ struct Context {
 // A command ends with an exit code, or with an error that the caller prints.
 using Result = absl::StatusOr<link::ExitCode>;
 
-// Returns the address from --server, $TRAINYARD_SERVER or the current context of the config file,
-// or else the default socket.
-absl::StatusOr<std::string> ServerAddress(const Context& context);
+// Connects to the server that ChooseServer returns. It is defined beside that, in server_choice.cc.
 absl::StatusOr<std::unique_ptr<link::ServerLink>> Connect(const Context& context);
 
 // Asks the user a question on stderr, and returns true if the answer is yes. Enter without an

@@ -25,10 +25,16 @@ constexpr char kFooter[] =
 struct Program {
   Program() {
     client::Flags flags = line.Globals();
-    flags.Value("--server", options.server,
-                "Address of the server, unix:/path. By default $TRAINYARD_SERVER, "
-                "then the current context of ~/.config/trainyard/config.yaml, then the socket of "
-                "`trainyard up`");
+    const client::Flag server = flags.Value(
+        "--server", options.server,
+        "Address of the server: unix:/path or ssh://[USER@]HOST. By default "
+        "$TRAINYARD_SERVER, then a context, then the server of your own `trainyard up`, then that "
+        "of this machine");
+    flags
+        .Value("--context", options.context,
+               "Context that names the server; see `trainyard contexts ls`. By default "
+               "$TRAINYARD_CONTEXT, then the one of `trainyard contexts use`")
+        .Excludes(server);
     flags
         .Value("--as", options.act_as,
                "Act for this user; only administrators may, and the audit log says so")

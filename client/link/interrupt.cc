@@ -1,24 +1,29 @@
 // Keeps a list of the calls that are under way, so that an interrupt can cancel all of them.
 #include "client/link/interrupt.h"
 
+#include <utility>
+
 namespace trainyard::link {
 
 Interrupt::Scope::Scope(Interrupt& interrupt, grpc::ClientContext& context)
-    : interrupt_(interrupt), context_(context) {
+    : Scope(interrupt, [&context] { context.TryCancel(); }) {}
+
+Interrupt::Scope::Scope(Interrupt& interrupt, std::function<void()> cancel)
+    : interrupt_(interrupt), cancel_(std::move(cancel)) {
   const std::lock_guard lock(interrupt_.mutex_);
-  interrupt_.contexts_.insert(&context_);
-  if (interrupt_.triggered_) context_.TryCancel();
+  interrupt_.scopes_.insert(this);
+  if (interrupt_.triggered_) cancel_();
 }
 
 Interrupt::Scope::~Scope() {
   const std::lock_guard lock(interrupt_.mutex_);
-  interrupt_.contexts_.erase(&context_);
+  interrupt_.scopes_.erase(this);
 }
 
 void Interrupt::Trigger() {
   const std::lock_guard lock(mutex_);
   triggered_ = true;
-  for (grpc::ClientContext* context : contexts_) context->TryCancel();
+  for (const Scope* scope : scopes_) scope->cancel_();
   changed_.notify_all();
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <set>
 
@@ -17,13 +18,17 @@ class Interrupt {
   class Scope {
    public:
     Scope(Interrupt& interrupt, grpc::ClientContext& context);
+    // Calls `cancel` instead, on the thread that triggers the interrupt. It must not wait.
+    Scope(Interrupt& interrupt, std::function<void()> cancel);
     ~Scope();
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
 
    private:
+    friend class Interrupt;
+
     Interrupt& interrupt_;
-    grpc::ClientContext& context_;
+    const std::function<void()> cancel_;
   };
 
   void Trigger();
@@ -40,7 +45,7 @@ class Interrupt {
   std::condition_variable changed_;
   bool triggered_ = false;
   bool may_exit_ = false;
-  std::set<grpc::ClientContext*> contexts_;
+  std::set<const Scope*> scopes_;
 };
 
 }  // namespace trainyard::link

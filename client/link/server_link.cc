@@ -3,7 +3,10 @@
 
 #include <utility>
 
+#include "client/link/ssh_address.h"
+#include "client/link/unix_socket.h"
 #include "common/base/status_macros.h"
+#include "common/rpc/address.h"
 #include "common/rpc/channel.h"
 #include "grpc/support/time.h"
 
@@ -15,9 +18,26 @@ constexpr char kActAsKey[] = "trainyard-as";
 
 }  // namespace
 
-ServerLink::ServerLink(std::string address, std::shared_ptr<grpc::Channel> channel,
-                       Interrupt& interrupt)
+namespace {
+
+// This is longer than kOpenTimeout, so gRPC does not give up a connection before ssh does.
+constexpr absl::Duration kCarriedConnectTimeout = absl::Seconds(30);
+
+// Returns the error of a server that does not answer. gRPC does not say that a socket is not open
+// to the user.
+absl::Status Explain(const std::string& address, const absl::Status& status) {
+  const auto parsed = rpc::ParseAddress(address);
+  if (!parsed.ok() || parsed->kind != rpc::Address::Kind::kUnix) return status;
+  const absl::Status direct = ConnectUnixSocket(address).status();
+  return absl::IsPermissionDenied(direct) ? direct : status;
+}
+
+}  // namespace
+
+ServerLink::ServerLink(std::string address, std::unique_ptr<SshTunnel> tunnel,
+                       std::shared_ptr<grpc::Channel> channel, Interrupt& interrupt)
     : address_(std::move(address)),
+      tunnel_(std::move(tunnel)),
       channel_(std::move(channel)),
       interrupt_(interrupt),
       jobs_(v1::JobService::NewStub(channel_)),
@@ -32,10 +52,27 @@ absl::StatusOr<std::unique_ptr<ServerLink>> ServerLink::Connect(const std::strin
                                                                 const std::string& act_as) {
   std::vector<rpc::Metadata> metadata;
   if (!act_as.empty()) metadata.emplace_back(kActAsKey, act_as);
-  TY_ASSIGN_OR_RETURN(std::shared_ptr<grpc::Channel> channel,
-                      rpc::MakeChannel(address, rpc::Keepalive::kNone, std::move(metadata)));
-  TY_RETURN_IF_ERROR(rpc::WaitForServer(*channel, address, timeout));
-  return std::unique_ptr<ServerLink>(new ServerLink(address, std::move(channel), interrupt));
+  std::unique_ptr<SshTunnel> tunnel;
+  std::shared_ptr<grpc::Channel> channel;
+  if (IsSshAddress(address)) {
+    TY_ASSIGN_OR_RETURN(const SshAddress parsed, ParseSshAddress(address));
+    TY_ASSIGN_OR_RETURN(tunnel, SshTunnel::Open(parsed, interrupt, *Clock::Real()));
+    channel =
+        rpc::MakeCarriedChannel(tunnel->target(), kCarriedConnectTimeout, std::move(metadata));
+  } else {
+    TY_ASSIGN_OR_RETURN(channel,
+                        rpc::MakeChannel(address, rpc::Keepalive::kNone, std::move(metadata)));
+  }
+  const absl::Status status = rpc::WaitForServer(*channel, address, timeout);
+  if (!status.ok() && tunnel != nullptr && !tunnel->error().ok()) return tunnel->error();
+  if (!status.ok()) return Explain(address, status);
+  return std::unique_ptr<ServerLink>(
+      new ServerLink(address, std::move(tunnel), std::move(channel), interrupt));
+}
+
+absl::Status ServerLink::CheckAddress(const std::string& address) {
+  return IsSshAddress(address) ? ParseSshAddress(address).status()
+                               : rpc::ParseAddress(address).status();
 }
 
 void ServerLink::SetDeadline(grpc::ClientContext& context, absl::Duration timeout) {
@@ -47,7 +84,8 @@ void ServerLink::SetDeadline(grpc::ClientContext& context, absl::Duration timeou
 absl::Status ServerLink::Error(const grpc::Status& status) const {
   absl::Status error = rpc::FromGrpcStatus(status);
   if (error.code() == absl::StatusCode::kUnavailable && ErrorReason(error).empty()) {
-    return error::ServerUnreachable(address_, error.message());
+    const absl::Status cause = tunnel_ == nullptr ? absl::OkStatus() : tunnel_->error();
+    return cause.ok() ? error::ServerUnreachable(address_, error.message()) : cause;
   }
   return error;
 }

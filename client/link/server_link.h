@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/link/interrupt.h"
+#include "client/link/ssh_tunnel.h"
 #include "common/base/errors.h"
 #include "common/rpc/status.h"
 #include "grpcpp/channel.h"
@@ -28,11 +29,16 @@ inline constexpr absl::Duration kCallTimeout = absl::Seconds(30);
 class ServerLink {
  public:
   // Waits until the server answers, for at most `timeout`. If there is no server, it returns at
-  // once. Returns SERVER_UNREACHABLE with the address and how to start a server. If `act_as` is
-  // given, calls are made for that user, which only administrators may do.
+  // once. Returns SERVER_UNREACHABLE with the address and how to start a server, SERVER_NOT_ALLOWED
+  // if its socket is not open to the user, and SSH_FAILED if ssh cannot reach its host. For an
+  // address such as ssh://lab, ssh has a time limit of its own, and may ask the user for a
+  // password. If `act_as` is given, calls are made for that user, which only administrators may do.
   static absl::StatusOr<std::unique_ptr<ServerLink>> Connect(
       const std::string& address, Interrupt& interrupt, absl::Duration timeout = absl::Seconds(10),
       const std::string& act_as = "");
+
+  // Returns INVALID_ARGUMENT for an address to which Connect cannot connect.
+  static absl::Status CheckAddress(const std::string& address);
 
   // Makes a call: link.Call(&v1::JobService::Stub::GetJob, request)
   template <typename Stub, typename Request, typename Response>
@@ -59,7 +65,8 @@ class ServerLink {
   absl::Status Error(const grpc::Status& status) const;
 
  private:
-  ServerLink(std::string address, std::shared_ptr<grpc::Channel> channel, Interrupt& interrupt);
+  ServerLink(std::string address, std::unique_ptr<SshTunnel> tunnel,
+             std::shared_ptr<grpc::Channel> channel, Interrupt& interrupt);
   static void SetDeadline(grpc::ClientContext& context, absl::Duration timeout);
 
   v1::JobService::Stub& Get(v1::JobService::Stub*) { return *jobs_; }
@@ -69,6 +76,8 @@ class ServerLink {
   v1::AccessService::Stub& Get(v1::AccessService::Stub*) { return *access_; }
 
   const std::string address_;
+  // Carries the channel if the server is on another host, or is null.
+  const std::unique_ptr<SshTunnel> tunnel_;
   const std::shared_ptr<grpc::Channel> channel_;
   Interrupt& interrupt_;
   const std::unique_ptr<v1::JobService::Stub> jobs_;

@@ -25,6 +25,9 @@ struct Address {
   std::string ToString() const;
 };
 
+// The socket of the server that all users of a machine share.
+inline constexpr absl::string_view kSystemServerAddress = "unix:/run/trainyard/trainyard.sock";
+
 // Parses an address. Returns INVALID_ARGUMENT with the value and the accepted forms otherwise.
 absl::StatusOr<Address> ParseAddress(absl::string_view text);
 

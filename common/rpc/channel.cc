@@ -75,6 +75,32 @@ class MetadataFactory : public grpc::experimental::ClientInterceptorFactoryInter
  private:
   const std::vector<Metadata> metadata_;
 };
+grpc::ChannelArguments CommonArguments(int connect_timeout_ms) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectInitialMs);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, connect_timeout_ms);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMaxMs);
+  arguments.SetInt(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, kMessageSizeMax);
+  arguments.SetInt(GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, kMessageSizeMax);
+  // The connection ends on this host, so it must not go through a proxy that the environment
+  // names.
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  // Every channel has its own connection, because in tests several servers live and die in one
+  // process.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  return arguments;
+}
+
+std::shared_ptr<grpc::Channel> Open(const std::string& target,
+                                    const grpc::ChannelArguments& arguments,
+                                    std::vector<Metadata> metadata) {
+  std::vector<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface>> interceptors;
+  if (!metadata.empty()) {
+    interceptors.push_back(std::make_unique<MetadataFactory>(std::move(metadata)));
+  }
+  return grpc::experimental::CreateCustomChannelWithInterceptors(
+      target, grpc::InsecureChannelCredentials(), arguments, std::move(interceptors));
+}
 
 }  // namespace
 
@@ -86,29 +112,20 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(absl::string_view add
     return absl::InvalidArgumentError(
         absl::StrCat("address '", address, "' has port 0; a server has a port from 1 to 65535"));
   }
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectInitialMs);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectTimeoutMs);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMaxMs);
-  arguments.SetInt(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, kMessageSizeMax);
-  arguments.SetInt(GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, kMessageSizeMax);
-  // The server is on this host, so the connection must not go through a proxy that the environment
-  // names.
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  // Every channel has its own connection, because in tests several servers live and die in one
-  // process.
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  grpc::ChannelArguments arguments = CommonArguments(kConnectTimeoutMs);
   if (keepalive == Keepalive::kPings) {
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
     arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // no limit
   }
-  std::vector<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface>> interceptors;
-  if (!metadata.empty()) {
-    interceptors.push_back(std::make_unique<MetadataFactory>(std::move(metadata)));
-  }
-  return grpc::experimental::CreateCustomChannelWithInterceptors(
-      parsed.ToString(), grpc::InsecureChannelCredentials(), arguments, std::move(interceptors));
+  return Open(parsed.ToString(), arguments, std::move(metadata));
+}
+
+std::shared_ptr<grpc::Channel> MakeCarriedChannel(const std::string& target,
+                                                  absl::Duration connect_timeout,
+                                                  std::vector<Metadata> metadata) {
+  return Open(target, CommonArguments(static_cast<int>(absl::ToInt64Milliseconds(connect_timeout))),
+              std::move(metadata));
 }
 
 absl::Status WaitForServer(grpc::Channel& channel, absl::string_view address,

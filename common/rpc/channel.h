@@ -32,6 +32,13 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(absl::string_view add
                                                            Keepalive keepalive = Keepalive::kNone,
                                                            std::vector<Metadata> metadata = {});
 
+// Returns a channel to a socket of this process, as gRPC names it ("unix-abstract:x"), behind which
+// the process carries every connection to a server elsewhere. An attempt to connect may take as
+// long as that needs.
+std::shared_ptr<grpc::Channel> MakeCarriedChannel(const std::string& target,
+                                                  absl::Duration connect_timeout,
+                                                  std::vector<Metadata> metadata = {});
+
 // Waits until the channel is connected. Returns SERVER_UNREACHABLE with the address and the cause
 // if it is not connected after `timeout`. A refused Unix socket or port is reported at once,
 // without waiting.

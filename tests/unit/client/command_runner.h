@@ -25,6 +25,7 @@ class CommandRunner {
     surroundings.server = std::move(server);
     surroundings.home = home.path();
     surroundings.binary_dir = home.path();
+    surroundings.system_server = "unix:" + home.File("system.sock");
   }
 
   // `trainyard ARGS`, with `input` on its stdin.

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_split.h"
+#include "client/daemons/child.h"
 #include "tests/unit/client/command_runner.h"
 #include "tests/unit/client/fake_server.h"
 
@@ -111,6 +112,20 @@ TEST(Completion, EveryShellGetsAllVerbsAndFlags) {
       }
     }
   }
+}
+
+TEST(Completion, BashCompletesTheNamesOfContexts) {
+  CommandRunner runner("");
+  const std::string script = runner.home.Write(
+      "script", runner.Run({"completion", "bash"}).out +
+                    "trainyard() { [ \"$*\" = 'contexts ls -o name' ] && echo lab home; }\n"
+                    "for line in 'contexts use' 'ls --context' 'contexts'; do\n"
+                    "  COMP_WORDS=(trainyard $line ''); COMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n"
+                    "  COMPREPLY=(); _trainyard; echo \"${COMPREPLY[*]}\"\n"
+                    "done\n");
+  const auto result = daemons::RunChild({"/bin/bash", script}, "", absl::Seconds(30));
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->out, "lab home\nlab home\nls show add use rm\n") << result->err;
 }
 
 TEST(Version, IsPrinted) {

@@ -2,10 +2,15 @@
 #include "client/daemons/child.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <thread>
 
 #include "client/daemons/log_tail.h"
 #include "common/base/files.h"
 #include "tests/testing/temp_dir.h"
+#include "tests/testing/wait.h"
 
 namespace trainyard::daemons {
 namespace {
@@ -46,6 +51,57 @@ TEST(Child, ASignalIsAnExitCodeOfItsOwn) {
   const auto result = RunChild({"/bin/sh", "-c", "kill -9 $$"}, "", absl::Seconds(30));
   ASSERT_TRUE(result.ok());
   EXPECT_EQ(result->exit_code, 128 + 9);
+}
+
+// Reads from a descriptor that does not block until `text` has come.
+bool Comes(int fd, const std::string& text) {
+  std::string seen;
+  return trainyard::testing::WaitUntil([&] {
+    char byte = 0;
+    while (read(fd, &byte, 1) == 1) seen += byte;
+    return seen.find(text) != std::string::npos;
+  });
+}
+
+TEST(Companion, ItsInputAndItsOutputsAreCarried) {
+  auto companion =
+      Companion::Start({"sh", "-c", "read line; echo got $line; echo oops >&2; exit 7"});
+  ASSERT_TRUE(companion.ok()) << companion.status();
+  ASSERT_EQ(write(companion->in(), "it\n", 3), 3);
+  EXPECT_TRUE(Comes(companion->out(), "got it\n"));
+  EXPECT_TRUE(Comes(companion->err(), "oops\n"));
+  EXPECT_EQ(companion->End(), 7);
+}
+
+TEST(Companion, OneThatDoesNotEndIsEnded) {
+  auto companion = Companion::Start({"sh", "-c", "trap '' TERM; echo up; exec sleep 600"});
+  ASSERT_TRUE(companion.ok()) << companion.status();
+  EXPECT_TRUE(Comes(companion->out(), "up"));
+  EXPECT_EQ(companion->End(), 128 + SIGKILL);
+}
+
+TEST(Companion, AProgramThatIsNotThereHasACodeOfItsOwn) {
+  auto companion = Companion::Start({"no-such-program"});
+  ASSERT_TRUE(companion.ok()) << companion.status();
+  EXPECT_EQ(companion->End(), Companion::kCannotStart);
+}
+
+TEST(Companion, ItEndsWithTheThreadThatStartedIt) {
+  int out = -1;
+  std::thread([&out] {
+    auto companion = Companion::Start({"sh", "-c", "echo up; exec sleep 600"});
+    ASSERT_TRUE(companion.ok()) << companion.status();
+    ASSERT_TRUE(Comes(companion->out(), "up"));
+    out = dup(companion->out());
+    // It is never destroyed, as if this process had been killed.
+    [[maybe_unused]] static auto* const left = new Companion(*std::move(companion));
+  }).join();
+  // The end of its output is the end of the process.
+  EXPECT_TRUE(trainyard::testing::WaitUntil([out] {
+    char byte = 0;
+    return read(out, &byte, 1) == 0;
+  }));
+  close(out);
 }
 
 TEST(LogTail, TheCauseIsTheLastErrorOfThisStart) {
