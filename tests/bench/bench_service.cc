@@ -5,6 +5,7 @@
 //     unary    creates jobs by CreateJob, each client one after the other
 //     stream   creates jobs by one CreateJobs, `batch` items a message
 //     arrays   creates arrays of `size` jobs by CreateJob, `jobs` in all
+//     get      asks for jobs/1 `jobs` times over one connection; the latencies are exact to 1 us
 //     list     lists pages of 100 jobs, `jobs` of them, newest first and by state
 //     cancel   cancels all jobs
 //   bench_service fsync FOLDER: appends 4 KiB and syncs, for two seconds
@@ -81,7 +82,7 @@ class Times {
     const auto at = [this](double share) {
       return all_[static_cast<size_t>(share * static_cast<double>(all_.size() - 1))];
     };
-    std::printf("{\"count\": %d, \"seconds\": %.6f, \"p50_ms\": %.3f, \"p99_ms\": %.3f}\n", count,
+    std::printf("{\"count\": %d, \"seconds\": %.6f, \"p50_ms\": %.4f, \"p99_ms\": %.3f}\n", count,
                 seconds, at(0.5), at(0.99));
   }
 
@@ -228,6 +229,21 @@ void ListPages(const Arguments& arguments) {
   times.Print(listed);
 }
 
+void GetAgainAndAgain(const Arguments& arguments) {
+  const auto stub = Connect(arguments);
+  v1::GetJobRequest request;
+  request.set_name("jobs/1");
+  Times times;
+  for (int i = 0; i < arguments.jobs; ++i) {
+    const auto begin = Clock::now();
+    grpc::ClientContext context;
+    v1::Job job;
+    Check(stub->GetJob(&context, request, &job));
+    times.Add(Milliseconds(begin));
+  }
+  times.Print(arguments.jobs);
+}
+
 void CancelAll(const Arguments& arguments) {
   const auto stub = Connect(arguments);
   Times times;
@@ -272,6 +288,8 @@ int Main(int argc, char** argv) {
     CreateByStream(arguments);
   } else if (is_parsed && command == "arrays" && arguments.size > 0) {
     CreateArrays(arguments);
+  } else if (is_parsed && command == "get") {
+    GetAgainAndAgain(arguments);
   } else if (is_parsed && command == "list") {
     ListPages(arguments);
   } else if (is_parsed && command == "cancel") {
