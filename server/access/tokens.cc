@@ -27,6 +27,36 @@ absl::Time EndOf(const TokenRecord& record) {
 
 }  // namespace
 
+absl::string_view TokenKindText(TokenKind kind) {
+  return kind == TokenKind::kUser ? "user" : "join";
+}
+
+std::optional<TokenKind> ParseTokenKind(absl::string_view text) {
+  for (const TokenKind kind : {TokenKind::kUser, TokenKind::kJoin}) {
+    if (TokenKindText(kind) == text) return kind;
+  }
+  return std::nullopt;
+}
+
+absl::string_view TokenScopeText(TokenScope scope) {
+  switch (scope) {
+    case TokenScope::kRead:
+      return "read";
+    case TokenScope::kSubmit:
+      return "submit";
+    case TokenScope::kFull:
+      return "full";
+  }
+  return "read";
+}
+
+std::optional<TokenScope> ParseTokenScope(absl::string_view text) {
+  for (const TokenScope scope : {TokenScope::kRead, TokenScope::kSubmit, TokenScope::kFull}) {
+    if (TokenScopeText(scope) == text) return scope;
+  }
+  return std::nullopt;
+}
+
 NewToken MakeToken(TokenRecord draft, absl::Time now) {
   NewToken made;
   made.text = TokenText(PrefixOf(draft.kind), tls::SecretBytes(kTokenSecretBytes));
@@ -132,6 +162,16 @@ std::vector<TokenRecord> TokenTable::TakeUsed() {
     used.push_back(entry.record);
   }
   return used;
+}
+
+std::set<std::string> TokenTable::UsersOfExpired(absl::Time from, absl::Time to) const {
+  std::set<std::string> users;
+  const MutexLock lock(&mutex_);
+  for (const auto& [hash, entry] : tokens_) {
+    const TokenRecord& record = entry.record;
+    if (record.expires > from && record.expires <= to) users.insert(record.user);
+  }
+  return users;
 }
 
 std::vector<std::string> TokenTable::Forget(absl::Time now) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,12 @@ namespace trainyard::access {
 enum class TokenKind { kUser, kJoin };
 // A scope limits what a token may be used for, whatever its owner may do.
 enum class TokenScope { kRead, kSubmit, kFull };
+
+// Returns "user" and "join", and "read", "submit" and "full".
+absl::string_view TokenKindText(TokenKind kind);
+std::optional<TokenKind> ParseTokenKind(absl::string_view text);
+absl::string_view TokenScopeText(TokenScope scope);
+std::optional<TokenScope> ParseTokenScope(absl::string_view text);
 
 // A token as it is stored. It does not change, except for its last use and its revocation.
 struct TokenRecord {
@@ -90,6 +97,8 @@ class TokenTable {
 
   // Returns the records whose last use has changed since the last call, for the store.
   std::vector<TokenRecord> TakeUsed();
+  // Returns the users whose tokens have expired after `from` and not after `to`.
+  std::set<std::string> UsersOfExpired(absl::Time from, absl::Time to) const;
   // Forgets tokens that ended long ago, and returns their ids, for the store.
   std::vector<std::string> Forget(absl::Time now);
 
