@@ -9,10 +9,10 @@
 
 namespace trainyard::access {
 
-// What a user may do. Each role may do what those before it may.
+// Says what a user may do. Each role may do what those before it may.
 enum class Role { kNone, kViewer, kSubmitter, kOperator, kAdmin };
 
-// Where a role comes from.
+// Says where a role comes from.
 enum class RoleSource { kServer, kGroup, kDefault, kSet };
 
 // The party of a call. A call has the rights of one party alone.
@@ -22,7 +22,7 @@ enum class Party {
   kJoining,  // a worker that has a token of an invitation, and nothing else
 };
 
-// Who calls. The transport has proved it, and the rules have been looked up.
+// Describes who calls. The transport has proved it, and the rules have been looked up.
 struct Caller {
   // The user for whom the call is made: "anna", or "1234" if the system has no name for the user.
   // For a worker, it is the user that runs the daemon, and is empty if only its certificate is

@@ -3,16 +3,17 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 
 #include "absl/strings/string_view.h"
 #include "server/access/caller.h"
 
 namespace trainyard::access {
 
-// What a caller needs beyond its role, on the jobs that a call names.
+// Says what a caller needs beyond its role, on the jobs that a call names.
 enum class Need {
   kNothing,  // the handler itself picks what the caller may see, or the call is about no job
-  kSee,      // it may see the job: docs/security.md
+  kSee,      // it may see the job: docs/people.md
   kChange,   // the job is its own, or it is an operator
 };
 
@@ -89,12 +90,12 @@ inline constexpr std::array kRules = {
     Rule{"SharingService/SetQuota", Party::kUser, Role::kOperator, Need::kNothing, true},
 };
 
-// Returns the rule of a call. It is an error of compilation if the table has none.
+// Returns the rule of a call. If the table has none, the index is out of bounds, which is an error
+// of compilation.
 consteval const Rule& RuleOf(absl::string_view rpc) {
-  for (const Rule& rule : kRules) {
-    if (rule.rpc == rpc) return rule;
-  }
-  throw "the call has no row in kRules";
+  size_t row = 0;
+  while (row < kRules.size() && kRules[row].rpc != rpc) ++row;
+  return *(&kRules[0] + (row < kRules.size() ? row : kRules.size() + 1));
 }
 
 // Returns true if the role of the caller is enough for the call. Jobs are looked at apart.

@@ -42,7 +42,7 @@ struct Services {
   store::Store& store;  // for events only
   Streams& streams;
   Rng& rng;
-  // Who calls, and who may do what.
+  // These tell who calls, and who may do what.
   runtime::Connections& connections;
   access::Directory& directory;
   store::AccessStore& access_store;

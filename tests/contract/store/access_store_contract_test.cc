@@ -1,4 +1,4 @@
-// What every store of rights does.
+// Tests what every store of rights does.
 #include <gtest/gtest.h>
 
 #include <functional>

@@ -3,11 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <set>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/files.h"
 #include "google/protobuf/descriptor.h"
+#include "tests/testing/paths.h"
 #include "trainyard/v1/access.pb.h"
 #include "trainyard/v1/agent.pb.h"
 #include "trainyard/v1/checkpoint.pb.h"
@@ -95,6 +98,44 @@ TEST(Rules, AUserOfAnotherHostIsNoWorker) {
   Caller as_other = With(Role::kAdmin);
   as_other.real_user = "root";
   EXPECT_FALSE(RoleSuffices(RuleOf("AgentService/SyncWorker"), as_other));
+}
+
+std::string TableOfRules() {
+  std::string table = "| call | who | needs | in the audit log |\n|---|---|---|---|\n";
+  const auto cell = [&table](absl::string_view text) {
+    absl::StrAppend(&table, text, text.empty() ? "" : " ", "| ");
+  };
+  for (const Rule& rule : kRules) {
+    absl::StrAppend(&table, "| `", rule.rpc, "` | ");
+    cell(rule.party == Party::kWorker    ? "workers"
+         : rule.party == Party::kJoining ? "invited workers"
+         : rule.least == Role::kNone  ? "everybody"
+                                      : RoleText(rule.least));
+    cell(rule.need == Need::kNothing ? ""
+         : rule.need == Need::kSee   ? "sees the job"
+                                     : "owns the job, or is an operator");
+    absl::StrAppend(&table, rule.changes ? "yes |\n" : "|\n");
+  }
+  return table;
+}
+
+// After an intended change, TRAINYARD_UPDATE_GOLDEN=1 writes the table; read the difference.
+TEST(Rules, TheDocumentShowsTheTable) {
+  const std::string path = testing::SourcePath("docs/people.md");
+  const auto document = ReadFile(path);
+  ASSERT_TRUE(document.ok()) << document.status();
+  const std::string begin = "<!-- begin rules -->\n";
+  const size_t from = document->find(begin);
+  const size_t to = document->find("<!-- end rules -->\n");
+  ASSERT_NE(from, std::string::npos);
+  ASSERT_NE(to, std::string::npos);
+  const std::string expected =
+      document->substr(0, from + begin.size()) + TableOfRules() + document->substr(to);
+  if (std::getenv("TRAINYARD_UPDATE_GOLDEN") != nullptr) {
+    ASSERT_TRUE(WriteFileAtomically(path, expected).ok());
+    return;
+  }
+  EXPECT_EQ(*document, expected) << "TRAINYARD_UPDATE_GOLDEN=1 writes it";
 }
 
 TEST(Rules, RolesHaveNames) {

@@ -377,7 +377,7 @@ TEST_F(GateTest, ADescriptorStaysTakenWhileACallOfItsConnectionRuns) {
   };
   int descriptor = -1;
   std::shared_ptr<grpc::Channel> channel = Connect(User("bert", Role::kSubmitter), &descriptor);
-  const auto context = Context("");
+  auto context = Context("");
   std::thread caller([&] {
     v1::QueryMetricsRequest request;
     request.set_name("jobs/1");
@@ -388,7 +388,8 @@ TEST_F(GateTest, ADescriptorStaysTakenWhileACallOfItsConnectionRuns) {
   });
   entered.WaitForNotification();
   context->TryCancel();
-  caller.join();  // the client's end is closed
+  caller.join();
+  context.reset();  // its call keeps the client's end open
   struct stat before {};
   ASSERT_EQ(fstat(descriptor, &before), 0);
   std::vector<std::shared_ptr<grpc::Channel>> others;
