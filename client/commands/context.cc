@@ -7,6 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/credentials/credentials.h"
 #include "client/output/proto_text.h"
 #include "client/spec_loader/yaml_tree.h"
 #include "common/base/files.h"
@@ -54,27 +55,49 @@ absl::StatusOr<std::string> ConfiguredServer(const std::string& path) {
   return server->text;
 }
 
+constexpr absl::Duration kConnectTimeout = absl::Seconds(10);
+
+// Connects with what `trainyard login` has stored.
+absl::StatusOr<std::unique_ptr<link::ServerLink>> ConnectByTls(const Context& context,
+                                                               const rpc::Address& server) {
+  const credentials::CredentialStore store(ConfigHome(context.surroundings));
+  auto stored = store.Load(server);
+  // Without a pinned certificate, the channel says that the user has to sign in.
+  if (absl::IsNotFound(stored.status())) stored = rpc::TlsOptions();
+  TY_RETURN_IF_ERROR(stored.status());
+  auto connected = link::ServerLink::Connect(server.ToString(), context.interrupt, kConnectTimeout,
+                                             context.options.act_as, *stored);
+  if (connected.ok() || stored->authority.empty()) return connected;
+  return credentials::ExplainFailure(server, *stored, connected.status(), context.clock.Now());
+}
+
 }  // namespace
 
 void Context::Say(absl::string_view text) const {
   if (!options.quiet) err << text << "\n" << std::flush;
 }
 
+std::string ConfigHome(const Surroundings& around) {
+  return around.config_home.empty() ? JoinPath(around.home, ".config") : around.config_home;
+}
+
 absl::StatusOr<std::string> ServerAddress(const Context& context) {
   if (!context.options.server.empty()) return context.options.server;
   const Surroundings& around = context.surroundings;
   if (!around.server.empty()) return around.server;
-  const std::string config_home =
-      around.config_home.empty() ? JoinPath(around.home, ".config") : around.config_home;
   TY_ASSIGN_OR_RETURN(std::string configured,
-                      ConfiguredServer(JoinPath(config_home, "trainyard/config.yaml")));
+                      ConfiguredServer(JoinPath(ConfigHome(around), "trainyard/config.yaml")));
   if (!configured.empty()) return configured;
   return rpc::DefaultServerAddress(around.state_home, around.home);
 }
 
 absl::StatusOr<std::unique_ptr<link::ServerLink>> Connect(const Context& context) {
   TY_ASSIGN_OR_RETURN(const std::string address, ServerAddress(context));
-  return link::ServerLink::Connect(address, context.interrupt, absl::Seconds(10),
+  const auto parsed = rpc::ParseAddress(address);
+  if (parsed.ok() && parsed->kind == rpc::Address::Kind::kTls) {
+    return ConnectByTls(context, *parsed);
+  }
+  return link::ServerLink::Connect(address, context.interrupt, kConnectTimeout,
                                    context.options.act_as);
 }
 

@@ -63,6 +63,8 @@ struct Context {
 // A command ends with an exit code, or with an error that the caller prints.
 using Result = absl::StatusOr<link::ExitCode>;
 
+// Returns the folder of config files, such as ~/.config.
+std::string ConfigHome(const Surroundings& around);
 // Returns the address from --server, $TRAINYARD_SERVER or the current context of the config file,
 // or else the default socket.
 absl::StatusOr<std::string> ServerAddress(const Context& context);

@@ -29,11 +29,12 @@ ServerLink::ServerLink(std::string address, std::shared_ptr<grpc::Channel> chann
 absl::StatusOr<std::unique_ptr<ServerLink>> ServerLink::Connect(const std::string& address,
                                                                 Interrupt& interrupt,
                                                                 absl::Duration timeout,
-                                                                const std::string& act_as) {
+                                                                const std::string& act_as,
+                                                                const rpc::TlsOptions& tls) {
   std::vector<rpc::Metadata> metadata;
   if (!act_as.empty()) metadata.emplace_back(kActAsKey, act_as);
   TY_ASSIGN_OR_RETURN(std::shared_ptr<grpc::Channel> channel,
-                      rpc::MakeChannel(address, rpc::Keepalive::kNone, std::move(metadata)));
+                      rpc::MakeChannel(address, rpc::Keepalive::kNone, std::move(metadata), tls));
   TY_RETURN_IF_ERROR(rpc::WaitForServer(*channel, address, timeout));
   return std::unique_ptr<ServerLink>(new ServerLink(address, std::move(channel), interrupt));
 }

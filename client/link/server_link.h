@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "client/link/interrupt.h"
 #include "common/base/errors.h"
+#include "common/rpc/channel.h"
 #include "common/rpc/status.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
@@ -32,7 +33,7 @@ class ServerLink {
   // given, calls are made for that user, which only administrators may do.
   static absl::StatusOr<std::unique_ptr<ServerLink>> Connect(
       const std::string& address, Interrupt& interrupt, absl::Duration timeout = absl::Seconds(10),
-      const std::string& act_as = "");
+      const std::string& act_as = "", const rpc::TlsOptions& tls = {});
 
   // Makes a call: link.Call(&v1::JobService::Stub::GetJob, request)
   template <typename Stub, typename Request, typename Response>

@@ -6,7 +6,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "common/base/errors.h"
+#include "common/base/sign_in_errors.h"
 #include "common/base/status_macros.h"
 #include "common/base/token_form.h"
 #include "common/tls/digest.h"

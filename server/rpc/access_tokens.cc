@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
+#include "common/base/sign_in_errors.h"
 #include "common/base/status_macros.h"
 #include "common/base/worker_name.h"
 #include "common/spec/interval.h"

@@ -70,7 +70,8 @@ const std::vector<Floor>& Floors() {
         "worker/data", "worker/checkpoint", "worker/parallel", "worker/engine"}},
       {"worker/supervisor", {"common/base", "worker/run_dir"}},
       {"worker/agent",
-       {"common/base", "common/rpc", "worker/run_dir", "worker/checkpoint", "trainyard/v1"}},
+       {"common/base", "common/rpc", "common/tls", "worker/run_dir", "worker/checkpoint",
+        "trainyard/v1"}},
       // Client
       {"client", {"common", "client", "trainyard/v1"}},
       // The simulator drives the pure cores, and no adapter.
