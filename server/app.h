@@ -15,7 +15,8 @@ namespace trainyard {
 
 struct ServerOptions {
   std::string state_dir;
-  // Each is unix:/path. If empty, the server listens on unix:<state_dir>/server.sock.
+  // Each is unix:/path, or tls:HOST:PORT for other hosts. If there is no path, the server listens
+  // on unix:<state_dir>/server.sock, too.
   std::vector<std::string> listen;
   LogFormat log_format = LogFormat::kText;
   core::Config config = {};
@@ -30,6 +31,11 @@ struct ServerOptions {
   std::string operator_group = {};
   // The role of everybody else.
   access::Role default_role = access::Role::kSubmitter;
+  // The certificate of ports of TLS: names in the server's own, or the site's files.
+  std::vector<std::string> tls_names = {};
+  std::string tls_cert = {};
+  std::string tls_key = {};
+  std::string tls_client_ca = {};
   // Entries of the audit log are deleted when they are this old; 0 keeps them for ever.
   int64_t keep_audit_us = int64_t{90} * 24 * 3600 * 1'000'000;
 };

@@ -38,8 +38,23 @@ ParsedFlags ParseFlags(int argc, char** argv, const std::string& default_state_d
   app.add_option("--state_dir", flags.options.state_dir, "Everything that the server remembers")
       ->capture_default_str();
   app.add_option("--listen", flags.options.listen,
-                 "unix:/path; may be given several times [unix:STATE_DIR/server.sock]")
+                 "unix:/path, or tls:HOST:PORT for other hosts, where all have to sign in; may be "
+                 "given several times [unix:STATE_DIR/server.sock]")
       ->allow_extra_args(false);
+  app.add_option("--tls_names", flags.options.tls_names,
+                 "Names and addresses of this host in the certificate that the server makes for "
+                 "itself; may be given several times")
+      ->allow_extra_args(false)
+      ->type_name("NAME");
+  app.add_option("--tls_cert", flags.options.tls_cert,
+                 "The site's certificate with those that signed it (PEM), in place of the "
+                 "server's own; it is read again when it changes")
+      ->type_name("FILE");
+  app.add_option("--tls_key", flags.options.tls_key, "The key of --tls_cert (PEM)")
+      ->type_name("FILE");
+  app.add_option("--tls_client_ca", flags.options.tls_client_ca,
+                 "Further authorities whose certificates workers may show (PEM)")
+      ->type_name("FILE");
   app.add_flag("--shared", flags.options.shared,
                "Accept all users of this host, told apart by the kernel, and not only the one that "
                "runs the server");

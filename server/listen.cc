@@ -18,6 +18,7 @@
 #include "common/base/files.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "server/listen_port.h"
 
 namespace trainyard {
 namespace {
@@ -75,11 +76,13 @@ absl::StatusOr<UniqueFd> ListenOnPath(const std::string& path, mode_t mode) {
 
 absl::StatusOr<Listener> Listen(absl::string_view text, mode_t mode) {
   TY_ASSIGN_OR_RETURN(rpc::Address address, rpc::ParseAddress(text));
+  if (address.kind == rpc::Address::Kind::kTls) return ListenOnPort(std::move(address));
   if (address.kind == rpc::Address::Kind::kTcp) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("address '", text,
-                     "' is a port, and whoever connects to it could be anybody; listen on "
-                     "unix:/path, which other hosts reach with `trainyard --server ssh://HOST`"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "address '", text,
+        "' is a port, and whoever connects to it could be anybody; listen on "
+        "unix:/path, which other hosts reach with `trainyard --server ssh://HOST`, or on "
+        "tls:HOST:PORT, where everybody has to sign in"));
   }
   Listener listener{std::move(address), {}};
   TY_ASSIGN_OR_RETURN(listener.sockets.emplace_back(), ListenOnPath(listener.address.path, mode));

@@ -7,12 +7,17 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/credentials/credentials.h"
 #include "client/output/proto_text.h"
 
 namespace trainyard::commands {
 
 void Context::Say(absl::string_view text) const {
   if (!options.quiet) err << text << "\n" << std::flush;
+}
+
+std::string ConfigHome(const Surroundings& around) {
+  return around.config_home.empty() ? JoinPath(around.home, ".config") : around.config_home;
 }
 
 bool Confirm(const Context& context, absl::string_view question, bool yes_by_default) {

@@ -68,6 +68,8 @@ struct Context {
 // A command ends with an exit code, or with an error that the caller prints.
 using Result = absl::StatusOr<link::ExitCode>;
 
+// Returns the folder of config files, such as ~/.config.
+std::string ConfigHome(const Surroundings& around);
 // Connects to the server that ChooseServer returns. It is defined beside that, in server_choice.cc.
 absl::StatusOr<std::unique_ptr<link::ServerLink>> Connect(const Context& context);
 

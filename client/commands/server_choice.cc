@@ -2,6 +2,7 @@
 #include "client/commands/server_choice.h"
 
 #include "absl/strings/str_cat.h"
+#include "client/credentials/credentials.h"
 #include "client/link/unix_socket.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/address.h"
@@ -20,6 +21,22 @@ absl::StatusOr<ServerChoice> FromContext(const config::ConfigFile& config, const
   choice.context = name;
   choice.reason = absl::StrCat(reason, " the context '", name, "' of ", config.path());
   return choice;
+}
+
+constexpr absl::Duration kConnectTimeout = absl::Seconds(10);
+
+// Connects with what `trainyard login` has stored.
+absl::StatusOr<std::unique_ptr<link::ServerLink>> ConnectByTls(const Context& context,
+                                                               const rpc::Address& server) {
+  const credentials::CredentialStore store(ConfigHome(context.surroundings));
+  auto stored = store.Load(server);
+  // Without a pinned certificate, the channel says that the user has to sign in.
+  if (absl::IsNotFound(stored.status())) stored = rpc::TlsOptions();
+  TY_RETURN_IF_ERROR(stored.status());
+  auto connected = link::ServerLink::Connect(server.ToString(), context.interrupt, kConnectTimeout,
+                                             context.options.act_as, *stored);
+  if (connected.ok() || stored->authority.empty()) return connected;
+  return credentials::ExplainFailure(server, *stored, connected.status(), context.clock.Now());
 }
 
 }  // namespace
@@ -55,7 +72,11 @@ absl::StatusOr<ServerChoice> ChooseServer(const Context& context) {
 
 absl::StatusOr<std::unique_ptr<link::ServerLink>> Connect(const Context& context) {
   TY_ASSIGN_OR_RETURN(const ServerChoice choice, ChooseServer(context));
-  return link::ServerLink::Connect(choice.address, context.interrupt, absl::Seconds(10),
+  const auto parsed = rpc::ParseAddress(choice.address);
+  if (parsed.ok() && parsed->kind == rpc::Address::Kind::kTls) {
+    return ConnectByTls(context, *parsed);
+  }
+  return link::ServerLink::Connect(choice.address, context.interrupt, kConnectTimeout,
                                    context.options.act_as);
 }
 

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/commands/verbs.h"
 #include "client/output/roles.h"
+#include "client/output/text.h"
 #include "common/base/status_macros.h"
 
 namespace trainyard::commands {
@@ -39,6 +40,10 @@ Result WhoAmI(const Context& context) {
   if (PrintOne(context, who, who.user())) return link::kOk;
   context.out << "user    " << who.user();
   if (!who.real_user().empty()) context.out << ", for whom '" << who.real_user() << "' acts";
+  if (!who.token().empty()) {
+    context.out << "\ntoken   " << who.token() << ", for another "
+                << output::AgeText(output::ToTime(who.token_expire_time()) - context.clock.Now());
+  }
   context.out << "\nrole    " << output::RoleText(who.role()) << ", "
               << SourceText(who.role_source()) << "\n        " << MeaningOf(who.role())
               << "\nserver  " << link->address() << ", version " << who.server_version() << "\n";

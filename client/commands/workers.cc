@@ -12,6 +12,7 @@
 #include "client/output/text.h"
 #include "common/base/ids.h"
 #include "common/base/status_macros.h"
+#include "common/base/worker_name.h"
 
 namespace trainyard::commands {
 namespace {
@@ -21,6 +22,10 @@ using output::Table;
 struct WorkersOptions {
   std::vector<std::string> workers;
   std::string reason;
+};
+
+struct InviteOptions {
+  std::string worker;
 };
 
 std::string TypesText(const v1::Worker& worker) {
@@ -87,6 +92,25 @@ Result ListWorkers(const Context& context) {
   return link::kOk;
 }
 
+Result Invite(const Context& context, const InviteOptions& options) {
+  v1::InviteWorkerRequest request;
+  request.set_worker(options.worker);
+  TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
+  TY_ASSIGN_OR_RETURN(const v1::InviteWorkerResponse made,
+                      link->Call(&v1::AccessService::Stub::InviteWorker, request));
+  if (PrintOne(context, made, made.text())) return link::kOk;
+  const std::string port = made.addresses().empty()
+                               ? "7070"
+                               : made.addresses(0).substr(made.addresses(0).rfind(':') + 1);
+  context.Say(
+      absl::StrCat("this token lets one worker join within the hour. Write it to a file on the "
+                   "worker's host, and start the worker there:\n  trainyard-worker --server tls://",
+                   Hostname(), ":", port, options.worker.empty() ? "" : " --name ", options.worker,
+                   " --join_token_file FILE \\\n    --server_fingerprint ", made.fingerprint()));
+  context.out << made.text() << "\n";
+  return link::kOk;
+}
+
 Result Cordon(const Context& context, const WorkersOptions& options) {
   return Steer<v1::CordonWorkerRequest>(context, options, &v1::FleetService::Stub::CordonWorker,
                                         "gets no new ranks; what runs keeps running");
@@ -117,6 +141,12 @@ void AddWorkers(VerbTable& verbs) {
   verbs.Add("workers ls", "List the workers and their devices", "", ListWorkers);
   verbs.Add<WorkersOptions>("workers cordon", "Give workers no new ranks", "lab-1",
                             declare_with_reason, Cordon);
+  verbs.Add<InviteOptions>(
+      "workers invite", "Make a token with which a worker of another host joins once", "lab-2",
+      [](client::Flags& flags, InviteOptions& options) {
+        flags.Word("NAME", options.worker, "The name that the worker must have [any new one]");
+      },
+      Invite);
   verbs.Add<WorkersOptions>(
       "workers lost",
       "Confirm that the host of an UNREACHABLE worker is off, so that its jobs start elsewhere",

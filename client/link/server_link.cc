@@ -16,10 +16,6 @@ namespace {
 // The server reads this key of the metadata.
 constexpr char kActAsKey[] = "trainyard-as";
 
-}  // namespace
-
-namespace {
-
 // This is longer than kOpenTimeout, so gRPC does not give up a connection before ssh does.
 constexpr absl::Duration kCarriedConnectTimeout = absl::Seconds(30);
 
@@ -49,7 +45,8 @@ ServerLink::ServerLink(std::string address, std::unique_ptr<SshTunnel> tunnel,
 absl::StatusOr<std::unique_ptr<ServerLink>> ServerLink::Connect(const std::string& address,
                                                                 Interrupt& interrupt,
                                                                 absl::Duration timeout,
-                                                                const std::string& act_as) {
+                                                                const std::string& act_as,
+                                                                const rpc::TlsOptions& tls) {
   std::vector<rpc::Metadata> metadata;
   if (!act_as.empty()) metadata.emplace_back(kActAsKey, act_as);
   std::unique_ptr<SshTunnel> tunnel;
@@ -61,7 +58,7 @@ absl::StatusOr<std::unique_ptr<ServerLink>> ServerLink::Connect(const std::strin
         rpc::MakeCarriedChannel(tunnel->target(), kCarriedConnectTimeout, std::move(metadata));
   } else {
     TY_ASSIGN_OR_RETURN(channel,
-                        rpc::MakeChannel(address, rpc::Keepalive::kNone, std::move(metadata)));
+                        rpc::MakeChannel(address, rpc::Keepalive::kNone, std::move(metadata), tls));
   }
   const absl::Status status = rpc::WaitForServer(*channel, address, timeout);
   if (!status.ok() && tunnel != nullptr && !tunnel->error().ok()) return tunnel->error();

@@ -11,6 +11,7 @@
 #include "client/link/interrupt.h"
 #include "client/link/ssh_tunnel.h"
 #include "common/base/errors.h"
+#include "common/rpc/channel.h"
 #include "common/rpc/status.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
@@ -35,7 +36,7 @@ class ServerLink {
   // password. If `act_as` is given, calls are made for that user, which only administrators may do.
   static absl::StatusOr<std::unique_ptr<ServerLink>> Connect(
       const std::string& address, Interrupt& interrupt, absl::Duration timeout = absl::Seconds(10),
-      const std::string& act_as = "");
+      const std::string& act_as = "", const rpc::TlsOptions& tls = {});
 
   // Returns INVALID_ARGUMENT for an address to which Connect cannot connect.
   static absl::Status CheckAddress(const std::string& address);

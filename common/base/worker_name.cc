@@ -4,6 +4,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "absl/strings/ascii.h"
 
 namespace trainyard {
@@ -12,6 +14,13 @@ namespace {
 constexpr size_t kNameMax = 63;
 
 }  // namespace
+
+bool IsWorkerName(absl::string_view name) {
+  const auto is_fine = [](unsigned char c) {
+    return absl::ascii_islower(c) || absl::ascii_isdigit(c) || c == '-';
+  };
+  return !name.empty() && name.size() <= kNameMax && std::all_of(name.begin(), name.end(), is_fine);
+}
 
 std::string Hostname() {
   char name[256] = {};

@@ -7,6 +7,9 @@
 
 namespace trainyard {
 
+// Returns true for [a-z0-9-]{1,63}.
+bool IsWorkerName(absl::string_view name);
+
 // Returns the name of this host, or an empty text if it has none.
 std::string Hostname();
 

@@ -4,9 +4,13 @@
 
 #include <sys/un.h>
 
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "common/base/files.h"
 #include "common/base/program_paths.h"
 
@@ -20,16 +24,29 @@ constexpr size_t kUnixPathBytesMax = sizeof(sockaddr_un::sun_path) - 1;
 absl::Status BadAddress(absl::string_view text, absl::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat("address '", text, "' ", why,
                                                  "; use unix:/path/to/server.sock or "
-                                                 "127.0.0.1:PORT"));
+                                                 "tls://HOST:PORT"));
 }
 
 bool IsLoopback(absl::string_view host) {
   return host == "localhost" || host == "::1" || absl::StartsWith(host, "127.");
 }
 
+// Returns true for what may be the name or the address of a host. The system resolves it later.
+bool IsHost(absl::string_view host) {
+  const auto is_fine = [](unsigned char c) {
+    return absl::ascii_isalnum(c) || c == '.' || c == '-' || c == '_' || c == ':' || c == '%';
+  };
+  return !host.empty() && host.size() <= 253 && host.front() != '-' &&
+         std::all_of(host.begin(), host.end(), is_fine);
+}
+
 }  // namespace
 
 std::string Address::ToString() const {
+  return absl::StrCat(kind == Kind::kTls ? "tls://" : "", Target());
+}
+
+std::string Address::Target() const {
   if (kind == Kind::kUnix) return absl::StrCat(kUnixPrefix, path);
   const bool is_ipv6 = absl::StrContains(host, ':');
   return is_ipv6 ? absl::StrCat("[", host, "]:", port) : absl::StrCat(host, ":", port);
@@ -49,24 +66,26 @@ absl::StatusOr<Address> ParseAddress(absl::string_view text) {
     address.path = std::string(path);
     return address;
   }
-  const size_t colon = text.rfind(':');
+  // "tls:lab:7070" is shorter to write as a flag.
+  absl::string_view rest = text;
+  const bool is_tls = absl::ConsumePrefix(&rest, "tls://") || absl::ConsumePrefix(&rest, "tls:");
+  const size_t colon = rest.rfind(':');
   if (colon == absl::string_view::npos) return BadAddress(text, "has no port");
-  absl::string_view host = text.substr(0, colon);
+  absl::string_view host = rest.substr(0, colon);
   if (host.size() >= 2 && host.front() == '[' && host.back() == ']') {
     host = host.substr(1, host.size() - 2);
   } else if (absl::StrContains(host, ':')) {
     return BadAddress(text, "has an IPv6 address without brackets");
   }
   uint32_t port = 0;
-  if (!absl::SimpleAtoi(text.substr(colon + 1), &port) || port > 65535) {
+  if (!absl::SimpleAtoi(rest.substr(colon + 1), &port) || port > 65535) {
     return BadAddress(text, "has a port that is no number from 0 to 65535");
   }
-  if (!IsLoopback(host)) {
-    return BadAddress(text,
-                      "is no loopback address, and other hosts need TLS, which "
-                      "this version does not have");
+  if (is_tls && !IsHost(host)) return BadAddress(text, "has no host");
+  if (!is_tls && !IsLoopback(host)) {
+    return BadAddress(text, "is no loopback address, and other hosts need TLS");
   }
-  address.kind = Address::Kind::kTcp;
+  address.kind = is_tls ? Address::Kind::kTls : Address::Kind::kTcp;
   address.host = std::string(host);
   address.port = static_cast<uint16_t>(port);
   return address;

@@ -1,6 +1,6 @@
-// Defines where a server listens: a Unix socket, "unix:/path", or a port of this host,
-// "127.0.0.1:7070". Other hosts would need TLS, which our channels do not support yet, so their
-// addresses are refused here instead of receiving plain text.
+// Defines where a server listens: a Unix socket, "unix:/path", a port for other hosts with TLS,
+// "tls://lab.example:7070", or a port of this host, "127.0.0.1:7070". A port without TLS on another
+// host is refused here instead of receiving plain text.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,20 @@
 namespace trainyard::rpc {
 
 struct Address {
-  enum class Kind { kUnix, kTcp };
+  enum class Kind { kUnix, kTcp, kTls };
   Kind kind = Kind::kUnix;
   // The path of the socket, for kUnix.
   std::string path;
-  // The host, for kTcp: localhost, an address in 127.0.0.0/8, or ::1.
+  // The host. For kTcp: localhost, an address in 127.0.0.0/8, or ::1; for kTls: any.
   std::string host;
-  // The port, for kTcp: 0 to 65535. Port 0 (any free port) makes sense only for a listener.
+  // The port, for kTcp and kTls: 0 to 65535. Port 0 (any free port) makes sense only for a
+  // listener.
   uint16_t port = 0;
 
-  // Returns the address as gRPC takes it: "unix:/run/x.sock", "127.0.0.1:7070", "[::1]:7070".
+  // Returns the address as it is read: "unix:/run/x.sock", "tls://lab:7070", "[::1]:7070".
   std::string ToString() const;
+  // Returns the address as gRPC takes it, which does not say that there is TLS.
+  std::string Target() const;
 };
 
 // The socket of the server that all users of a machine share.

@@ -10,11 +10,14 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/duration.h"
 #include "common/base/errors.h"
+#include "common/base/files.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/address.h"
 #include "grpc/support/time.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
+#include "grpcpp/security/tls_certificate_provider.h"
+#include "grpcpp/security/tls_credentials_options.h"
 #include "grpcpp/support/channel_arguments.h"
 #include "grpcpp/support/client_interceptor.h"
 
@@ -92,23 +95,57 @@ grpc::ChannelArguments CommonArguments(int connect_timeout_ms) {
 }
 
 std::shared_ptr<grpc::Channel> Open(const std::string& target,
+                                    const std::shared_ptr<grpc::ChannelCredentials>& credentials,
                                     const grpc::ChannelArguments& arguments,
                                     std::vector<Metadata> metadata) {
   std::vector<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface>> interceptors;
   if (!metadata.empty()) {
     interceptors.push_back(std::make_unique<MetadataFactory>(std::move(metadata)));
   }
-  return grpc::experimental::CreateCustomChannelWithInterceptors(
-      target, grpc::InsecureChannelCredentials(), arguments, std::move(interceptors));
+  return grpc::experimental::CreateCustomChannelWithInterceptors(target, credentials, arguments,
+                                                                 std::move(interceptors));
+}
+
+// The files of a worker's certificate are looked at this often.
+constexpr unsigned int kRefreshSeconds = 60;
+
+std::shared_ptr<grpc::ChannelCredentials> WorkerCredentials(const std::string& folder) {
+  const auto files = std::make_shared<grpc::experimental::FileWatcherCertificateProvider>(
+      JoinPath(folder, "worker.key"), JoinPath(folder, "worker.pem"),
+      JoinPath(folder, "authority.pem"), kRefreshSeconds);
+  grpc::experimental::TlsChannelCredentialsOptions options;
+  options.set_certificate_provider(files);
+  options.watch_root_certs();
+  options.watch_identity_key_cert_pairs();
+  return grpc::experimental::TlsCredentials(options);
+}
+
+// Sets how the channel proves itself, and how the server has to.
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> CredentialsFor(
+    const Address& address, const TlsOptions& tls, grpc::ChannelArguments& arguments) {
+  if (address.kind != Address::Kind::kTls) return grpc::InsecureChannelCredentials();
+  if (!tls.server_name.empty()) arguments.SetSslTargetNameOverride(tls.server_name);
+  if (!tls.worker_folder.empty()) return WorkerCredentials(tls.worker_folder);
+  if (tls.authority.empty()) {
+    return MakeError(absl::StatusCode::kFailedPrecondition, "NOT_SIGNED_IN",
+                     absl::StrCat("you are not signed in to ", address.ToString(),
+                                  "; run `trainyard login ", address.Target(), "`"));
+  }
+  grpc::SslCredentialsOptions options;
+  options.pem_root_certs = tls.authority;
+  const auto channel = grpc::SslCredentials(options);
+  if (tls.token.empty()) return channel;
+  return grpc::CompositeChannelCredentials(channel, grpc::AccessTokenCredentials(tls.token));
 }
 
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(absl::string_view address,
                                                            Keepalive keepalive,
-                                                           std::vector<Metadata> metadata) {
+                                                           std::vector<Metadata> metadata,
+                                                           const TlsOptions& tls) {
   TY_ASSIGN_OR_RETURN(const Address parsed, ParseAddress(address));
-  if (parsed.kind == Address::Kind::kTcp && parsed.port == 0) {
+  if (parsed.kind != Address::Kind::kUnix && parsed.port == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("address '", address, "' has port 0; a server has a port from 1 to 65535"));
   }
@@ -118,13 +155,15 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(absl::string_view add
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
     arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // no limit
   }
-  return Open(parsed.ToString(), arguments, std::move(metadata));
+  TY_ASSIGN_OR_RETURN(const auto credentials, CredentialsFor(parsed, tls, arguments));
+  return Open(parsed.Target(), credentials, arguments, std::move(metadata));
 }
 
 std::shared_ptr<grpc::Channel> MakeCarriedChannel(const std::string& target,
                                                   absl::Duration connect_timeout,
                                                   std::vector<Metadata> metadata) {
-  return Open(target, CommonArguments(static_cast<int>(absl::ToInt64Milliseconds(connect_timeout))),
+  return Open(target, grpc::InsecureChannelCredentials(),
+              CommonArguments(static_cast<int>(absl::ToInt64Milliseconds(connect_timeout))),
               std::move(metadata));
 }
 

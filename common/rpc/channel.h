@@ -1,4 +1,4 @@
-// Opens channels to the server over a Unix socket or loopback.
+// Opens channels to the server over a Unix socket, loopback, or TLS.
 #pragma once
 
 #include <memory>
@@ -25,12 +25,27 @@ enum class Keepalive { kNone, kPings };
 // A key and a value that go with each call of a channel.
 using Metadata = std::pair<std::string, std::string>;
 
+// Says how the two ends of a channel prove who they are, for addresses of TLS.
+struct TlsOptions {
+  // The certificate that was pinned (PEM): only servers whose own it has signed are accepted.
+  std::string authority = {};
+  // The name that the server's certificate must have. Empty means the host's in the address.
+  std::string server_name = {};
+  // The token that goes with each call, or empty.
+  std::string token = {};
+  // A folder with authority.pem, worker.pem and worker.key, in place of all of these. The files are
+  // read again when they change.
+  std::string worker_folder = {};
+};
+
 // Returns a channel that connects by itself and reconnects within a second or two of the server's
 // return. It is lazy: if there is no server, the first call fails. Returns INVALID_ARGUMENT for an
-// address that ParseAddress refuses.
+// address that ParseAddress refuses, and FAILED_PRECONDITION (NOT_SIGNED_IN) for one of TLS without
+// a pinned certificate.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(absl::string_view address,
                                                            Keepalive keepalive = Keepalive::kNone,
-                                                           std::vector<Metadata> metadata = {});
+                                                           std::vector<Metadata> metadata = {},
+                                                           const TlsOptions& tls = {});
 
 // Returns a channel to a socket of this process, as gRPC names it ("unix-abstract:x"), behind which
 // the process carries every connection to a server elsewhere. An attempt to connect may take as

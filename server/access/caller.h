@@ -1,6 +1,7 @@
 // Says who calls, and what that caller is to the server.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -16,8 +17,9 @@ enum class RoleSource { kServer, kGroup, kDefault, kSet };
 
 // The party of a call. A call has the rights of one party alone.
 enum class Party {
-  kUser,    // somebody with a client
-  kWorker,  // a worker daemon
+  kUser,     // somebody with a client
+  kWorker,   // a worker daemon
+  kJoining,  // a worker that has a token of an invitation, and nothing else
 };
 
 // Describes who calls. The transport has proved it, and the rules have been looked up.
@@ -34,6 +36,12 @@ struct Caller {
   std::string address;
   // The only worker that the caller may be, from its certificate, or empty if it has none.
   std::string worker;
+  // The id of the token by which the caller has signed in, or empty.
+  std::string token = {};
+  // The token permits no role above this one.
+  Role token_cap = Role::kAdmin;
+  // When that token ends, in microseconds since 1970.
+  int64_t token_end_us = 0;
   // The caller is the user that runs the server, or root. Its worker runs jobs of all users.
   bool is_host = false;
 };

@@ -28,11 +28,15 @@ struct Rule {
 
 // The rules, in order of service and name.
 inline constexpr std::array kRules = {
+    Rule{"AccessService/CreateToken", Party::kUser, Role::kViewer, Need::kNothing, true},
     Rule{"AccessService/DeleteProject", Party::kUser, Role::kOperator, Need::kNothing, true},
     Rule{"AccessService/DeleteUser", Party::kUser, Role::kAdmin, Need::kNothing, true},
+    Rule{"AccessService/InviteWorker", Party::kUser, Role::kAdmin, Need::kNothing, true},
     Rule{"AccessService/ListAuditEntries", Party::kUser, Role::kOperator, Need::kNothing, false},
     Rule{"AccessService/ListProjects", Party::kUser, Role::kViewer, Need::kNothing, false},
+    Rule{"AccessService/ListTokens", Party::kUser, Role::kViewer, Need::kNothing, false},
     Rule{"AccessService/ListUsers", Party::kUser, Role::kViewer, Need::kNothing, false},
+    Rule{"AccessService/RevokeToken", Party::kUser, Role::kNone, Need::kNothing, true},
     Rule{"AccessService/SetProject", Party::kUser, Role::kOperator, Need::kNothing, true},
     Rule{"AccessService/SetUser", Party::kUser, Role::kAdmin, Need::kNothing, true},
     Rule{"AccessService/WhoAmI", Party::kUser, Role::kNone, Need::kNothing, false},
@@ -41,7 +45,9 @@ inline constexpr std::array kRules = {
     Rule{"AgentService/AppendMetrics", Party::kWorker, Role::kNone, Need::kNothing, false},
     Rule{"AgentService/CommitCheckpoint", Party::kWorker, Role::kNone, Need::kNothing, false},
     Rule{"AgentService/FetchCheckpoint", Party::kWorker, Role::kNone, Need::kNothing, false},
+    Rule{"AgentService/JoinWorker", Party::kJoining, Role::kNone, Need::kNothing, true},
     Rule{"AgentService/RegisterWorker", Party::kWorker, Role::kNone, Need::kNothing, true},
+    Rule{"AgentService/RenewCertificate", Party::kWorker, Role::kNone, Need::kNothing, true},
     Rule{"AgentService/SyncWorker", Party::kWorker, Role::kNone, Need::kNothing, false},
     Rule{"AgentService/VerifyCheckpoint", Party::kWorker, Role::kNone, Need::kNothing, false},
     Rule{"CheckpointService/DownloadCheckpoint", Party::kUser, Role::kViewer, Need::kSee, false},

@@ -39,7 +39,11 @@ grpc::ServerUnaryReactor* AccessServiceImpl::WhoAmI(const access::Caller& caller
   response->set_role(ToProto(caller.role));
   response->set_role_source(std::string(access::RoleSourceText(caller.role_source)));
   response->set_real_user(caller.real_user);
-  response->set_method("socket");
+  response->set_method(caller.token.empty() ? "socket" : "token");
+  if (!caller.token.empty()) {
+    response->set_token(caller.token);
+    *response->mutable_token_expire_time() = ToTimestamp(caller.token_end_us);
+  }
   response->set_address(caller.address);
   response->set_server_version(services_.version);
   return Finished(context, absl::OkStatus());

@@ -21,6 +21,10 @@ class AccessServiceImpl : public v1::AccessService::CallbackService {
   TY_UNARY_RPC(AccessService, ListProjects, ListProjectsRequest, ListProjectsResponse);
   TY_UNARY_RPC(AccessService, SetProject, SetProjectRequest, Project);
   TY_UNARY_RPC(AccessService, DeleteProject, DeleteProjectRequest, DeleteProjectResponse);
+  TY_UNARY_RPC(AccessService, CreateToken, CreateTokenRequest, CreateTokenResponse);
+  TY_UNARY_RPC(AccessService, ListTokens, ListTokensRequest, ListTokensResponse);
+  TY_UNARY_RPC(AccessService, RevokeToken, RevokeTokenRequest, Token);
+  TY_UNARY_RPC(AccessService, InviteWorker, InviteWorkerRequest, InviteWorkerResponse);
   TY_UNARY_RPC(AccessService, ListAuditEntries, ListAuditEntriesRequest, ListAuditEntriesResponse);
 
  private:

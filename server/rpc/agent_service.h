@@ -26,6 +26,8 @@ class AgentServiceImpl : public v1::AgentService::CallbackService {
   TY_STREAM_RPC(AgentService, FetchCheckpoint, DownloadCheckpointRequest,
                 DownloadCheckpointResponse);
   TY_UNARY_RPC(AgentService, VerifyCheckpoint, VerifyCheckpointRequest, Checkpoint);
+  TY_UNARY_RPC(AgentService, JoinWorker, JoinWorkerRequest, JoinWorkerResponse);
+  TY_UNARY_RPC(AgentService, RenewCertificate, RenewCertificateRequest, RenewCertificateResponse);
 
  private:
   using YardCheck = std::function<absl::Status(const core::Yard&)>;

@@ -1,6 +1,7 @@
 // Looks callers up, applies the rules, and notes what happened.
 #include "server/rpc/gate.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -113,6 +114,8 @@ absl::StatusOr<Caller> Identify(const grpc::ServerContextBase& context, Services
   caller.address = peer->address;
   caller.worker = peer->worker;
   caller.is_host = peer->is_host;
+  const bool has_token = peer->user.empty() && peer->worker.empty() && party != Party::kJoining;
+  if (has_token) TY_RETURN_IF_ERROR(SignInByToken(context, *services.sign_in, caller));
   // Nobody can take its rights from the user that runs the server, who could change the files.
   if (!caller.is_host) {
     if (const auto set = services.directory.RoleOf(caller.user); set.has_value()) {
@@ -120,6 +123,7 @@ absl::StatusOr<Caller> Identify(const grpc::ServerContextBase& context, Services
       caller.role_source = access::RoleSource::kSet;
     }
   }
+  caller.role = std::min(caller.role, caller.token_cap);
   const auto& metadata = context.client_metadata();
   if (const auto as = metadata.find(kActAsKey); as != metadata.end() && party == Party::kUser) {
     TY_RETURN_IF_ERROR(TakeOver({as->second.data(), as->second.size()}, services, caller));
@@ -135,11 +139,15 @@ absl::StatusOr<Caller> Admit(const Rule& rule, const grpc::ServerContextBase& co
   if (status.ok()) status = CheckRule(rule, *caller, services, resources);
   const bool acts_for_other = caller.ok() && !caller->real_user.empty();
   if (status.ok() && !acts_for_other && (!rule.changes || is_trial)) return caller;
+  // Guesses that come too fast are not even counted.
+  if (ErrorReason(status) == "SIGN_IN_DELAYED") return status;
   access::AuditRecord entry;
+  if (const auto peer = services.connections.Find(context.peer()); peer != nullptr) {
+    entry.address = peer->address;
+  }
   if (caller.ok()) {
     entry.user = caller->worker.empty() ? caller->user : WorkerName(caller->worker);
     entry.real_user = caller->real_user;
-    entry.address = caller->address;
   }
   entry.rpc = std::string(rule.rpc);
   entry.resource = PlainText(absl::StrJoin(resources, " "), kResourceBytesMax);

@@ -8,6 +8,7 @@
 #include "common/base/env.h"
 #include "server/access/directory.h"
 #include "server/rpc/resolve_cache.h"
+#include "server/rpc/sign_in.h"
 #include "server/runtime/audit_log.h"
 #include "server/runtime/blob_store.h"
 #include "server/runtime/board.h"
@@ -49,6 +50,8 @@ struct Services {
   // The role of users for whom nothing was set and of whom the system knows nothing.
   access::Role default_role;
   std::string version;
+  // Signs in callers of other hosts.
+  std::shared_ptr<SignIn> sign_in = std::make_shared<SignIn>();
   std::unique_ptr<ResolveCache> resolve_cache = std::make_unique<ResolveCache>();
 };
 

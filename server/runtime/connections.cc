@@ -31,7 +31,8 @@ bool Connections::Add(int fd, access::Peer peer) {
     const auto count = count_of_user_.find(peer.user);
     return count != count_of_user_.end() && count->second >= kOfUserMax;
   };
-  if (!peer.is_host && is_full()) {
+  // Connections of other hosts are limited by address before they get here (server/tls).
+  if (!peer.is_host && peer.address.empty() && is_full()) {
     absl::Duration& looked = looked_at_.emplace(peer.user, -absl::InfiniteDuration()).first->second;
     if (now - looked < kLookInterval) return false;
     looked = now;

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "server/access/audit.h"
 #include "server/access/directory.h"
+#include "server/access/tokens.h"
 
 namespace trainyard::store {
 
@@ -25,6 +26,11 @@ class AccessStore {
   virtual absl::StatusOr<std::vector<access::ProjectRecord>> ListProjects() = 0;
   virtual absl::Status PutProject(const access::ProjectRecord& project) = 0;
   virtual absl::Status DeleteProject(const std::string& name) = 0;
+
+  virtual absl::StatusOr<std::vector<access::TokenRecord>> ListTokens() = 0;
+  // Writes a token, in place of what was stored under its id.
+  virtual absl::Status PutToken(const access::TokenRecord& token) = 0;
+  virtual absl::Status DeleteToken(const std::string& id) = 0;
 
   // Appends entries, which get sequence numbers in their order.
   virtual absl::Status AppendAudit(const std::vector<access::AuditRecord>& entries) = 0;

@@ -31,6 +31,25 @@ absl::Status MemoryAccessStore::DeleteProject(const std::string& name) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::vector<access::TokenRecord>> MemoryAccessStore::ListTokens() {
+  const MutexLock lock(&mutex_);
+  std::vector<access::TokenRecord> list;
+  for (const auto& [id, token] : tokens_) list.push_back(token);
+  return list;
+}
+
+absl::Status MemoryAccessStore::PutToken(const access::TokenRecord& token) {
+  const MutexLock lock(&mutex_);
+  tokens_[token.id] = token;
+  return absl::OkStatus();
+}
+
+absl::Status MemoryAccessStore::DeleteToken(const std::string& id) {
+  const MutexLock lock(&mutex_);
+  tokens_.erase(id);
+  return absl::OkStatus();
+}
+
 absl::Status MemoryAccessStore::AppendAudit(const std::vector<access::AuditRecord>& entries) {
   const MutexLock lock(&mutex_);
   for (const access::AuditRecord& entry : entries) {

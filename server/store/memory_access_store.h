@@ -20,6 +20,9 @@ class MemoryAccessStore : public AccessStore {
   absl::StatusOr<std::vector<access::ProjectRecord>> ListProjects() override;
   absl::Status PutProject(const access::ProjectRecord& project) override;
   absl::Status DeleteProject(const std::string& name) override;
+  absl::StatusOr<std::vector<access::TokenRecord>> ListTokens() override;
+  absl::Status PutToken(const access::TokenRecord& token) override;
+  absl::Status DeleteToken(const std::string& id) override;
   absl::Status AppendAudit(const std::vector<access::AuditRecord>& entries) override;
   absl::StatusOr<std::vector<access::AuditRecord>> ListAudit(
       const access::AuditFilter& filter) override;
@@ -28,7 +31,8 @@ class MemoryAccessStore : public AccessStore {
  private:
   access::Directory directory_;
   Mutex mutex_;
-  std::deque<access::AuditRecord> audit_ ABSL_GUARDED_BY(mutex_);  // oldest first
+  std::deque<access::AuditRecord> audit_ ABSL_GUARDED_BY(mutex_);              // oldest first
+  std::map<std::string, access::TokenRecord> tokens_ ABSL_GUARDED_BY(mutex_);  // by id
   int64_t last_sequence_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 

@@ -21,8 +21,9 @@ const std::vector<Floor>& Floors() {
       {"common/spec",
        {"common/base", "common/datasets", "common/layers", "common/networks", "trainyard/v1"}},
       {"common/rpc", {"common/base", "trainyard/v1"}},
+      {"common/tls", {"common/base"}},
       // Server
-      {"server/access", {"common/base"}},
+      {"server/access", {"common/base", "common/tls"}},
       {"server/core/lifecycle", {"common/base"}},
       {"server/core/scheduling", {"common/base", "server/core/lifecycle"}},
       {"server/core/yard", {"common/base", "server/core/lifecycle", "server/core/scheduling"}},
@@ -36,6 +37,7 @@ const std::vector<Floor>& Floors() {
       {"server/rpc",
        {"common/base", "common/rpc", "common/spec", "server/access", "server/codec", "server/core",
         "server/runtime", "server/store", "trainyard/v1"}},
+      {"server/tls", {"common/base", "common/tls"}},
       {"server", {"common", "server", "trainyard/v1"}},
       // Worker
       {"worker/run_dir", {"common/base"}},
@@ -68,7 +70,8 @@ const std::vector<Floor>& Floors() {
         "worker/data", "worker/checkpoint", "worker/parallel", "worker/engine"}},
       {"worker/supervisor", {"common/base", "worker/run_dir"}},
       {"worker/agent",
-       {"common/base", "common/rpc", "worker/run_dir", "worker/checkpoint", "trainyard/v1"}},
+       {"common/base", "common/rpc", "common/tls", "worker/run_dir", "worker/checkpoint",
+        "trainyard/v1"}},
       // Client
       {"client", {"common", "client", "trainyard/v1"}},
       // The simulator drives the pure cores, and no adapter.
@@ -112,7 +115,7 @@ const std::vector<Library>& Libraries() {
       {"zlib.h", {"worker/data", "tests/unit/worker/data"}},
       {"zstd.h", {"worker/data", "tests/unit/worker/data"}},
       {"curl/", {"client/fetch"}},
-      {"openssl/", {"client/fetch"}},
+      {"openssl/", {"client/fetch", "common/tls", "server/tls", "tests"}},
       {"jpeglib.h", {"worker/data", "tests/unit/worker/data", "tests/bench"}},
       {"CLI/",
        {"client/flags.cc", "client/fetch/main.cc", "server", "tests/bench", "worker/agent",

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -20,10 +21,12 @@
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
 #include "common/base/worker_name.h"
+#include "common/rpc/address.h"
 #include "common/rpc/channel.h"
 #include "worker/agent/accounts.h"
 #include "worker/agent/act_as.h"
 #include "worker/agent/agent.h"
+#include "worker/agent/enrolment.h"
 #include "worker/agent/host_devices.h"
 #include "worker/agent/worker_identity.h"
 
@@ -84,7 +87,18 @@ absl::Status RunWorker(const WorkerFlags& flags) {
   // Plans that trainers measured on this host's devices serve later jobs. A service may have no
   // home directory.
   setenv("XDG_CACHE_HOME", JoinPath(state_dir, "cache").c_str(), /*overwrite=*/0);
-  TY_ASSIGN_OR_RETURN(const auto channel, rpc::MakeChannel(flags.server, rpc::Keepalive::kPings));
+  TY_ASSIGN_OR_RETURN(const rpc::Address server, rpc::ParseAddress(flags.server));
+  const bool is_remote = server.kind == rpc::Address::Kind::kTls;
+  const EnrolmentOptions enrolment = {server, flags.name, JoinPath(state_dir, "tls"),
+                                      flags.join_token_file, flags.server_fingerprint};
+  rpc::TlsOptions tls;
+  if (is_remote) {
+    TY_ASSIGN_OR_RETURN(tls, Enrol(enrolment, *Clock::Real()));
+  }
+  TY_ASSIGN_OR_RETURN(const auto channel,
+                      rpc::MakeChannel(flags.server, rpc::Keepalive::kPings, {}, tls));
+  std::optional<CertificateRenewer> renewer;
+  if (is_remote) renewer.emplace(enrolment, channel, *Clock::Real());
   const auto stub = v1::AgentService::NewStub(channel);
   auto nvml = Nvml::Open(flags.nvml);
   if (!nvml.ok() && !absl::IsNotFound(nvml.status())) {

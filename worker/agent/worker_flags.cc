@@ -38,7 +38,12 @@ std::optional<int> ReadWorkerFlags(int argc, char** argv, WorkerFlags& flags) {
       "jobs running; the next one on the same state directory adopts them.");
   app.set_version_flag("--version", Version());
   app.option_defaults()->always_capture_default();
-  app.add_option("--server", flags.server, "unix:/path, or 127.0.0.1:port");
+  app.add_option("--server", flags.server, "unix:/path, or tls://host:port");
+  app.add_option("--join_token_file", flags.join_token_file,
+                 "file with the token of `trainyard workers invite`, for the first start with a "
+                 "server of another host");
+  app.add_option("--server_fingerprint", flags.server_fingerprint,
+                 "fingerprint of that server's certificate, as the invitation shows it");
   app.add_option("--state_dir", flags.state_dir, "folder of run directories and identity");
   app.add_option("--name", flags.name, "name in the pool, [a-z0-9-]{1,63}");
   app.add_option(

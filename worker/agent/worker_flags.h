@@ -13,6 +13,8 @@ namespace trainyard::agent {
 
 struct WorkerFlags {
   std::string server;
+  std::string join_token_file;
+  std::string server_fingerprint;
   std::string state_dir;
   std::string name;
   std::string dataset_dir;

@@ -40,10 +40,26 @@ CREATE INDEX audit_by_resource ON audit (resource, sequence);
 CREATE INDEX audit_by_user ON audit (user, sequence);
 )sql";
 
+constexpr char kAccess2[] = R"sql(
+CREATE TABLE tokens (
+  id TEXT NOT NULL PRIMARY KEY,
+  hash TEXT NOT NULL UNIQUE,
+  kind TEXT NOT NULL,
+  user TEXT NOT NULL,
+  scope TEXT NOT NULL,
+  worker TEXT NOT NULL,
+  note TEXT NOT NULL,
+  create_time_us INTEGER NOT NULL,
+  expire_time_us INTEGER NOT NULL,
+  last_use_time_us INTEGER NOT NULL,
+  revoke_time_us INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+)sql";
+
 }  // namespace
 
 const std::vector<Migration>& AccessMigrations() {
-  static const auto* migrations = new std::vector<Migration>{kAccess1};
+  static const auto* migrations = new std::vector<Migration>{kAccess1, kAccess2};
   return *migrations;
 }
 

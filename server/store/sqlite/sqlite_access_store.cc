@@ -1,8 +1,11 @@
 // Implements the store of rights on disk, with one connection for all.
 #include "server/store/sqlite/sqlite_access_store.h"
 
+#include <map>
+#include <optional>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
 #include "common/base/mutex.h"
@@ -27,6 +30,17 @@ constexpr char kPutProject[] = "INSERT INTO projects (name, is_private) VALUES (
 constexpr char kPutMember[] = "INSERT INTO project_members (project, user) VALUES (?, ?)";
 constexpr char kDeleteProject[] = "DELETE FROM projects WHERE name = ?";
 
+// Times that never came are 0.
+constexpr char kReadTokens[] =
+    "SELECT id, hash, kind, user, scope, worker, note, create_time_us, expire_time_us, "
+    "last_use_time_us, revoke_time_us FROM tokens ORDER BY id";
+constexpr char kPutToken[] =
+    "INSERT INTO tokens (id, hash, kind, user, scope, worker, note, create_time_us, "
+    "expire_time_us, last_use_time_us, revoke_time_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+    "ON CONFLICT (id) DO UPDATE SET last_use_time_us = excluded.last_use_time_us, "
+    "revoke_time_us = excluded.revoke_time_us";
+constexpr char kDeleteToken[] = "DELETE FROM tokens WHERE id = ?";
+
 constexpr char kAppendAudit[] =
     "INSERT INTO audit (time_us, user, real_user, address, rpc, resource, allowed, reason) "
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
@@ -48,6 +62,9 @@ class SqliteAccessStore : public AccessStore {
   absl::StatusOr<std::vector<access::ProjectRecord>> ListProjects() override;
   absl::Status PutProject(const access::ProjectRecord& project) override;
   absl::Status DeleteProject(const std::string& name) override;
+  absl::StatusOr<std::vector<access::TokenRecord>> ListTokens() override;
+  absl::Status PutToken(const access::TokenRecord& token) override;
+  absl::Status DeleteToken(const std::string& id) override;
   absl::Status AppendAudit(const std::vector<access::AuditRecord>& entries) override;
   absl::StatusOr<std::vector<access::AuditRecord>> ListAudit(
       const access::AuditFilter& filter) override;
@@ -125,6 +142,63 @@ absl::Status SqliteAccessStore::PutProject(const access::ProjectRecord& project)
 absl::Status SqliteAccessStore::DeleteProject(const std::string& name) {
   const MutexLock lock(&mutex_);
   return db_->Prepared(kDeleteProject).Bind(name).Run();
+}
+
+absl::StatusOr<std::vector<access::TokenRecord>> SqliteAccessStore::ListTokens() {
+  const MutexLock lock(&mutex_);
+  std::vector<access::TokenRecord> tokens;
+  const auto time = [](int64_t us) {
+    return us == 0 ? std::nullopt : std::make_optional(absl::FromUnixMicros(us));
+  };
+  TY_RETURN_IF_ERROR(
+      ForEachRow(db_->Prepared(kReadTokens), [&](const Statement& row) -> absl::Status {
+        access::TokenRecord token;
+        token.id = row.Text(0);
+        token.hash = absl::HexStringToBytes(row.Text(1));
+        const auto kind = access::ParseTokenKind(row.Text(2));
+        const auto scope = access::ParseTokenScope(row.Text(4));
+        if (!kind.has_value() || !scope.has_value() || token.hash.size() != 32) {
+          return error::CorruptFile(db_->path(),
+                                    absl::StrCat("token '", token.id, "' cannot be read"));
+        }
+        token.kind = *kind;
+        token.user = row.Text(3);
+        token.scope = *scope;
+        token.worker = row.Text(5);
+        token.note = row.Text(6);
+        token.created = absl::FromUnixMicros(row.Int(7));
+        token.expires = absl::FromUnixMicros(row.Int(8));
+        token.last_used = time(row.Int(9));
+        token.revoked = time(row.Int(10));
+        tokens.push_back(std::move(token));
+        return absl::OkStatus();
+      }));
+  return tokens;
+}
+
+absl::Status SqliteAccessStore::PutToken(const access::TokenRecord& token) {
+  const auto time = [](const std::optional<absl::Time>& value) {
+    return value.has_value() ? absl::ToUnixMicros(*value) : 0;
+  };
+  const MutexLock lock(&mutex_);
+  return db_->Prepared(kPutToken)
+      .Bind(token.id)
+      .Bind(absl::BytesToHexString(token.hash))
+      .Bind(access::TokenKindText(token.kind))
+      .Bind(token.user)
+      .Bind(access::TokenScopeText(token.scope))
+      .Bind(token.worker)
+      .Bind(token.note)
+      .Bind(absl::ToUnixMicros(token.created))
+      .Bind(absl::ToUnixMicros(token.expires))
+      .Bind(time(token.last_used))
+      .Bind(time(token.revoked))
+      .Run();
+}
+
+absl::Status SqliteAccessStore::DeleteToken(const std::string& id) {
+  const MutexLock lock(&mutex_);
+  return db_->Prepared(kDeleteToken).Bind(id).Run();
 }
 
 absl::Status SqliteAccessStore::AppendAudit(const std::vector<access::AuditRecord>& entries) {

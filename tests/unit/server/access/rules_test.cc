@@ -62,7 +62,7 @@ TEST(Rules, CallsThatChangeSomethingNeedMoreThanAViewer) {
 
 TEST(Rules, CallsOfWorkersAreThoseOfTheirService) {
   for (const Rule& rule : kRules) {
-    EXPECT_EQ(rule.party == Party::kWorker, rule.rpc.substr(0, 13) == "AgentService/") << rule.rpc;
+    EXPECT_EQ(rule.party != Party::kUser, rule.rpc.substr(0, 13) == "AgentService/") << rule.rpc;
   }
 }
 
@@ -112,7 +112,8 @@ std::string TableOfRules() {
   };
   for (const Rule& rule : kRules) {
     absl::StrAppend(&table, "| `", rule.rpc, "` | ");
-    cell(rule.party == Party::kWorker ? "workers"
+    cell(rule.party == Party::kWorker    ? "workers"
+         : rule.party == Party::kJoining ? "invited workers"
          : rule.least == Role::kNone  ? "everybody"
                                       : RoleText(rule.least));
     cell(rule.need == Need::kNothing ? ""

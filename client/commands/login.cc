@@ -1,0 +1,188 @@
+// login pins the certificate of a server, and stores the user's token for it; logout forgets both.
+#include <termios.h>
+#include <unistd.h>
+
+#include <istream>
+#include <ostream>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "client/commands/verbs.h"
+#include "client/credentials/credentials.h"
+#include "client/output/roles.h"
+#include "client/output/text.h"
+#include "common/base/files.h"
+#include "common/base/sign_in_errors.h"
+#include "common/base/status_macros.h"
+#include "common/base/token_form.h"
+#include "common/tls/probe.h"
+#include "common/tls/read.h"
+
+namespace trainyard::commands {
+namespace {
+
+using credentials::CredentialStore;
+
+constexpr absl::Duration kSignInTimeout = absl::Seconds(10);
+constexpr int64_t kTokenFileBytesMax = 4096;
+
+struct LoginOptions {
+  std::string server;
+  std::string fingerprint;
+  std::string token_file;
+};
+
+struct LogoutOptions {
+  std::string server;
+};
+
+// Keeps the terminal from showing what is typed, while it lives.
+class Silence {
+ public:
+  Silence() : is_terminal_(tcgetattr(STDIN_FILENO, &before_) == 0) {
+    if (!is_terminal_) return;
+    termios silent = before_;
+    silent.c_lflag &= ~static_cast<tcflag_t>(ECHO);
+    tcsetattr(STDIN_FILENO, TCSAFLUSH, &silent);
+  }
+  ~Silence() {
+    if (is_terminal_) tcsetattr(STDIN_FILENO, TCSAFLUSH, &before_);
+  }
+
+ private:
+  termios before_{};
+  const bool is_terminal_;
+};
+
+// Returns the certificate of the chain with this fingerprint.
+absl::StatusOr<tls::Certificate> FindInChain(const rpc::Address& server,
+                                             const std::vector<tls::Certificate>& chain,
+                                             const std::string& text) {
+  TY_ASSIGN_OR_RETURN(const std::string fingerprint, tls::ReadFingerprint(text));
+  for (const tls::Certificate& shown : chain) {
+    if (shown.fingerprint == fingerprint) return shown;
+  }
+  return error::CertificateChanged(server.Target(), fingerprint, tls::PinOf(chain).fingerprint);
+}
+
+// Decides which certificate to trust: the one that the flag names, the one that was pinned before,
+// or the one that the user accepts.
+absl::StatusOr<tls::Certificate> ChoosePin(const Context& context, const LoginOptions& options,
+                                           const rpc::Address& server,
+                                           const std::vector<tls::Certificate>& chain,
+                                           const std::string& pinned) {
+  if (!options.fingerprint.empty()) return FindInChain(server, chain, options.fingerprint);
+  if (!pinned.empty()) {
+    TY_ASSIGN_OR_RETURN(const auto before, tls::ReadCertificates(pinned));
+    return FindInChain(server, chain, before.front().fingerprint);
+  }
+  const tls::Certificate& pin = tls::PinOf(chain);
+  if (!context.in_is_terminal) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("nobody has confirmed the certificate of ", server.Target(),
+                     ", whose fingerprint is ", pin.fingerprint,
+                     "; compare it with that of the server's log, and give it as "
+                     "--fingerprint"));
+  }
+  context.err << "The server at " << server.Target() << " is not known yet. Its certificate is of '"
+              << pin.subject << "', with the fingerprint\n  " << pin.fingerprint
+              << "\nIts administrator finds the same one in the server's log.\n";
+  if (!Confirm(context, "Trust this server?", false)) {
+    return absl::CancelledError("nothing was stored");
+  }
+  return pin;
+}
+
+absl::StatusOr<std::string> ReadToken(const Context& context, const LoginOptions& options) {
+  std::string token;
+  if (options.token_file == "-" || options.token_file.empty()) {
+    const bool asks = options.token_file.empty();
+    if (asks && !context.in_is_terminal) {
+      return absl::InvalidArgumentError(
+          "there is no terminal to ask for the token; give --token-file FILE, or - for the "
+          "standard input");
+    }
+    if (asks) context.err << "Token (it is not shown): " << std::flush;
+    context.interrupt.AllowExit(true);
+    {
+      const Silence silence;
+      std::getline(context.in, token);
+    }
+    context.interrupt.AllowExit(false);
+    if (asks) context.err << "\n";
+  } else {
+    TY_ASSIGN_OR_RETURN(token, ReadFile(options.token_file, kTokenFileBytesMax));
+  }
+  absl::StripAsciiWhitespace(&token);
+  TY_RETURN_IF_ERROR(CheckTokenForm(token, kUserTokenPrefix));
+  return token;
+}
+
+// Returns the name for which to ask the server: the one that all own authorities give, or the
+// host's.
+std::string NameToExpect(const std::vector<tls::Certificate>& chain) {
+  for (const std::string& host : chain.front().hosts) {
+    if (host == tls::kServerName) return host;
+  }
+  return "";
+}
+
+Result Login(const Context& context, const LoginOptions& options) {
+  TY_ASSIGN_OR_RETURN(const rpc::Address server, credentials::ReadServer(options.server));
+  TY_ASSIGN_OR_RETURN(const auto chain, tls::ProbeServer(server.host, server.port, kSignInTimeout));
+  const CredentialStore store(ConfigHome(context.surroundings));
+  const auto known = store.Load(server);
+  rpc::TlsOptions signed_in;
+  TY_ASSIGN_OR_RETURN(
+      const tls::Certificate pin,
+      ChoosePin(context, options, server, chain, known.ok() ? known->authority : std::string()));
+  signed_in.authority = pin.pem;
+  signed_in.server_name = NameToExpect(chain);
+  TY_ASSIGN_OR_RETURN(signed_in.token, ReadToken(context, options));
+  // The token is stored only if the server takes it.
+  const auto link = link::ServerLink::Connect(server.ToString(), context.interrupt, kSignInTimeout,
+                                              "", signed_in);
+  if (!link.ok()) {
+    return credentials::ExplainFailure(server, signed_in, link.status(), context.clock.Now());
+  }
+  TY_ASSIGN_OR_RETURN(const v1::WhoAmIResponse who,
+                      (*link)->Call(&v1::AccessService::Stub::WhoAmI, v1::WhoAmIRequest()));
+  TY_RETURN_IF_ERROR(store.Save(server, signed_in));
+  context.Say(absl::StrCat(
+      "signed in to ", server.ToString(), " as '", who.user(), "' (", output::RoleText(who.role()),
+      "), for ", output::AgeText(output::ToTime(who.token_expire_time()) - context.clock.Now())));
+  context.Say(absl::StrCat("commands go there with --server ", server.ToString(),
+                           ", or with a context of that address"));
+  return link::kOk;
+}
+
+Result Logout(const Context& context, const LogoutOptions& options) {
+  TY_ASSIGN_OR_RETURN(const rpc::Address server, credentials::ReadServer(options.server));
+  TY_RETURN_IF_ERROR(CredentialStore(ConfigHome(context.surroundings)).Forget(server));
+  context.Say(absl::StrCat("forgot the token and the certificate of ", server.ToString(),
+                           "; `trainyard tokens revoke` makes a token invalid for everybody"));
+  return link::kOk;
+}
+
+}  // namespace
+
+void AddLogin(VerbTable& verbs) {
+  verbs.Add<LoginOptions>(
+      "login", "Sign in to a server of another host", "lab.example:7070",
+      [](client::Flags& flags, LoginOptions& options) {
+        flags.Word("SERVER", options.server, "HOST, HOST:PORT or tls://HOST:PORT").Required();
+        flags.Value("--fingerprint", options.fingerprint,
+                    "Fingerprint of the certificate to trust, in place of the question");
+        flags.Value("--token-file", options.token_file,
+                    "File with the token, or - for the standard input, in place of the question");
+      },
+      Login);
+  verbs.Add<LogoutOptions>(
+      "logout", "Forget the token and the certificate of a server", "lab.example:7070",
+      [](client::Flags& flags, LogoutOptions& options) {
+        flags.Word("SERVER", options.server, "The address that was given to login").Required();
+      },
+      Logout);
+}
+
+}  // namespace trainyard::commands

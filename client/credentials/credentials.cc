@@ -1,0 +1,122 @@
+// Reads and writes small files, each of them at once.
+#include "client/credentials/credentials.h"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <string>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/base/files.h"
+#include "common/base/sign_in_errors.h"
+#include "common/base/status_macros.h"
+#include "common/tls/probe.h"
+#include "common/tls/read.h"
+
+namespace trainyard::credentials {
+namespace {
+
+constexpr absl::string_view kDefaultPort = ":7070";
+constexpr int64_t kFileBytesMax = 64 * 1024;
+constexpr absl::Duration kProbeTimeout = absl::Seconds(10);
+
+absl::Status CheckPrivate(const std::string& path) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) return ErrnoStatus(errno, "cannot stat", path);
+  if ((info.st_mode & (S_IRWXG | S_IRWXO)) == 0) return absl::OkStatus();
+  return absl::PermissionDeniedError(
+      absl::StrCat("other users may read the token in '", path,
+                   "'; revoke it, or use chmod 0600 if you know that nobody has read it"));
+}
+
+}  // namespace
+
+absl::StatusOr<rpc::Address> ReadServer(absl::string_view text) {
+  if (absl::StartsWith(text, "unix:") || absl::StartsWith(text, "ssh://")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", text, "' needs no sign-in; use it as --server"));
+  }
+  absl::string_view host = text;
+  if (!absl::ConsumePrefix(&host, "tls://")) absl::ConsumePrefix(&host, "tls:");
+  const bool is_bare_ipv6 = absl::StartsWith(host, "[") && absl::EndsWith(host, "]");
+  const bool has_port = !is_bare_ipv6 && absl::StrContains(host, ':');
+  TY_ASSIGN_OR_RETURN(rpc::Address address, rpc::ParseAddress(absl::StrCat(
+                                                "tls://", host, has_port ? "" : kDefaultPort)));
+  if (address.port == 0) {
+    return absl::InvalidArgumentError(absl::StrCat("'", text, "' has port 0"));
+  }
+  return address;
+}
+
+CredentialStore::CredentialStore(absl::string_view config_home)
+    : folder_(JoinPath(config_home, "trainyard/servers")) {}
+
+// The host of an address has no slash, and cannot be "..", since the port follows.
+std::string CredentialStore::Folder(const rpc::Address& server) const {
+  return JoinPath(folder_, absl::StrCat(server.host, "_", server.port));
+}
+
+absl::StatusOr<rpc::TlsOptions> CredentialStore::Load(const rpc::Address& server) const {
+  const std::string folder = Folder(server);
+  rpc::TlsOptions options;
+  TY_ASSIGN_OR_RETURN(options.authority,
+                      ReadFile(JoinPath(folder, "authority.pem"), kFileBytesMax));
+  TY_ASSIGN_OR_RETURN(options.server_name, ReadFile(JoinPath(folder, "name"), kFileBytesMax));
+  const std::string token = JoinPath(folder, "token");
+  TY_RETURN_IF_ERROR(CheckPrivate(token));
+  TY_ASSIGN_OR_RETURN(options.token, ReadFile(token, kFileBytesMax));
+  for (std::string* text : {&options.server_name, &options.token}) {
+    absl::StripAsciiWhitespace(text);
+  }
+  return options;
+}
+
+absl::Status CredentialStore::Save(const rpc::Address& server,
+                                   const rpc::TlsOptions& options) const {
+  const std::string folder = Folder(server);
+  TY_RETURN_IF_ERROR(MakeDirectories(folder, 0700));
+  TY_RETURN_IF_ERROR(
+      WriteFileAtomically(JoinPath(folder, "authority.pem"), options.authority, 0600));
+  TY_RETURN_IF_ERROR(
+      WriteFileAtomically(JoinPath(folder, "name"), absl::StrCat(options.server_name, "\n"), 0600));
+  return WriteFileAtomically(JoinPath(folder, "token"), absl::StrCat(options.token, "\n"), 0600);
+}
+
+absl::Status CredentialStore::Forget(const rpc::Address& server) const {
+  const std::string folder = Folder(server);
+  if (!FileExists(folder)) {
+    return absl::NotFoundError(absl::StrCat("you are not signed in to ", server.ToString()));
+  }
+  return RemoveTree(folder);
+}
+
+absl::Status ExplainFailure(const rpc::Address& server, const rpc::TlsOptions& pinned,
+                            const absl::Status& failure, absl::Time now) {
+  const auto chain = tls::ProbeServer(server.host, server.port, kProbeTimeout);
+  const auto pin = tls::ReadCertificates(pinned.authority);
+  if (!chain.ok() || !pin.ok()) return failure;
+  const std::string& expected = pin->front().fingerprint;
+  bool is_shown = false;
+  for (const tls::Certificate& shown : *chain) is_shown |= shown.fingerprint == expected;
+  if (!is_shown) {
+    return error::CertificateChanged(server.Target(), expected, tls::PinOf(*chain).fingerprint);
+  }
+  for (const tls::Certificate& shown : *chain) {
+    if (now > shown.not_after) {
+      return error::CertificateRefused(
+          server.Target(), absl::StrCat("it has expired at ", absl::FormatTime(shown.not_after),
+                                        "; its administrator has to renew it"));
+    }
+    if (now < shown.not_before) {
+      return error::CertificateRefused(
+          server.Target(), absl::StrCat("it is valid from ", absl::FormatTime(shown.not_before),
+                                        " on only; is your clock right?"));
+    }
+  }
+  return failure;
+}
+
+}  // namespace trainyard::credentials

@@ -1,0 +1,86 @@
+// Implements the calls by which workers of other hosts get certificates.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/errors.h"
+#include "common/base/status_macros.h"
+#include "common/base/worker_name.h"
+#include "server/rpc/agent_service.h"
+#include "server/rpc/answers.h"
+#include "server/rpc/request.h"
+
+namespace trainyard::rpc {
+namespace {
+
+// Returns the error of an invitation that is for another worker, or for a new one.
+absl::Status CheckInvited(const access::TokenRecord& invitation, const std::string& worker,
+                          const core::Yard& yard) {
+  if (invitation.worker == worker) return absl::OkStatus();
+  if (!invitation.worker.empty()) {
+    return MakeError(absl::StatusCode::kPermissionDenied, "INVITED_AS_ANOTHER",
+                     absl::StrCat("the invitation is for worker '", invitation.worker,
+                                  "', not for '", worker, "'"));
+  }
+  if (yard.snapshot().workers.find(worker) == yard.snapshot().workers.end()) {
+    return absl::OkStatus();
+  }
+  return error::WorkerNameTaken(
+      worker, absl::StrCat("an invitation without a name takes no worker's place; invite it by "
+                           "name: trainyard workers invite ",
+                           worker));
+}
+
+}  // namespace
+
+grpc::ServerUnaryReactor* AgentServiceImpl::JoinWorker(const access::Caller& caller,
+                                                       grpc::CallbackServerContext* context,
+                                                       const v1::JoinWorkerRequest* request,
+                                                       v1::JoinWorkerResponse* response) {
+  SignIn& sign_in = *services_.sign_in;
+  if (!sign_in.sign_worker) {
+    return Finished(context, MakeError(absl::StatusCode::kFailedPrecondition, "NO_TLS",
+                                       "this server gives no certificates, since it has no port "
+                                       "for other hosts"));
+  }
+  const std::string token(BearerToken(*context));
+  const auto known = sign_in.tokens.Use(token, access::TokenKind::kJoin, sign_in.clock->Now());
+  if (!known.ok()) return Finished(context, SlowDown(sign_in, caller.address, known.status()));
+  RequestCheck check;
+  if (!IsWorkerName(request->worker())) {
+    check.Add("worker", "is no name of a worker; expected [a-z0-9-]{1,63}");
+  }
+  if (!check.ok()) return Refused(context, check);
+  // A mistake in the request does not use the invitation up.
+  auto certificate = sign_in.sign_worker(request->certificate_request(), request->worker());
+  if (!certificate.ok()) return Finished(context, certificate.status());
+  response->set_certificate(*std::move(certificate));
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const YardCheck is_invited = [invitation = *known,
+                                worker = request->worker()](const core::Yard& yard) {
+    return CheckInvited(invitation, worker, yard);
+  };
+  CheckThenWork(reactor, is_invited, services_.executor,
+                [this, &sign_in, reactor, token, response] {
+                  // Of several that come with the same invitation, only one gets here.
+                  const auto used = sign_in.tokens.UseUp(token, sign_in.clock->Now());
+                  absl::Status status = used.status();
+                  if (status.ok()) status = services_.access_store.PutToken(*used);
+                  if (!status.ok()) response->Clear();
+                  reactor->Finish(ToGrpcStatus(status));
+                });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* AgentServiceImpl::RenewCertificate(
+    const access::Caller& caller, grpc::CallbackServerContext* context,
+    const v1::RenewCertificateRequest* request, v1::RenewCertificateResponse* response) {
+  if (caller.worker.empty() || !services_.sign_in->sign_worker) {
+    return Finished(context, MakeError(absl::StatusCode::kFailedPrecondition, "NO_CERTIFICATE",
+                                       "only a worker that has a certificate gets the next one"));
+  }
+  auto certificate = services_.sign_in->sign_worker(request->certificate_request(), caller.worker);
+  if (certificate.ok()) response->set_certificate(*std::move(certificate));
+  return Finished(context, certificate.status());
+}
+
+}  // namespace trainyard::rpc

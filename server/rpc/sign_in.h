@@ -1,0 +1,52 @@
+// Signs in callers of other hosts, whom no kernel vouches for: users by tokens, and workers that
+// join by invitations.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "common/base/env.h"
+#include "grpcpp/server_context.h"
+#include "server/access/caller.h"
+#include "server/access/peer.h"
+#include "server/access/sign_in_delay.h"
+#include "server/access/tokens.h"
+
+namespace trainyard::rpc {
+
+// What handlers need to know of the port for other hosts. Functions may be called by any thread.
+struct SignIn {
+  access::TokenTable tokens;
+  access::SignInDelay delay;
+  Clock* clock = Clock::Real();
+  // Returns what the system says of a user, by name: groups, and so the role.
+  std::function<access::Peer(const std::string& user)> user_of_system =
+      [](const std::string& user) { return access::Peer{user}; };
+  // Asks the system for a user. It may block.
+  std::function<void(const std::string& user)> learn_user = [](const std::string&) {};
+  // Signs the request of a worker for a certificate. It is not set without a port of TLS.
+  std::function<absl::StatusOr<std::string>(absl::string_view request, absl::string_view worker)>
+      sign_worker;
+  // Returns the fingerprint that clients pin.
+  std::function<std::string()> fingerprint;
+  // The addresses of the port.
+  std::vector<std::string> addresses;
+};
+
+// Returns the token that comes with a call as `authorization: Bearer TOKEN`, or "".
+absl::string_view BearerToken(const grpc::ServerContextBase& context);
+
+// Answers a failed sign-in: with its own error, or, after several from the same address, with
+// RESOURCE_EXHAUSTED and the time to wait, which does not tell what was wrong.
+absl::Status SlowDown(SignIn& sign_in, absl::string_view address, const absl::Status& failure);
+
+// Completes a caller who is known by a token alone. Its scope limits the role.
+absl::Status SignInByToken(const grpc::ServerContextBase& context, SignIn& sign_in,
+                           access::Caller& caller);
+
+}  // namespace trainyard::rpc

@@ -1,0 +1,181 @@
+// Keeps the key when it renews the certificate, so that the two files always fit together.
+#include "worker/agent/enrolment.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/errors.h"
+#include "common/base/files.h"
+#include "common/base/log.h"
+#include "common/base/sign_in_errors.h"
+#include "common/base/status_macros.h"
+#include "common/base/token_form.h"
+#include "common/rpc/status.h"
+#include "common/tls/issue.h"
+#include "common/tls/probe.h"
+#include "common/tls/read.h"
+
+namespace trainyard::agent {
+namespace {
+
+constexpr int64_t kFileBytesMax = 64 * 1024;
+constexpr absl::Duration kCallTimeout = absl::Seconds(30);
+constexpr absl::Duration kRenewalInterval = absl::Minutes(10);
+
+std::string KeyPath(const EnrolmentOptions& options) {
+  return JoinPath(options.folder, "worker.key");
+}
+std::string CertificatePath(const EnrolmentOptions& options) {
+  return JoinPath(options.folder, "worker.pem");
+}
+std::string AuthorityPath(const EnrolmentOptions& options) {
+  return JoinPath(options.folder, "authority.pem");
+}
+std::string NamePath(const EnrolmentOptions& options) {
+  return JoinPath(options.folder, "server_name");
+}
+
+// Returns the worker's certificate, or why it cannot be used.
+absl::StatusOr<tls::Certificate> ReadOwn(const EnrolmentOptions& options, absl::Time now) {
+  TY_ASSIGN_OR_RETURN(const std::string pem, ReadFile(CertificatePath(options), kFileBytesMax));
+  TY_ASSIGN_OR_RETURN(const std::string key, ReadFile(KeyPath(options), kFileBytesMax));
+  TY_RETURN_IF_ERROR(tls::CheckKeyPair(pem, key));
+  TY_ASSIGN_OR_RETURN(std::vector<tls::Certificate> chain, tls::ReadCertificates(pem));
+  tls::Certificate& own = chain.front();
+  if (own.worker != options.worker) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("it is for worker '", own.worker, "', not for '", options.worker, "'"));
+  }
+  if (now >= own.not_after) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("it has expired at ", absl::FormatTime(own.not_after)));
+  }
+  return std::move(own);
+}
+
+// Looks at the server, and returns how to recognise it from now on.
+absl::StatusOr<rpc::TlsOptions> Recognise(const EnrolmentOptions& options) {
+  TY_ASSIGN_OR_RETURN(const std::string fingerprint, tls::ReadFingerprint(options.fingerprint));
+  TY_ASSIGN_OR_RETURN(const auto chain,
+                      tls::ProbeServer(options.server.host, options.server.port, kCallTimeout));
+  for (const tls::Certificate& shown : chain) {
+    if (shown.fingerprint != fingerprint) continue;
+    rpc::TlsOptions server;
+    server.authority = shown.pem;
+    for (const std::string& host : chain.front().hosts) {
+      if (host == tls::kServerName) server.server_name = host;
+    }
+    return server;
+  }
+  return error::CertificateChanged(options.server.Target(), fingerprint,
+                                   tls::PinOf(chain).fingerprint);
+}
+
+absl::StatusOr<std::string> ReadJoinToken(const std::string& path) {
+  TY_ASSIGN_OR_RETURN(std::string token, ReadFile(path, kFileBytesMax));
+  absl::StripAsciiWhitespace(&token);
+  TY_RETURN_IF_ERROR(Annotate(CheckTokenForm(token, kJoinTokenPrefix), path));
+  return token;
+}
+
+// Returns the key of the worker, which is made if there is none.
+absl::StatusOr<std::string> ReadOrMakeKey(const EnrolmentOptions& options) {
+  if (FileExists(KeyPath(options))) return ReadFile(KeyPath(options), kFileBytesMax);
+  std::string key = tls::MakeKey();
+  TY_RETURN_IF_ERROR(WriteFileAtomically(KeyPath(options), key, 0600));
+  return key;
+}
+
+absl::Status Join(const EnrolmentOptions& options) {
+  TY_ASSIGN_OR_RETURN(rpc::TlsOptions server, Recognise(options));
+  TY_ASSIGN_OR_RETURN(server.token, ReadJoinToken(options.join_token_file));
+  TY_ASSIGN_OR_RETURN(const std::string key, ReadOrMakeKey(options));
+  v1::JoinWorkerRequest request;
+  request.set_worker(options.worker);
+  TY_ASSIGN_OR_RETURN(*request.mutable_certificate_request(),
+                      tls::MakeWorkerRequest(key, options.worker));
+  TY_ASSIGN_OR_RETURN(const auto channel, rpc::MakeChannel(options.server.ToString(),
+                                                           rpc::Keepalive::kNone, {}, server));
+  grpc::ClientContext context;
+  rpc::SetTimeout(context, kCallTimeout);
+  v1::JoinWorkerResponse response;
+  const auto stub = v1::AgentService::NewStub(channel);
+  TY_RETURN_IF_ERROR(rpc::FromGrpcStatus(stub->JoinWorker(&context, request, &response)));
+  TY_RETURN_IF_ERROR(Annotate(tls::CheckKeyPair(response.certificate(), key), "the server"));
+  TY_RETURN_IF_ERROR(WriteFileAtomically(AuthorityPath(options), server.authority, 0600));
+  TY_RETURN_IF_ERROR(WriteFileAtomically(NamePath(options), server.server_name, 0600));
+  // The certificate is written last: with it, the worker has joined.
+  return WriteFileAtomically(CertificatePath(options), response.certificate(), 0600);
+}
+
+}  // namespace
+
+absl::StatusOr<rpc::TlsOptions> Enrol(const EnrolmentOptions& options, Clock& clock) {
+  TY_RETURN_IF_ERROR(MakeDirectories(options.folder, 0700));
+  if (const auto own = ReadOwn(options, clock.Now()); !own.ok()) {
+    if (options.join_token_file.empty() || options.fingerprint.empty()) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "the worker has no certificate for ", options.server.ToString(), ": ",
+          own.status().message(),
+          "; run `trainyard workers invite` on the server's host, and give --join_token_file and "
+          "--server_fingerprint"));
+    }
+    TY_RETURN_IF_ERROR(Annotate(Join(options), "cannot join"));
+    LogInfo("joined; the certificate renews itself", {{"worker", options.worker}});
+  }
+  rpc::TlsOptions proof;
+  proof.worker_folder = options.folder;
+  TY_ASSIGN_OR_RETURN(proof.server_name, ReadFile(NamePath(options), kFileBytesMax));
+  return proof;
+}
+
+CertificateRenewer::CertificateRenewer(EnrolmentOptions options,
+                                       std::shared_ptr<grpc::Channel> channel, Clock& clock)
+    : options_(std::move(options)), channel_(std::move(channel)), clock_(clock) {
+  thread_ = std::thread([this] { Run(); });
+}
+
+CertificateRenewer::~CertificateRenewer() {
+  {
+    const MutexLock lock(&mutex_);
+    stop_ = true;
+  }
+  stopped_.SignalAll();
+  thread_.join();
+}
+
+void CertificateRenewer::Run() {
+  while (true) {
+    const absl::Status renewed = RenewIfDue();
+    if (!renewed.ok()) {
+      LogWarning("cannot renew the worker's certificate; it is tried again",
+                 {{"error", std::string(renewed.message())}});
+    }
+    const MutexLock lock(&mutex_);
+    if (stop_) return;
+    stopped_.WaitWithTimeout(&mutex_, kRenewalInterval);
+    if (stop_) return;
+  }
+}
+
+absl::Status CertificateRenewer::RenewIfDue() {
+  TY_ASSIGN_OR_RETURN(const tls::Certificate own, ReadOwn(options_, clock_.Now()));
+  if (!tls::IsDueForRenewal(own.not_before, own.not_after, clock_.Now())) return absl::OkStatus();
+  TY_ASSIGN_OR_RETURN(const std::string key, ReadFile(KeyPath(options_), kFileBytesMax));
+  v1::RenewCertificateRequest request;
+  TY_ASSIGN_OR_RETURN(*request.mutable_certificate_request(),
+                      tls::MakeWorkerRequest(key, options_.worker));
+  grpc::ClientContext context;
+  rpc::SetTimeout(context, kCallTimeout);
+  v1::RenewCertificateResponse response;
+  const auto stub = v1::AgentService::NewStub(channel_);
+  TY_RETURN_IF_ERROR(rpc::FromGrpcStatus(stub->RenewCertificate(&context, request, &response)));
+  TY_RETURN_IF_ERROR(tls::CheckKeyPair(response.certificate(), key));
+  TY_RETURN_IF_ERROR(WriteFileAtomically(CertificatePath(options_), response.certificate(), 0600));
+  LogInfo("the worker's certificate is renewed");
+  return absl::OkStatus();
+}
+
+}  // namespace trainyard::agent
