@@ -12,7 +12,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "common/base/files.h"
 #include "common/base/processes.h"
 #include "tests/integration/sshd.h"
@@ -24,7 +23,6 @@ namespace trainyard::testing {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 class SshTest : public ::testing::Test {
