@@ -18,12 +18,12 @@ struct DialOptions {
   std::string path;
 };
 
-constexpr char kAdvice[] =
+constexpr char kFarAdvice[] =
     "start one there with `trainyard up`, or name its socket: ssh://HOST/path/to/server.sock";
 
 absl::StatusOr<link::Found> Dial(const Context& context, const DialOptions& options) {
   if (options.path.empty()) {
-    return link::FindServer(LocalServers(context.surroundings), kAdvice);
+    return link::FindServer(LocalServers(context.surroundings), kFarAdvice);
   }
   link::Found found;
   found.candidate.address = absl::StrCat("unix:", options.path);

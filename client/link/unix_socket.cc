@@ -42,14 +42,14 @@ std::string Refusal(const std::string& path) {
 }
 
 // A server that accepts no connection for so long is stuck, or flooded.
-constexpr timeval kConnectTimeout = {.tv_sec = 5, .tv_usec = 0};
+constexpr timeval kSocketTimeout = {.tv_sec = 5, .tv_usec = 0};
 
 // Connects, and returns 0 or the error's number.
 int Connect(const std::string& path, UniqueFd& fd) {
   fd = UniqueFd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return errno;
   // The timeout of sending is that of connecting, too.
-  setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &kConnectTimeout, sizeof(kConnectTimeout));
+  setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &kSocketTimeout, sizeof(kSocketTimeout));
   sockaddr_un name{};
   TY_CHECK(path.size() < sizeof(name.sun_path));  // ParseAddress refuses longer paths
   name.sun_family = AF_UNIX;

@@ -201,7 +201,7 @@ TEST_F(Tunnel, StrangersCannotUseItsSocket) {
   const std::string name = (*tunnel)->target().substr(std::string("unix-abstract:").size());
   // Another process connects, and sees the end of the connection at once.
   const std::string script =
-      absl::StrCat("import socket\ns = socket.socket(socket.AF_UNIX)\ns.connect(b'\\0", name,
+      absl::StrCat("import socket\ns = socket.socket(socket.AF_UNIX)\ns.connect(b'\\x00", name,
                    "')\nassert s.recv(1) == b''\n");
   Process::Options options;
   options.args = {"/usr/bin/python3", "-c", script};
