@@ -7,8 +7,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "client/credentials/credentials.h"
 #include "client/output/proto_text.h"
+#include "common/base/files.h"
 
 namespace trainyard::commands {
 
