@@ -166,7 +166,9 @@ absl::Status Fetch(const Context& context, const FetchOptions& options, const st
     progress.Clear();
     TY_RETURN_IF_ERROR(result.status());
     const std::string error(absl::StripAsciiWhitespace(result->err));
-    if (result->exit_code == fetch::kExitUnavailable) return absl::UnavailableError(error);
+    if (result->exit_code == fetch::kExitUnavailable) {
+      return MakeError(absl::StatusCode::kUnavailable, "SOURCE_UNREACHABLE", error);
+    }
     if (result->exit_code != 0) return absl::DataLossError(error);
     context.Say(absl::StrCat(path, " ", progress.verdict()));
   }
@@ -249,22 +251,22 @@ Result FetchData(const Context& context, const FetchOptions& options) {
 
 void AddData(VerbTable& verbs) {
   const auto declare = [](client::Flags& flags, auto& options) {
-    flags.Value("--dataset_dir", options.dataset_dir, "Folder of the data sets").Required();
+    flags.Value("--dataset-dir", options.dataset_dir, "Folder of the data sets").Required();
   };
   verbs.Group("data", "Data sets of the pool, or in a folder of this machine");
   verbs.Add<DataOptions>(
-      "data ls", "List the data sets of the workers, or of a folder", "--dataset_dir /srv/data",
+      "data ls", "List the data sets of the workers, or of a folder", "--dataset-dir /srv/data",
       [](client::Flags& flags, DataOptions& options) {
-        flags.Value("--dataset_dir", options.dataset_dir,
+        flags.Value("--dataset-dir", options.dataset_dir,
                     "Folder of this machine; without it, the workers' folders");
       },
       ListData);
   verbs.Add<DataOptions>("data verify",
                          "Read all samples, and list the corrupt ones and missing parts",
-                         "--dataset_dir /srv/data", declare, VerifyData);
+                         "--dataset-dir /srv/data", declare, VerifyData);
   verbs.Add<FetchOptions>(
       "data fetch", "Download public data sets, or resume their download",
-      "cifar10 fashion-mnist --dataset_dir /srv/data",
+      "cifar10 fashion-mnist --dataset-dir /srv/data",
       [declare](client::Flags& flags, FetchOptions& options) {
         flags.Words("DATASET", options.datasets, DataSourceNames()).Required();
         flags.Value("--mirror", options.mirror,

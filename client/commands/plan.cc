@@ -44,7 +44,7 @@ absl::StatusOr<std::optional<PoolDevices>> DevicesToPlanFor(const Context& conte
 }
 
 Result Plan(const Context& context, const PlanOptions& options) {
-  TY_ASSIGN_OR_RETURN(spec_loader::SpecFile file, spec_loader::ReadSpecFile(options.file));
+  TY_ASSIGN_OR_RETURN(spec_loader::SpecFile file, ReadSpec(context, options.file));
   TY_RETURN_IF_ERROR(ApplyChanges(options.spec, file).status());
   if (!file.mistakes.empty()) return TellMistakes(context, file, "nothing was planned");
   TY_ASSIGN_OR_RETURN(const v1::JobSpec resolved, spec::ResolveSpec(file.spec));

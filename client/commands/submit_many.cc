@@ -56,7 +56,7 @@ class Submitter {
   Result Run() {
     start_ = context_.clock.Uptime();
     TY_RETURN_IF_ERROR(Send());
-    if (context_.terminal.err_is_terminal) context_.err << "\r\x1b[K";
+    if (context_.terminal.err_is_terminal) context_.err << output::kLineStart << output::kClearRest;
     PrintList(context_, messages_, names_);
     const absl::Duration took = context_.clock.Uptime() - start_;
     const double rate = absl::ToDoubleSeconds(took) > 0
@@ -123,8 +123,9 @@ class Submitter {
     }
     const grpc::Status status = stream->Finish();
     if (!status.ok()) return link_.Error(status);
-    return under_way_.empty() ? absl::OkStatus()
-                              : absl::UnavailableError("the server has ended the stream");
+    return under_way_.empty()
+               ? absl::OkStatus()
+               : error::ServerUnreachable(link_.address(), "it has ended the stream");
   }
 
   // Fills the next message, and returns false if no documents are left.
@@ -200,7 +201,7 @@ class Submitter {
       exit_code_ = is_mistake ? link::kUsage : link::ExitCodeOf(status);
     }
     if (++refused_ > kRefusalsTold) return;
-    if (context_.terminal.err_is_terminal) context_.err << "\r\x1b[K";
+    if (context_.terminal.err_is_terminal) context_.err << output::kLineStart << output::kClearRest;
     spec_loader::AddViolations(file, violations, {});
     context_.err << spec_loader::RenderMistakes(file, context_.terminal.color);
     if (violations.empty() && !status.ok()) {
@@ -214,8 +215,9 @@ class Submitter {
         now - drawn_ < kSubmitDrawInterval)
       return;
     drawn_ = now;
-    context_.err << "\rsubmitted " << FormatCount(submitted_) << " of "
-                 << FormatCount(static_cast<int64_t>(texts_.size())) << "\x1b[K" << std::flush;
+    context_.err << output::kLineStart << "submitted " << FormatCount(submitted_) << " of "
+                 << FormatCount(static_cast<int64_t>(texts_.size())) << output::kClearRest
+                 << std::flush;
   }
 
   const Context& context_;

@@ -61,7 +61,7 @@ absl::StatusOr<std::string> AskTrainerForPlan(const std::string& binary_dir,
   std::vector<std::string> args = {trainer, "--plan", "-"};
   args.insert(args.end(), flags.begin(), flags.end());
   TY_ASSIGN_OR_RETURN(const daemons::ChildResult result,
-                      daemons::RunChild(args, output::ProtoJson(spec, false), timeout));
+                      daemons::RunChild(args, output::WireJson(spec), timeout));
   if (result.exit_code == kTrainerUserError) {
     return absl::InvalidArgumentError(
         absl::StripPrefix(absl::StripTrailingAsciiWhitespace(result.err), "trainyard-trainer: "));

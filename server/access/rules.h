@@ -56,6 +56,7 @@ inline constexpr std::array kRules = {
     Rule{"CheckpointService/VerifyCheckpoint", Party::kUser, Role::kViewer, Need::kSee, false},
     Rule{"FleetService/CordonWorker", Party::kUser, Role::kOperator, Need::kNothing, true},
     Rule{"FleetService/DeclareWorkerLost", Party::kUser, Role::kOperator, Need::kNothing, true},
+    Rule{"FleetService/DeleteWorker", Party::kUser, Role::kOperator, Need::kNothing, true},
     Rule{"FleetService/DrainWorker", Party::kUser, Role::kOperator, Need::kNothing, true},
     Rule{"FleetService/GetWorker", Party::kUser, Role::kViewer, Need::kNothing, false},
     Rule{"FleetService/ListWorkers", Party::kUser, Role::kViewer, Need::kNothing, false},

@@ -19,6 +19,7 @@ class FleetServiceImpl : public v1::FleetService::CallbackService {
   TY_UNARY_RPC(FleetService, CordonWorker, CordonWorkerRequest, Worker);
   TY_UNARY_RPC(FleetService, UncordonWorker, UncordonWorkerRequest, Worker);
   TY_UNARY_RPC(FleetService, DrainWorker, DrainWorkerRequest, Worker);
+  TY_UNARY_RPC(FleetService, DeleteWorker, DeleteWorkerRequest, DeleteWorkerResponse);
   TY_UNARY_RPC(FleetService, DeclareWorkerLost, DeclareWorkerLostRequest, Worker);
   TY_UNARY_RPC(FleetService, QuarantineDevice, QuarantineDeviceRequest, Worker);
   TY_UNARY_RPC(FleetService, ReleaseDevice, ReleaseDeviceRequest, Worker);

@@ -78,6 +78,8 @@ class Contacts {
   std::set<std::string, std::less<>> TakeNewlyNamed() { return std::exchange(newly_named_, {}); }
   // Ends the session. What remains is the time at which the worker was last seen.
   void Close(const std::string& worker);
+  // Ends the session, and knows the worker no longer.
+  void Forget(const std::string& worker);
 
   // Returns null if the session has ended or never existed.
   const std::string* WorkerOf(absl::string_view session) const;
