@@ -22,7 +22,7 @@ struct Programs {
   // The trainer of the `cpu` backend. The trainer of another backend has "-<backend>" after its
   // name.
   std::string trainer;
-  ProcessLimits limits;  // of processes that run as another user
+  ProcessLimits limits = {};  // of processes that run as another user
 };
 
 // Starts a program in a session of its own, with nothing of ours but the environment. What it
