@@ -129,9 +129,16 @@ Result DryRun(const Context& context, const SubmitFlags& flags, SpecFile& file,
   return link::kOk;
 }
 
+void TellWarnings(const Context& context, const v1::Job& job) {
+  for (const std::string& warning : job.warnings()) {
+    context.err << context.terminal.Style("1;33", "warning:") << " " << warning << "\n";
+  }
+}
+
 // Prints the name of the new job, or the job itself in the format that the user chose.
 Result TellCreated(const Context& context, link::ServerLink& link, const v1::Job& job,
                    bool follow) {
+  TellWarnings(context, job);
   if (!PrintOne(context, job, job.name())) context.out << job.name() << "\n" << std::flush;
   if (follow && job.array_size() == 0) return FollowJob(context, link, job.name());
   const std::string id = output::ShortName(job.name());

@@ -5,10 +5,12 @@
 #include <deque>
 #include <memory>
 #include <ostream>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "client/commands/load_spec.h"
+#include "client/link/exit_code.h"
 #include "common/base/backoff.h"
 #include "common/base/status_macros.h"
 #include "common/base/strings.h"
@@ -69,7 +71,7 @@ class Submitter {
                                      " refused"),
         refused_ > kRefusalsTold ? absl::StrCat(", of which ", kRefusalsTold, " are listed above")
                                  : ""));
-    return refused_ == 0 ? link::kOk : link::kUsage;
+    return exit_code_;
   }
 
  private:
@@ -158,6 +160,7 @@ class Submitter {
         continue;
       }
       ++submitted_;
+      Warn(message->files[static_cast<size_t>(i)], result);
       Keep(result);
     }
   }
@@ -175,10 +178,24 @@ class Submitter {
     names_.push_back(result.name());
   }
 
+  // Many documents of one file tend to have the same warning, which is printed once.
+  void Warn(const SpecFile& file, const v1::CreateJobResult& result) {
+    for (const std::string& warning : result.warnings()) {
+      if (!warnings_.insert(warning).second) continue;
+      if (context_.terminal.err_is_terminal) context_.err << "\r\x1b[K";
+      context_.err << file.name << ":" << file.first_line + 1 << ": warning: " << warning << "\n";
+    }
+  }
+
   void Refuse(SpecFile& file, const absl::Status& status) {
+    const auto violations = GetFieldViolations(status);
+    // A mistake in a document outweighs what only the pool or a quota refuses.
+    const bool is_mistake = status.ok() || !violations.empty();
+    if (is_mistake || refused_ == 0) {
+      exit_code_ = is_mistake ? link::kUsage : link::ExitCodeOf(status);
+    }
     if (++refused_ > kRefusalsTold) return;
     if (context_.terminal.err_is_terminal) context_.err << "\r\x1b[K";
-    const auto violations = GetFieldViolations(status);
     spec_loader::AddViolations(file, violations, {});
     context_.err << spec_loader::RenderMistakes(file, context_.terminal.color);
     if (violations.empty() && !status.ok()) {
@@ -207,9 +224,11 @@ class Submitter {
   std::deque<std::unique_ptr<Message>> under_way_;
   int64_t submitted_ = 0;
   int64_t refused_ = 0;
+  link::ExitCode exit_code_ = link::kOk;
   std::deque<v1::CreateJobResult> results_;
   std::vector<const google::protobuf::Message*> messages_;
   std::vector<std::string> names_;
+  std::set<std::string> warnings_;  // those that were printed
   absl::Duration start_;
   absl::Duration drawn_ = -absl::InfiniteDuration();
 };

@@ -57,6 +57,8 @@ void DeclareSubmitFlags(client::Flags& flags, SubmitFlags& options) {
                  "Start when this job has succeeded; may be repeated");
   flags.Value("--begin", options.begin, "Do not start before: 18:00, +2h, 2026-11-21T18:00:00Z");
   flags.Value("--reservation", options.reservation, "Run on the devices of this reservation only");
+  flags.Switch("--wait-for-devices", options.wait_for_devices,
+               "Queue it even if no known worker has such devices, instead of refusing it");
 }
 
 google::protobuf::Timestamp ToTimestamp(absl::Time time) {
@@ -106,6 +108,7 @@ absl::StatusOr<v1::SubmitOptions> SubmitOptionsOf(const Context& context, link::
     *options.mutable_begin_time() = ToTimestamp(begin);
   }
   options.set_reservation(given.reservation);
+  options.set_wait_for_devices(given.wait_for_devices);
   return options;
 }
 

@@ -27,6 +27,7 @@ struct SubmitFlags {
   std::vector<std::string> after_ok;
   std::string begin;
   std::string reservation;
+  bool wait_for_devices = false;
 };
 
 void DeclareSubmitFlags(client::Flags& flags, SubmitFlags& options);

@@ -198,6 +198,12 @@ absl::Status WorkerNotUnreachable(absl::string_view name) {
                                 "dead; `trainyard drain` empties it"));
 }
 
+absl::Status CannotRun(absl::string_view why) {
+  return MakeError(absl::StatusCode::kFailedPrecondition, kCannotRun,
+                   absl::StrCat("this job can never run here: ", why,
+                                "; --wait-for-devices queues it until there are such devices"));
+}
+
 absl::Status RequestIdReused(absl::string_view request_id) {
   return MakeError(absl::StatusCode::kAlreadyExists, "REQUEST_ID_REUSED",
                    absl::StrCat("request id '", request_id,

@@ -73,6 +73,10 @@ absl::Status RequestIdReused(absl::string_view request_id);
 // QUOTA_EXCEEDED: wait for jobs of the subject to end, or ask an operator to raise the quota.
 absl::Status QuotaExceeded(absl::string_view subject, absl::string_view what, int64_t wanted,
                            int64_t limit);
+// CANNOT_RUN: the known workers could never hold the job; change what the message names, or submit
+// it with --wait-for-devices if such devices are to come.
+inline constexpr char kCannotRun[] = "CANNOT_RUN";
+absl::Status CannotRun(absl::string_view why);
 // RESERVATION_EXISTS: choose another name.
 absl::Status ReservationExists(absl::string_view name);
 // STALE_FENCING_TOKEN: the attempt was superseded; the worker must stop what runs under the old

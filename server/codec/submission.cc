@@ -55,6 +55,7 @@ absl::Status TakeOptions(const v1::Job& options, core::Submission& submission) {
   }
   if (options.has_begin_time()) submission.not_before_us = FromTimestamp(options.begin_time());
   submission.reservation = options.reservation();
+  submission.wait_for_devices = options.wait_for_devices();
   submission.array_size = options.array_size();
   submission.array_parallel = options.array_parallel();
   return absl::OkStatus();
@@ -103,6 +104,7 @@ void SetOptions(const core::Submission& submission, v1::Job& job) {
     *job.mutable_begin_time() = ToTimestamp(submission.not_before_us);
   }
   job.set_reservation(submission.reservation);
+  job.set_wait_for_devices(submission.wait_for_devices);
   job.set_array_size(submission.array_size);
   job.set_array_parallel(submission.array_parallel);
 }

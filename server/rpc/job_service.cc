@@ -40,10 +40,12 @@ grpc::ServerUnaryReactor* FinishWithPreview(grpc::CallbackServerContext* context
                                             v1::Job* response) {
   return FinishFromYard(context, services,
                         [response, submission = std::move(submission),
-                         &runtime = services.runtime](const core::Yard& yard) {
+                         &runtime = services.runtime](const core::Yard& yard) -> absl::Status {
                           const core::Now now = runtime.Now();
+                          TY_ASSIGN_OR_RETURN(std::string warning, yard.Admit(*submission, now));
                           *response =
                               PreviewOf(*submission, ToProto(yard.Preview(*submission, now), now));
+                          if (!warning.empty()) response->add_warnings(std::move(warning));
                           return absl::OkStatus();
                         });
 }
@@ -56,6 +58,7 @@ grpc::ServerUnaryReactor* FinishWithJob(grpc::CallbackServerContext* context, Se
       [&board = services.board, response](const core::Reply& reply) -> absl::Status {
         TY_ASSIGN_OR_RETURN(const auto view, FindJob(board, reply.job));
         *response = ToProto(*view);
+        if (!reply.warning.empty()) response->add_warnings(reply.warning);
         return absl::OkStatus();
       });
 }

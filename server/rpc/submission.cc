@@ -99,6 +99,7 @@ absl::Status TakeOptions(const v1::SubmitOptions& options, const runtime::Board&
   }
   check.Name("options.reservation", options.reservation(), /*may_be_empty=*/true);
   submission.reservation = options.reservation();
+  submission.wait_for_devices = options.wait_for_devices();
   submission.array_size = options.array_size();
   submission.array_parallel = options.array_parallel();
   if (!check.ok()) return absl::OkStatus();

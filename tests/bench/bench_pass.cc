@@ -57,8 +57,8 @@ void FillPool(const Arguments& arguments, const World& world, Pool& pool,
   for (int w = 0; w < arguments.workers; ++w) {
     PoolWorker& worker = pool.emplace_back();
     worker.name = absl::StrCat("worker-", 100000 + w);
-    worker.labels = {{"rack", absl::StrCat("r", w / 40)}};
-    if (world.has_hostnames) worker.labels["host"] = worker.name;
+    worker.traits.labels = {{"rack", absl::StrCat("r", w / 40)}};
+    if (world.has_hostnames) worker.traits.labels["host"] = worker.name;
     RunningJob job;
     job.id = JobId{1 + w};
     job.user = absl::StrCat("user-", w % 17);

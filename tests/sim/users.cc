@@ -85,6 +85,9 @@ core::Submission Users::DrawSubmission() {
   submission.spec = absl::StrCat(DrawScript());
   submission.name = absl::StrCat("job-", orders_.size());
   submission.auto_precision = options_.auto_precision && orders_.size() % 2 == 0;
+  // Most of these users are sure that the devices will come. The others are refused what no known
+  // worker could hold.
+  submission.wait_for_devices = orders_.size() % 4 != 3;
   core::Demand& demand = submission.demand;
   const int most = options_.hosts * options_.devices_max;
   demand.count = static_cast<int32_t>(random.Chance(500) ? 1 : random.Between(1, most));

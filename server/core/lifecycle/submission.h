@@ -73,6 +73,7 @@ struct Submission {
   int64_t not_before_us = 0;          // wall time; 0 means at once
   int64_t time_limit_warning_us = 0;  // a checkpoint is requested this long before the time limit
   std::string reservation;            // the job runs only on its devices; empty means any devices
+  bool wait_for_devices = false;      // queued even if no known devices could hold it
   bool preemptible = true;
   // An array: jobs that share this submission and are told apart by JobRecord::array_index.
   int32_t array_size = 0;      // 0: no array

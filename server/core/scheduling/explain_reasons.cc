@@ -249,20 +249,19 @@ void CapacityReasons::AddMismatches(const Demand& demand, std::vector<std::strin
   int32_t only_f32 = 0;
   int32_t elsewhere = 0;
   for (const DeviceClass& cls : state_.slots.classes()) {
-    const std::string& type = state_.slots.types()[static_cast<size_t>(cls.type)];
-    if (!demand.type.empty() && type != demand.type) continue;
-    const auto& labels = state_.slots.LabelsOf(cls);
-    const bool has_labels =
-        std::all_of(demand.labels.begin(), demand.labels.end(), [&](const auto& label) {
-          const auto found = labels.find(label.first);
-          return found != labels.end() && found->second == label.second;
-        });
-    if (!has_labels) {
-      elsewhere += cls.total;
-    } else if (cls.memory_bytes < demand.memory_bytes) {
-      small += cls.total;
-    } else if (demand.bf16 && !cls.bf16) {
-      only_f32 += cls.total;
+    switch (state_.slots.MismatchOf(demand, cls)) {
+      case Mismatch::kLabels:
+        elsewhere += cls.total;
+        break;
+      case Mismatch::kMemory:
+        small += cls.total;
+        break;
+      case Mismatch::kBf16:
+        only_f32 += cls.total;
+        break;
+      case Mismatch::kType:
+      case Mismatch::kNone:
+        break;
     }
   }
   const std::string of_type = demand.type.empty() ? "" : absl::StrCat(" of type ", demand.type);

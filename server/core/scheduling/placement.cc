@@ -45,8 +45,8 @@ absl::Status CheckDevice(const PoolWorker& worker, const PoolDevice& device, con
   }
   if (demand.bf16 && !device.bf16) return bad("does not compute in bf16, which is demanded");
   for (const auto& [key, value] : demand.labels) {
-    const auto found = worker.labels.find(key);
-    if (found == worker.labels.end() || found->second != value) {
+    const auto found = worker.traits.labels.find(key);
+    if (found == worker.traits.labels.end() || found->second != value) {
       return bad("is on a worker without the label ", key, "=", value);
     }
   }

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "server/core/lifecycle/records.h"
+#include "server/core/scheduling/eligibility.h"
 
 namespace trainyard::core {
 
@@ -36,7 +37,7 @@ struct PoolWorker {
   std::string name;
   bool takes_ranks = true;
   std::string why_not;  // such as "is cordoned"; empty if it takes ranks
-  std::map<std::string, std::string> labels;
+  WorkerTraits traits;
   std::vector<PoolDevice> devices;
 };
 

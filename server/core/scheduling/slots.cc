@@ -10,15 +10,6 @@
 namespace trainyard::core {
 namespace {
 
-bool HasLabels(const std::map<std::string, std::string>& labels,
-               const std::map<std::string, std::string>& wanted) {
-  for (const auto& [key, value] : wanted) {
-    const auto found = labels.find(key);
-    if (found == labels.end() || found->second != value) return false;
-  }
-  return true;
-}
-
 std::vector<std::string> TypesOf(const Pool& pool) {
   std::set<std::string> types;
   const std::string* last = nullptr;
@@ -45,7 +36,7 @@ Slots::Slots(const Pool& pool, const std::map<DeviceKey, std::string>& coming)
 
 std::vector<Slots::ClassedDevice> Slots::ClassDevices(
     const PoolWorker& worker, const std::map<DeviceKey, std::string>& coming) {
-  const int32_t labels = LabelsNumber(worker.labels);
+  const int32_t traits = TraitsNumber(worker.traits);
   std::vector<ClassedDevice> entries;
   entries.reserve(worker.devices.size());
   DeviceClass cls;
@@ -65,7 +56,7 @@ std::vector<Slots::ClassedDevice> Slots::ClassDevices(
     if (!is_like_last) {
       cls.type = TypeNumber(device.type);
       cls.memory_bytes = device.memory_bytes;
-      cls.labels = labels;
+      cls.traits = traits;
       cls.reservation = device.reservation;
       cls.coming = *to_come;
       cls.bf16 = device.bf16;
@@ -112,16 +103,16 @@ int32_t Slots::TypeNumber(const std::string& type) const {
                               types_.begin());
 }
 
-int32_t Slots::LabelsNumber(const std::map<std::string, std::string>& labels) {
+int32_t Slots::TraitsNumber(const WorkerTraits& traits) {
   const auto [found, is_new] =
-      label_numbers_.try_emplace(labels, static_cast<int32_t>(label_sets_.size()));
-  if (is_new) label_sets_.push_back(labels);
+      traits_numbers_.try_emplace(traits, static_cast<int32_t>(traits_.size()));
+  if (is_new) traits_.push_back(traits);
   return found->second;
 }
 
 int32_t Slots::ClassNumber(const DeviceClass& cls) {
   const auto [found, is_new] = class_numbers_.try_emplace(
-      {cls.type, cls.memory_bytes, cls.labels, cls.reservation, cls.coming, cls.bf16},
+      {cls.type, cls.memory_bytes, cls.traits, cls.reservation, cls.coming, cls.bf16},
       static_cast<int32_t>(classes_.size()));
   if (is_new) classes_.push_back(cls);
   return found->second;
@@ -135,10 +126,7 @@ Reach Slots::ReachOf(const Demand& demand, const std::set<std::string>& reservat
   reach.clean = reach.ever;
   for (size_t i = 0; i < classes_.size(); ++i) {
     const DeviceClass& cls = classes_[i];
-    if (!demand.type.empty() && types_[static_cast<size_t>(cls.type)] != demand.type) continue;
-    if (cls.memory_bytes < demand.memory_bytes) continue;
-    if (demand.bf16 && !cls.bf16) continue;
-    if (!HasLabels(LabelsOf(cls), demand.labels)) continue;
+    if (MismatchOf(demand, cls) != Mismatch::kNone) continue;
     if (!reservation.empty() && cls.reservation != reservation && cls.coming != reservation) {
       continue;
     }

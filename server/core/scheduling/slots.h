@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
+#include "server/core/scheduling/eligibility.h"
 #include "server/core/scheduling/free_index.h"
 #include "server/core/scheduling/job_queue.h"
 #include "server/core/scheduling/placement.h"
@@ -22,7 +23,7 @@ namespace trainyard::core {
 struct DeviceClass {
   int32_t type = 0;
   int64_t memory_bytes = 0;
-  int32_t labels = 0;       // of its worker
+  int32_t traits = 0;       // of its worker
   std::string reservation;  // in force
   std::string coming;       // a reservation to come
   bool bf16 = false;        // computes in bf16
@@ -83,8 +84,10 @@ class Slots {
     return classes_[static_cast<size_t>(ShelfOf(slot).cls)];
   }
   const std::vector<std::string>& types() const { return types_; }  // sorted
-  const std::map<std::string, std::string>& LabelsOf(const DeviceClass& cls) const {
-    return label_sets_[static_cast<size_t>(cls.labels)];
+  // Returns what `demand` asks for and the devices of this class do not have.
+  Mismatch MismatchOf(const Demand& demand, const DeviceClass& cls) const {
+    return FirstMismatch(demand, traits_[static_cast<size_t>(cls.traits)],
+                         {types_[static_cast<size_t>(cls.type)], cls.memory_bytes, cls.bf16});
   }
 
   Reach ReachOf(const Demand& demand, const std::set<std::string>& reservations,
@@ -111,7 +114,7 @@ class Slots {
 
  private:
   int32_t TypeNumber(const std::string& type) const;
-  int32_t LabelsNumber(const std::map<std::string, std::string>& labels);
+  int32_t TraitsNumber(const WorkerTraits& traits);
   int32_t ClassNumber(const DeviceClass& cls);
   // A device of a worker with its class.
   struct ClassedDevice {
@@ -128,8 +131,8 @@ class Slots {
   void Count(const Slot& slot, int32_t by);  // changes the counts by the slot, if it is free
 
   std::vector<std::string> types_;
-  std::vector<std::map<std::string, std::string>> label_sets_;
-  std::map<std::map<std::string, std::string>, int32_t> label_numbers_;
+  std::vector<WorkerTraits> traits_;
+  std::map<WorkerTraits, int32_t> traits_numbers_;
   std::vector<DeviceClass> classes_;
   std::map<std::tuple<int32_t, int64_t, int32_t, std::string, std::string, bool>, int32_t>
       class_numbers_;

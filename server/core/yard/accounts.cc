@@ -39,6 +39,24 @@ void Add(std::map<std::string, int64_t>& counts, const Submission& submission, i
   if (!submission.project.empty()) counts[absl::StrCat("project:", submission.project)] += change;
 }
 
+// Returns the subjects of a submission that have a quota, with it.
+std::vector<std::pair<std::string, const QuotaRecord*>> QuotasOf(
+    const std::map<std::string, QuotaRecord>& quotas, const Submission& submission) {
+  std::vector<std::pair<std::string, const QuotaRecord*>> found;
+  for (const auto& [kind, name] : {std::pair<std::string, std::string>{"user", submission.user},
+                                   {"project", submission.project}}) {
+    const QuotaRecord* quota = QuotaFor(quotas, kind, name);
+    if (quota == nullptr || name.empty()) continue;
+    found.emplace_back(absl::StrCat(kind, ":", name), quota);
+  }
+  return found;
+}
+
+// Returns what the jobs cost of the budget of a minute.
+int64_t PriceOf(int64_t jobs, const QuotaRecord& quota) {
+  return jobs * kMinute / quota.submits_per_minute;
+}
+
 }  // namespace
 
 Accounts::Accounts(const Config& config, int64_t pool_time_us, Now now)
@@ -46,17 +64,17 @@ Accounts::Accounts(const Config& config, int64_t pool_time_us, Now now)
       kept_us_(now.uptime_us),
       decayed_pool_us_(pool_time_us / decay_step_us_ * decay_step_us_) {}
 
-absl::Status Accounts::TakeSubmission(const std::map<std::string, QuotaRecord>& quotas,
-                                      const Submission& submission, Now now) {
+int64_t Accounts::UsedBudget(const std::string& subject, Now now) const {
+  const auto found = submits_by_.find(subject);
+  if (found == submits_by_.end()) return 0;
+  const SubmitBudget& budget = found->second;
+  return std::max<int64_t>(budget.used_us - (now.uptime_us - budget.as_of_us), 0);
+}
+
+absl::Status Accounts::CheckSubmission(const std::map<std::string, QuotaRecord>& quotas,
+                                       const Submission& submission, Now now) const {
   const int64_t jobs = std::max(submission.array_size, 1);
-  // Nothing is counted until the last subject has been checked, because a refusal must change
-  // nothing.
-  std::vector<std::pair<SubmitBudget*, int64_t>> prices;
-  for (const auto& [kind, name] : {std::pair<std::string, std::string>{"user", submission.user},
-                                   {"project", submission.project}}) {
-    const QuotaRecord* quota = QuotaFor(quotas, kind, name);
-    if (quota == nullptr || name.empty()) continue;
-    const std::string subject = absl::StrCat(kind, ":", name);
+  for (const auto& [subject, quota] : QuotasOf(quotas, submission)) {
     if (quota->devices > 0 && submission.demand.least() > quota->devices) {
       return error::QuotaExceeded(subject, "devices of one job", submission.demand.least(),
                                   quota->devices);
@@ -70,20 +88,25 @@ absl::Status Accounts::TakeSubmission(const std::map<std::string, QuotaRecord>& 
       return error::QuotaExceeded(subject, "bytes of checkpoints", stored, quota->stored_bytes);
     }
     if (quota->submits_per_minute > 0) {
-      SubmitBudget& budget = submits_by_[subject];
-      budget.used_us = std::max<int64_t>(budget.used_us - (now.uptime_us - budget.as_of_us), 0);
-      budget.as_of_us = now.uptime_us;
-      const int64_t price = jobs * kMinute / quota->submits_per_minute;
-      if (budget.used_us + price > kMinute) {
+      const int64_t used_us = UsedBudget(subject, now);
+      if (used_us + PriceOf(jobs, *quota) > kMinute) {
         return error::QuotaExceeded(subject, "submissions in a minute",
-                                    jobs + budget.used_us * quota->submits_per_minute / kMinute,
+                                    jobs + used_us * quota->submits_per_minute / kMinute,
                                     quota->submits_per_minute);
       }
-      prices.emplace_back(&budget, price);
     }
   }
-  for (const auto& [budget, price] : prices) budget->used_us += price;
   return absl::OkStatus();
+}
+
+void Accounts::ChargeSubmission(const std::map<std::string, QuotaRecord>& quotas,
+                                const Submission& submission, Now now) {
+  const int64_t jobs = std::max(submission.array_size, 1);
+  for (const auto& [subject, quota] : QuotasOf(quotas, submission)) {
+    if (quota->submits_per_minute == 0) continue;
+    const int64_t used_us = UsedBudget(subject, now) + PriceOf(jobs, *quota);
+    submits_by_[subject] = {used_us, now.uptime_us};
+  }
 }
 
 void Accounts::CountQueued(const Submission& submission, int64_t change) {

@@ -21,11 +21,13 @@ class Accounts {
   // `pool_time_us` is that of the snapshot with which the server starts.
   Accounts(const Config& config, int64_t pool_time_us, Now now);
 
-  // Counts a submission, or returns QUOTA_EXCEEDED with the subject, the limit and what is used of
-  // it. A submission that is accepted counts against its rate at once; other limits count what
-  // exists.
-  absl::Status TakeSubmission(const std::map<std::string, QuotaRecord>& quotas,
-                              const Submission& submission, Now now);
+  // Returns QUOTA_EXCEEDED, with the subject, the limit and what is used of it, if a submission is
+  // beyond a limit.
+  absl::Status CheckSubmission(const std::map<std::string, QuotaRecord>& quotas,
+                               const Submission& submission, Now now) const;
+  // Counts a submission that was accepted against its rate; other limits count what exists.
+  void ChargeSubmission(const std::map<std::string, QuotaRecord>& quotas,
+                        const Submission& submission, Now now);
   // Notes that `change` more jobs of this submission wait, or fewer if it is negative.
   void CountQueued(const Submission& submission, int64_t change);
   // Notes that `bytes` more of checkpoints are stored for jobs of this submission, or fewer if it
@@ -47,6 +49,9 @@ class Accounts {
     int64_t used_us = 0;  // of the minute
     int64_t as_of_us = 0;
   };
+
+  // Returns how much of its budget the subject has used, as of now.
+  int64_t UsedBudget(const std::string& subject, Now now) const;
 
   int64_t decay_step_us_;    // of pool time
   int64_t kept_us_;          // uptime of the last Keep

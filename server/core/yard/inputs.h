@@ -20,9 +20,9 @@ namespace trainyard::core {
 // Submits a validated, resolved job. A repeated request_id with the same hash is answered with the
 // same job, and with another hash it returns REQUEST_ID_REUSED. An empty request_id is never
 // matched. Returns NOT_FOUND if the parent checkpoint, a job that it waits for or the original of a
-// clone does not exist, and QUOTA_EXCEEDED with the subject, the limit and the amount in use. For
-// an array (Submission::array_size > 0), Reply::job is its first job; the numbers of the others
-// follow.
+// clone does not exist, QUOTA_EXCEEDED with the subject, the limit and the amount in use, and
+// CANNOT_RUN if the known workers could never hold the job (admission.h). For an array
+// (Submission::array_size > 0), Reply::job is its first job; the numbers of the others follow.
 struct SubmitJob {
   std::shared_ptr<const Submission> submission;
   std::string request_id;
@@ -202,6 +202,7 @@ using Input =
 struct Reply {
   JobId job;             // for SubmitJob and the verbs on jobs
   bool existed = false;  // true for a repeated SubmitJob, or a checkpoint that was committed before
+  std::string warning = {};  // for SubmitJob: what the user should know; may be empty
 };
 
 // The orders that the yard has for a worker.

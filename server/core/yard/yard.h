@@ -70,6 +70,9 @@ class Yard {
   const CheckpointRecord* FindCheckpoint(const CheckpointRef& checkpoint) const;
   // Returns the checkpoints in ascending order of their steps.
   std::vector<const CheckpointRecord*> CheckpointsOf(JobId job) const;
+  // Returns the error with which a SubmitJob of this submission would be refused now, or the
+  // warning with which it would be accepted, which may be empty.
+  absl::StatusOr<std::string> Admit(const Submission& submission, Now now) const;
   // Returns what the input would delete; see deletion.h.
   absl::StatusOr<Deletion> PlanDeletion(const DeleteJob& in) const {
     return core::PlanDeletion(state_, in);

@@ -6,6 +6,7 @@
 #include "common/base/check.h"
 #include "common/base/errors.h"
 #include "common/base/status_macros.h"
+#include "server/core/yard/admission.h"
 #include "server/core/yard/damage.h"
 #include "server/core/yard/reports.h"
 #include "server/core/yard/stepper.h"
@@ -68,6 +69,21 @@ std::vector<DeviceRecord> WithQuarantines(std::vector<DeviceRecord> devices,
 
 // The inputs about jobs.
 
+absl::StatusOr<std::string> Yard::Admit(const Submission& submission, Now now) const {
+  if (submission.demand.count < 1 || submission.checkpoints_kept < 1) {
+    return absl::InvalidArgumentError("a job needs at least one device and one kept checkpoint");
+  }
+  TY_RETURN_IF_ERROR(CheckReferences(snapshot(), submission));
+  TY_RETURN_IF_ERROR(state_.accounts.CheckSubmission(snapshot().quotas, submission, now));
+  const absl::Status can_run = CheckCanRun(snapshot(), submission);
+  if (!can_run.ok() && !submission.wait_for_devices) return can_run;
+  if (!can_run.ok()) return "it waits for devices that no known worker has";
+  if (snapshot().workers.empty()) {
+    return "no worker has ever joined this server, so nobody knows yet if the job can run";
+  }
+  return "";
+}
+
 absl::StatusOr<Reply> Yard::Take(const SubmitJob& in, Now now) {
   TY_CHECK(in.submission != nullptr);
   const Submission& submission = *in.submission;
@@ -80,11 +96,8 @@ absl::StatusOr<Reply> Yard::Take(const SubmitJob& in, Now now) {
       return Reply{known->second.job, /*existed=*/true};
     }
   }
-  if (submission.demand.count < 1 || submission.checkpoints_kept < 1) {
-    return absl::InvalidArgumentError("a job needs at least one device and one kept checkpoint");
-  }
-  TY_RETURN_IF_ERROR(CheckReferences(snapshot(), submission));
-  TY_RETURN_IF_ERROR(state_.accounts.TakeSubmission(snapshot().quotas, submission, now));
+  TY_ASSIGN_OR_RETURN(std::string warning, Admit(submission, now));
+  state_.accounts.ChargeSubmission(snapshot().quotas, submission, now);
   const int32_t jobs = std::max(submission.array_size, 1);
   if (submission.parent_checkpoint.has_value()) {
     state_.parents[*submission.parent_checkpoint] += jobs;
@@ -108,7 +121,7 @@ absl::StatusOr<Reply> Yard::Take(const SubmitJob& in, Now now) {
                                             JobName(JobId{first.value + jobs - 1})));
   state_.lineage.Add(first, submission);
   state_.changes.has_new_jobs = true;
-  return Reply{first, /*existed=*/false};
+  return Reply{first, /*existed=*/false, std::move(warning)};
 }
 
 absl::StatusOr<Reply> Yard::Take(const DeleteJob& in, Now now) {

@@ -51,7 +51,7 @@ inline PoolWorker WorkerOf(std::string name) {
   if (const size_t bracket = name.find('['); bracket != std::string::npos) {
     for (const absl::string_view label :
          absl::StrSplit(name.substr(bracket + 1, name.size() - bracket - 2), ',')) {
-      worker.labels.insert(absl::StrSplit(label, absl::MaxSplits('=', 1)));
+      worker.traits.labels.insert(absl::StrSplit(label, absl::MaxSplits('=', 1)));
     }
     name.resize(bracket);
   }

@@ -26,7 +26,9 @@ class AccountsTest : public ::testing::Test {
     return quota;
   }
   absl::Status Submit(const Submission& submission, int64_t at_us = 0) {
-    return accounts_.TakeSubmission(quotas_, submission, At(at_us));
+    const absl::Status status = accounts_.CheckSubmission(quotas_, submission, At(at_us));
+    if (status.ok()) accounts_.ChargeSubmission(quotas_, submission, At(at_us));
+    return status;
   }
 
   // One running attempt of two devices.

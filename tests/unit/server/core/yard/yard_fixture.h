@@ -64,6 +64,8 @@ class YardTest : public ::testing::Test {
     submission.max_retries = 3;
     submission.disconnect_keep_us = 10 * kMinute;
     submission.checkpoints_kept = 2;
+    // Tests may submit before the workers join that the job needs.
+    submission.wait_for_devices = true;
     return submission;
   }
 

@@ -1,0 +1,36 @@
+// Compares what a demand asks for with what there is.
+#include "server/core/scheduling/eligibility.h"
+
+#include <algorithm>
+
+namespace trainyard::core {
+namespace {
+
+bool HasLabels(const std::map<std::string, std::string>& labels,
+               const std::map<std::string, std::string>& wanted) {
+  return std::all_of(wanted.begin(), wanted.end(), [&labels](const auto& label) {
+    const auto found = labels.find(label.first);
+    return found != labels.end() && found->second == label.second;
+  });
+}
+
+}  // namespace
+
+WorkerTraits TraitsOf(const WorkerRecord& worker) {
+  return {worker.labels};
+}
+
+DeviceTraits TraitsOf(const DeviceRecord& device) {
+  return {device.type, device.memory_bytes, device.bf16};
+}
+
+Mismatch FirstMismatch(const Demand& demand, const WorkerTraits& worker,
+                       const DeviceTraits& device) {
+  if (!demand.type.empty() && device.type != demand.type) return Mismatch::kType;
+  if (!HasLabels(worker.labels, demand.labels)) return Mismatch::kLabels;
+  if (device.memory_bytes < demand.memory_bytes) return Mismatch::kMemory;
+  if (demand.bf16 && !device.bf16) return Mismatch::kBf16;
+  return Mismatch::kNone;
+}
+
+}  // namespace trainyard::core

@@ -1,0 +1,44 @@
+// Says which devices suit a job by what they and their workers are, whoever holds them now. These
+// rules stand here alone: passes, explanations and the admission of submissions ask here.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "server/core/lifecycle/records.h"
+
+namespace trainyard::core {
+
+// What jobs may ask of a worker, and not of one of its devices.
+struct WorkerTraits {
+  std::map<std::string, std::string> labels;
+
+  friend auto operator<=>(const WorkerTraits&, const WorkerTraits&) = default;
+};
+WorkerTraits TraitsOf(const WorkerRecord& worker);
+
+// What jobs may ask of a device. It borrows the type.
+struct DeviceTraits {
+  absl::string_view type;
+  int64_t memory_bytes = 0;
+  bool bf16 = false;  // it computes in bf16
+};
+DeviceTraits TraitsOf(const DeviceRecord& device);
+
+// What a demand asks for and a device does not have, in the order in which it is looked at.
+enum class Mismatch {
+  kType,
+  kLabels,
+  kMemory,
+  kBf16,
+  kNone,  // the device suits the demand
+};
+
+// Returns the first mismatch.
+Mismatch FirstMismatch(const Demand& demand, const WorkerTraits& worker,
+                       const DeviceTraits& device);
+
+}  // namespace trainyard::core

@@ -1,0 +1,190 @@
+// Counts the devices of all known workers by what keeps them from suiting a submission.
+#include "server/core/yard/admission.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/errors.h"
+#include "common/base/strings.h"
+#include "server/core/scheduling/eligibility.h"
+#include "server/core/scheduling/explain_reasons.h"
+#include "server/core/yard/reservations.h"
+
+namespace trainyard::core {
+namespace {
+
+// At most this many names are listed, so that a message stays readable in a large pool.
+constexpr size_t kNamed = 5;
+
+constexpr size_t kMismatches = static_cast<size_t>(Mismatch::kNone) + 1;
+
+std::string Devices(int32_t count) {
+  return absl::StrCat(count, count == 1 ? " device" : " devices");
+}
+
+template <typename Names>
+std::string Listed(const Names& names) {
+  const std::vector<std::string> all(names.begin(), names.end());
+  const size_t shown = std::min(all.size(), kNamed);
+  std::string text =
+      absl::StrJoin(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(shown), ", ");
+  if (all.size() > shown) absl::StrAppend(&text, " and ", all.size() - shown, " more");
+  return text;
+}
+
+// The devices that a submission may use, by type and by their first mismatch.
+class Census {
+ public:
+  Census(const Snapshot& records, const Submission& submission)
+      : records_(records), submission_(submission), demand_(submission.demand) {}
+
+  // Counts until the gang is found, and returns true if it is. A feasible job is therefore found to
+  // be so by looking at hardly more devices than it asks for.
+  bool FindsGang() {
+    for (const auto& [name, worker] : records_.workers) {
+      const WorkerTraits traits = TraitsOf(worker);
+      for (const DeviceRecord& device : worker.devices) {
+        if (!IsInReservation(name, device.name)) continue;
+        const Mismatch mismatch = FirstMismatch(demand_, traits, TraitsOf(device));
+        ++counts_[device.type][static_cast<size_t>(mismatch)];
+        by_worker_[name] += 1;
+        largest_ = std::max(largest_, device.memory_bytes);
+        if (mismatch == Mismatch::kNone && Passing(kMismatches - 1) >= demand_.least()) return true;
+      }
+    }
+    return false;
+  }
+
+  // Returns why there is no gang, and what to change. FindsGang must have returned false.
+  std::string WhyNot() const {
+    size_t first = 0;  // the gang is found among devices that have mismatches below this
+    while (first + 1 < kMismatches && Passing(first) >= demand_.least()) ++first;
+    const std::string needs =
+        absl::StrCat("it needs ", DemandText(demand_), is_split() ? " of one type" : "");
+    if (first == 0) return absl::StrCat(needs, "; ", PoolText(), "; ", FewerText(Passing(0)));
+    return absl::StrCat(needs, "; ", PoolText(), ", of which ",
+                        MismatchText(static_cast<Mismatch>(first - 1), Passing(first)));
+  }
+
+ private:
+  bool IsInReservation(const std::string& worker, const std::string& device) const {
+    if (submission_.reservation.empty()) return true;
+    const auto& devices = records_.reservations.at(submission_.reservation).devices;
+    return std::binary_search(devices.begin(), devices.end(), DeviceKey{worker, device});
+  }
+
+  // A gang of any one type may be too large for each type, though not for all of them together.
+  bool is_split() const { return demand_.type.empty() && !demand_.mixed && counts_.size() > 1; }
+
+  // Returns the largest gang of devices whose first mismatch is `from` or a later one.
+  int32_t Passing(size_t from) const {
+    int32_t most = 0;
+    int32_t sum = 0;
+    for (const auto& [type, by_mismatch] : counts_) {
+      int32_t count = 0;
+      for (size_t i = from; i < kMismatches; ++i) count += by_mismatch[i];
+      most = std::max(most, count);
+      sum += count;
+    }
+    return demand_.mixed ? sum : most;
+  }
+
+  std::string PoolText() const {
+    std::vector<std::string> workers;
+    int32_t devices = 0;
+    for (const auto& [worker, count] : by_worker_) {
+      workers.push_back(absl::StrCat(worker, ": ", count));
+      devices += count;
+    }
+    const std::string where =
+        submission_.reservation.empty()
+            ? "all known workers together have "
+            : absl::StrCat("reservation '", submission_.reservation, "' has ");
+    return absl::StrCat(where, Devices(devices),
+                        workers.empty() ? "" : absl::StrCat(" (", Listed(workers), ")"));
+  }
+
+  std::string FewerText(int32_t most) const {
+    if (most == 0) return "submit it without --reservation";
+    return absl::StrCat("ask for at most ", most, " (",
+                        demand_.is_elastic() ? "devices.min" : "devices.count", ")");
+  }
+
+  std::string MismatchText(Mismatch mismatch, int32_t left) const {
+    const bool is_enough_for_fewer = left > 0;
+    const std::string fewer =
+        is_enough_for_fewer ? absl::StrCat(", or ", FewerText(left)) : std::string();
+    switch (mismatch) {
+      case Mismatch::kType:
+        return absl::StrCat(left, left == 1 ? " is" : " are", " of that type; choose another (",
+                            "devices.type), of which there are: ", Types(), fewer);
+      case Mismatch::kLabels:
+        return absl::StrCat(left, left == 1 ? " is" : " are",
+                            " on workers with these labels; change devices.labels", fewer);
+      case Mismatch::kMemory:
+        return absl::StrCat(left, left == 1 ? " has" : " have",
+                            " that much memory, and the largest", " has ", FormatBytes(largest_),
+                            "; ask for less (devices.memory)", fewer);
+      case Mismatch::kBf16:
+        return absl::StrCat(left, left == 1 ? " computes" : " compute",
+                            " in bf16; set train.precision to f32 or auto", fewer);
+      case Mismatch::kNone:
+        break;
+    }
+    return absl::StrCat(left, " suit it");
+  }
+
+  std::string Types() const {
+    std::vector<std::string> types;
+    for (const auto& [type, counts] : counts_) types.push_back(type);
+    return Listed(types);
+  }
+
+  const Snapshot& records_;
+  const Submission& submission_;
+  const Demand& demand_;
+  std::map<std::string, std::array<int32_t, kMismatches>> counts_;
+  std::map<std::string, int32_t> by_worker_;
+  int64_t largest_ = 0;
+};
+
+absl::Status CheckReservation(const Snapshot& records, const Submission& submission) {
+  const std::string& name = submission.reservation;
+  const auto found = records.reservations.find(name);
+  if (found == records.reservations.end()) {
+    std::vector<std::string> names;
+    for (const auto& [other, reservation] : records.reservations) names.push_back(other);
+    const std::string nearest = NearestWord(name, names);
+    return error::CannotRun(absl::StrCat(
+        "reservation '", name, "' does not exist; ",
+        !nearest.empty() ? absl::StrCat("did you mean '", nearest, "'?")
+        : names.empty()  ? std::string("there are no reservations: submit it without --reservation")
+                         : absl::StrCat("there are: ", Listed(names))));
+  }
+  if (ReservationsOf(records, submission).count(name) > 0) return absl::OkStatus();
+  return error::CannotRun(absl::StrCat(
+      "reservation '", name, "' is for ", Listed(found->second.subjects),
+      ", and this is user:", submission.user,
+      submission.project.empty() ? "" : absl::StrCat(" in project:", submission.project),
+      "; submit it without --reservation, or ask ", found->second.actor));
+}
+
+}  // namespace
+
+absl::Status CheckCanRun(const Snapshot& records, const Submission& submission) {
+  if (!submission.reservation.empty()) {
+    if (absl::Status status = CheckReservation(records, submission); !status.ok()) return status;
+  }
+  if (records.workers.empty()) return absl::OkStatus();
+  Census census(records, submission);
+  if (census.FindsGang()) return absl::OkStatus();
+  return error::CannotRun(census.WhyNot());
+}
+
+}  // namespace trainyard::core
