@@ -57,7 +57,7 @@ absl::StatusOr<Selection> ParsePart(absl::string_view text, absl::string_view pa
 
 // Returns true if this names a checkpoint otherwise than by its step.
 bool IsWord(absl::string_view which) {
-  return which == "best" || which == "latest";
+  return which == "best" || which == "latest" || which == "last";
 }
 
 // Looks up the best or the newest checkpoint of a job.

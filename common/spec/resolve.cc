@@ -175,13 +175,6 @@ void CheckStages(const v1::JobSpec& spec, Violations& violations) {
   }
 }
 
-// Returns the number of updates in an epoch, or 0 if it is unknown.
-int64_t StepsPerEpoch(const v1::JobSpec& spec) {
-  const int64_t samples = TrainSplitSize(spec);
-  const int64_t batch = spec.train().global_batch();
-  return batch <= 0 ? 0 : (samples + batch - 1) / batch;
-}
-
 void CheckWarmup(const v1::JobSpec& spec, Violations& violations) {
   const v1::TrainSpec& train = spec.train();
   const v1::ScheduleSpec& schedule = spec.schedule();
@@ -265,6 +258,12 @@ void AddUnknown(Violations between, Violations& violations) {
 }
 
 }  // namespace
+
+int64_t StepsPerEpoch(const v1::JobSpec& spec) {
+  const int64_t samples = TrainSplitSize(spec);
+  const int64_t batch = spec.train().global_batch();
+  return batch <= 0 ? 0 : (samples + batch - 1) / batch;
+}
 
 std::vector<FieldViolation> ResolveInto(const v1::JobSpec& spec, v1::JobSpec& resolved) {
   Violations violations = ValidateRules(spec, kPath);

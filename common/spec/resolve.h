@@ -1,6 +1,7 @@
 // Turns what a user wrote into what runs.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -23,5 +24,8 @@ std::vector<FieldViolation> ResolveInto(const v1::JobSpec& spec, v1::JobSpec& re
 // the name may be missing, and so may the number of replicas, for which a trainer takes the size of
 // its gang. Every spec that ResolveSpec accepts is accepted.
 absl::StatusOr<v1::JobSpec> ResolveForTrainer(const v1::JobSpec& spec);
+
+// Returns the number of updates in an epoch of a resolved spec, or 0 if only the data tell.
+int64_t StepsPerEpoch(const v1::JobSpec& resolved);
 
 }  // namespace trainyard::spec

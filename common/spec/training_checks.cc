@@ -80,6 +80,21 @@ void CheckMilestones(const v1::ScheduleSpec& schedule, Violations& violations) {
 void CheckInit(const v1::JobSpec& spec, Violations& violations) {
   if (!spec.has_init()) return;
   const std::string& path = spec.init().checkpoint();
+  if (path.empty() && spec.init().job().empty()) {
+    violations.push_back({"spec.init.checkpoint",
+                          "must be given: the file of the initial weights; or init.job, which "
+                          "names a checkpoint of a job, such as 12/best"});
+  }
+  if (!path.empty() && !spec.init().job().empty()) {
+    violations.push_back(
+        {"spec.init.job", absl::StrCat("cannot stand beside init.checkpoint, which is '", path,
+                                       "'; leave one of them out")});
+  }
+  if (!spec.from_checkpoint().empty()) {
+    violations.push_back({"spec.from_checkpoint",
+                          "cannot stand beside init: it continues with the weights of the "
+                          "checkpoint; leave one of them out"});
+  }
   if (!path.empty() && !datasets::StaysBelow(path)) {
     violations.push_back(
         {"spec.init.checkpoint",

@@ -4,6 +4,7 @@
 #include "server/codec/submission.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -35,6 +36,13 @@ core::Demand DemandOf(const v1::DevicesSpec& devices) {
 // Such a network is judged by its loss, which says more about it than the accuracy.
 bool PredictsTokens(const v1::ModelSpec& model) {
   return model.has_gpt2() || (model.has_layers() && model.layers().vocabulary() > 0);
+}
+
+// The name is exact in a resolved spec.
+std::optional<core::CheckpointRef> InitCheckpointOf(const v1::InitSpec& init) {
+  const auto id = ParseCheckpointName(init.job());
+  if (!id.ok()) return std::nullopt;
+  return core::CheckpointRef{id->job, id->step};
 }
 
 absl::Status TakeOptions(const v1::Job& options, core::Submission& submission) {
@@ -83,6 +91,7 @@ void TakeSpec(const v1::JobSpec& resolved, core::Submission& submission) {
   submission.checkpoints_kept = resolved.checkpoint().keep().last();
   submission.keeps_best = resolved.checkpoint().keep().best();
   submission.judged_by_loss = PredictsTokens(resolved.model());
+  submission.init_checkpoint = InitCheckpointOf(resolved.init());
 }
 
 void SetOptions(const core::Submission& submission, v1::Job& job) {

@@ -208,6 +208,11 @@ v1::DesiredAttempt DesiredProto(const core::DesiredAttempt& desired, const runti
       *proto.mutable_resume_from() = ToProto(*checkpoint);
     }
   }
+  if (desired.init_from.has_value()) {
+    if (const auto checkpoint = board.FindCheckpoint(*desired.init_from)) {
+      *proto.mutable_init_from() = ToProto(*checkpoint);
+    }
+  }
   for (const auto& [key, value] : desired.rendezvous) (*proto.mutable_rendezvous())[key] = value;
   proto.set_spans_workers(desired.spans_workers);
   proto.set_checkpoint_request(desired.checkpoint_request);

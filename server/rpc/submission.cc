@@ -17,6 +17,7 @@
 #include "server/codec/submission.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/limits.h"
+#include "server/rpc/start_point.h"
 
 namespace trainyard::rpc {
 namespace {
@@ -35,14 +36,15 @@ std::string HashOfRequest(Request message) {
   return ContentHash(bytes);
 }
 
-std::shared_ptr<core::Submission> MakeSubmission(const Resolved& resolved, const std::string& user,
-                                                 Services& services) {
+std::shared_ptr<core::Submission> MakeSubmission(const Resolved& resolved, const StartPoint& start,
+                                                 const std::string& user, Services& services) {
   auto submission = std::make_shared<core::Submission>();
   codec::TakeSpec(resolved.spec, *submission);
   submission->uid = MakeUuid(services.rng);
   submission->user = user;
   submission->spec = resolved.written_bytes;
   submission->resolved_spec = resolved.resolved_bytes;
+  submission->parent_checkpoint = start.continues;
   submission->server_version = services.version;
   return submission;
 }
@@ -111,34 +113,16 @@ absl::Status TakeOptions(const v1::SubmitOptions& options, const runtime::Board&
   return absl::OkStatus();
 }
 
-// Returns the checkpoint from which a new job starts, or nothing.
-absl::StatusOr<std::optional<core::CheckpointRef>> ParentOf(const std::string& name,
-                                                            const runtime::Board& board,
-                                                            RequestCheck& check) {
-  if (name.empty()) return std::nullopt;
-  const CheckpointId id = check.Checkpoint("from_checkpoint", name);
-  if (!check.ok()) return std::nullopt;
-  const core::CheckpointRef parent = {id.job, id.step};
-  // Checkpoints that a deleted job left behind exist only for jobs that were promised them.
-  if (board.FindCheckpoint(parent) == nullptr || board.FindJob(parent.job) == nullptr) {
-    return error::CheckpointNotFound(name);
-  }
-  return parent;
-}
-
-// Weights fit only the model for which they were trained, so every field that differs is named.
-void CheckParentModel(const std::optional<core::CheckpointRef>& parent, const v1::JobSpec& resolved,
-                      const runtime::Board& board, RequestCheck& check) {
-  const auto job = parent.has_value() ? board.FindJob(parent->job) : nullptr;
-  if (job == nullptr) return;
-  const v1::JobSpec trained = ResolvedSpecOf(job->record);
-  for (const auto& difference : spec::DiffSpecs(trained.model(), resolved.model())) {
-    const auto shown = [](const std::string& json) { return json.empty() ? "unset" : json; };
-    check.Add(absl::StrCat("spec.model.", difference.path),
-              absl::StrCat("is ", shown(difference.right_json), ", but checkpoint '",
-                           CheckpointName(parent->job, parent->step), "' has ",
-                           shown(difference.left_json)));
-  }
+// Makes the submission of a spec that starts from a checkpoint of another job.
+absl::StatusOr<std::shared_ptr<core::Submission>> FromStartPoint(Resolved resolved,
+                                                                 const std::string& from_checkpoint,
+                                                                 const std::string& user,
+                                                                 Services& services,
+                                                                 RequestCheck& check) {
+  TY_ASSIGN_OR_RETURN(const StartPoint start,
+                      TakeStartPoint(from_checkpoint, services.board, resolved.spec, check));
+  resolved.resolved_bytes = resolved.spec.SerializeAsString();
+  return MakeSubmission(resolved, start, user, services);
 }
 
 bool IsAboutData(const v1::SpecChange& change) {
@@ -155,13 +139,17 @@ absl::StatusOr<std::shared_ptr<core::Submission>> SubmissionOf(
   check.Add(std::move(violations));
   // All mistakes of the spec and of the options are reported together.
   const v1::JobSpec& known = resolved == nullptr ? v1::JobSpec::default_instance() : resolved->spec;
-  TY_ASSIGN_OR_RETURN(const auto parent, ParentOf(from_checkpoint, services.board, check));
-  if (resolved != nullptr) CheckParentModel(parent, known, services.board, check);
   CheckArray(options, known, check);
-  auto submission = resolved == nullptr ? std::make_shared<core::Submission>()
-                                        : MakeSubmission(*resolved, user, services);
+  auto submission = std::make_shared<core::Submission>();
+  if (resolved != nullptr) {
+    const bool may_start_elsewhere =
+        !from_checkpoint.empty() || !known.from_checkpoint().empty() || known.has_init();
+    TY_ASSIGN_OR_RETURN(submission,
+                        may_start_elsewhere
+                            ? FromStartPoint(*resolved, from_checkpoint, user, services, check)
+                            : MakeSubmission(*resolved, {}, user, services));
+  }
   TY_RETURN_IF_ERROR(TakeOptions(options, services.board, check, *submission));
-  submission->parent_checkpoint = parent;
   TY_RETURN_IF_ERROR(check.Take());
   return submission;
 }
@@ -198,9 +186,11 @@ absl::StatusOr<Clone> CloneOf(const v1::CloneJobRequest& request, const runtime:
   }
   Resolved resolved;
   check.Add(spec::ResolveInto(after, resolved.spec));
-  TY_ASSIGN_OR_RETURN(const auto parent,
-                      ParentOf(request.from_checkpoint(), services.board, check));
-  CheckParentModel(parent, resolved.spec, services.board, check);
+  StartPoint start;
+  if (check.ok()) {
+    TY_ASSIGN_OR_RETURN(
+        start, TakeStartPoint(request.from_checkpoint(), services.board, resolved.spec, check));
+  }
   CheckArray(request.options(), resolved.spec, check);
 
   Clone clone;
@@ -214,10 +204,9 @@ absl::StatusOr<Clone> CloneOf(const v1::CloneJobRequest& request, const runtime:
   }
   resolved.written_bytes = after.SerializeAsString();
   resolved.resolved_bytes = resolved.spec.SerializeAsString();
-  auto submission = MakeSubmission(resolved, user, services);
+  auto submission = MakeSubmission(resolved, start, user, services);
   TY_RETURN_IF_ERROR(TakeOptions(request.options(), services.board, check, *submission));
   TY_RETURN_IF_ERROR(check.Take());
-  submission->parent_checkpoint = parent;
   submission->cloned_from = original.record.id;
   clone.input = {submission, request.request_id(), HashOf(request), UserActor(user)};
   return clone;

@@ -138,7 +138,7 @@ TEST_P(ZooWeightsTest, GoBothWays) {
   const auto theirs = Compile();
   v1::InitSpec init;
   init.set_checkpoint("theirs.safetensors");
-  const auto loaded = trainer::LoadInitialWeights(init, dir_.path(), *theirs);
+  const auto loaded = trainer::LoadInitialWeights(init, {.datasets = dir_.path()}, *theirs);
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   const auto got = theirs->Predict(input);
   ASSERT_TRUE(got.ok()) << got.status();

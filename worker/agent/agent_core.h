@@ -74,6 +74,8 @@ struct DesiredAttempt {
   int world_size = 0;
   std::vector<DesiredRank> ranks;
   std::optional<ResumeSource> resume_from;
+  // The checkpoint whose weights it begins with, if it resumes from none.
+  std::optional<ResumeSource> init_from;
   std::map<std::string, std::string> rendezvous;  // published on other workers
   bool spans_workers = false;
   int64_t checkpoint_request = 0;  // grows with each request; 0 means none yet

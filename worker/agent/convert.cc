@@ -37,6 +37,16 @@ std::string StopReasonName(v1::StopReason reason) {
   }
 }
 
+ResumeSource ReadSource(const v1::Checkpoint& checkpoint) {
+  ResumeSource source;
+  source.name = checkpoint.name();
+  source.step = checkpoint.step();
+  for (const v1::CheckpointFile& file : checkpoint.files()) {
+    source.files.push_back({file.name(), file.size(), file.hash()});
+  }
+  return source;
+}
+
 absl::Status ReadRun(const v1::DesiredAttempt& proto, DesiredAttempt& attempt) {
   google::protobuf::util::JsonPrintOptions options;
   options.preserve_proto_field_names = true;
@@ -60,13 +70,9 @@ absl::Status ReadRun(const v1::DesiredAttempt& proto, DesiredAttempt& attempt) {
   if (attempt.ranks.empty()) return absl::InvalidArgumentError("it lists no ranks of this worker");
   std::sort(attempt.ranks.begin(), attempt.ranks.end(),
             [](const DesiredRank& a, const DesiredRank& b) { return a.rank < b.rank; });
-  if (proto.has_resume_from()) {
-    ResumeSource& source = attempt.resume_from.emplace();
-    source.name = proto.resume_from().name();
-    source.step = proto.resume_from().step();
-    for (const v1::CheckpointFile& file : proto.resume_from().files()) {
-      source.files.push_back({file.name(), file.size(), file.hash()});
-    }
+  if (proto.has_resume_from()) attempt.resume_from = ReadSource(proto.resume_from());
+  if (proto.has_init_from() && !proto.has_resume_from()) {
+    attempt.init_from = ReadSource(proto.init_from());
   }
   for (const auto& [key, value] : proto.rendezvous()) attempt.rendezvous[key] = value;
   attempt.spans_workers = proto.spans_workers();

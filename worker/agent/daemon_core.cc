@@ -233,6 +233,8 @@ void DaemonCore::Begin(AttemptId id, const DesiredAttempt& wanted) {
   attempt.local.phase = Phase::kPreparing;
   if (wanted.resume_from.has_value()) {
     dirs_.Fetch(id, *wanted.resume_from);
+  } else if (wanted.init_from.has_value()) {
+    dirs_.Fetch(id, *wanted.init_from);
   } else {
     steps_.push_front(Assign{id});
   }

@@ -191,7 +191,7 @@ absl::Status FileRunDirs::Prepare(AttemptId id, const DesiredAttempt& wanted) {
     ranks.push_back(rank.rank);
   }
   TY_RETURN_IF_ERROR(run_dir::ReserveRecords(dir, ranks));
-  if (wanted.resume_from.has_value()) {
+  if (wanted.resume_from.has_value() || wanted.init_from.has_value()) {
     TY_RETURN_IF_ERROR(MakeDirectories(JoinPath(dir.root(), "resume")));
   }
   return absl::OkStatus();
@@ -229,6 +229,8 @@ absl::StatusOr<run_dir::Assignment> FileRunDirs::MakeAssignment(
   assignment.run_time = wanted.run_time;
   if (wanted.resume_from.has_value()) {
     assignment.resume_from = ResumeFolder(id, *wanted.resume_from);
+  } else if (wanted.init_from.has_value()) {
+    assignment.init_from = ResumeFolder(id, *wanted.init_from);
   }
   for (const DesiredRank& rank : wanted.ranks) {
     const auto device =

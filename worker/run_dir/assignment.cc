@@ -66,6 +66,7 @@ absl::StatusOr<std::string> EncodeAssignment(const Assignment& assignment) {
   if (!assignment.worker.empty()) json["worker"] = assignment.worker;
   json["dataset_dir"] = assignment.dataset_dir;
   json["resume_from"] = assignment.resume_from;
+  if (!assignment.init_from.empty()) json["init_from"] = assignment.init_from;
   if (assignment.failures > 0) json["failures"] = assignment.failures;
   if (assignment.run_time > absl::ZeroDuration()) {
     json["run_time_ms"] = absl::ToInt64Milliseconds(assignment.run_time);
@@ -104,6 +105,7 @@ absl::StatusOr<Assignment> DecodeAssignment(absl::string_view text, absl::string
   reader.String("worker", assignment.worker);
   reader.String("dataset_dir", assignment.dataset_dir);
   reader.String("resume_from", assignment.resume_from);
+  reader.String("init_from", assignment.init_from);
   reader.Integer("failures", assignment.failures, 0, kMaxNumber);
   int64_t run_time_ms = 0;
   reader.Integer("run_time_ms", run_time_ms, 0, kMaxNumber);

@@ -38,6 +38,8 @@ struct Assignment {
   std::string interface = "lo";  // a name, an address, or a network; see FindInterface
   std::string dataset_dir = {};
   std::string resume_from = {};  // a checkpoint folder, or empty for a new start
+  // The checkpoint folder of spec.init.job, or empty if there is none.
+  std::string init_from = {};
   // The job's spec as a JSON object: JobSpec in proto JSON with proto field names. This folder,
   // which the supervisor links, knows no protobuf; the trainer reads the spec
   // (worker/trainer/plan/spec.h).

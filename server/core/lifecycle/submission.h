@@ -64,10 +64,11 @@ struct Submission {
   bool keeps_best = false;         // the best one stays as well
   // The best one has the lowest test.loss instead of the highest accuracy.
   bool judged_by_loss = false;
-  JobId cloned_from;  // 0 means none
-  std::optional<CheckpointRef> parent_checkpoint;
-  std::string server_version;  // of the server that resolved the spec
-  std::string project;         // empty means none
+  JobId cloned_from;                               // 0 means none
+  std::optional<CheckpointRef> parent_checkpoint;  // whose training it continues
+  std::optional<CheckpointRef> init_checkpoint;    // whose weights it begins with
+  std::string server_version;                      // of the server that resolved the spec
+  std::string project;                             // empty means none
   std::vector<std::string> tags;
   std::vector<Dependency> dependencies;
   int64_t not_before_us = 0;          // wall time; 0 means at once
@@ -78,6 +79,15 @@ struct Submission {
   // An array: jobs that share this submission and are told apart by JobRecord::array_index.
   int32_t array_size = 0;      // 0: no array
   int32_t array_parallel = 0;  // how many may run at a time; 0 means no limit
+
+  // Returns the checkpoints of other jobs that must stay until the jobs of this submission have
+  // ended.
+  std::vector<CheckpointRef> NeededCheckpoints() const {
+    std::vector<CheckpointRef> needed;
+    if (parent_checkpoint.has_value()) needed.push_back(*parent_checkpoint);
+    if (init_checkpoint.has_value()) needed.push_back(*init_checkpoint);
+    return needed;
+  }
 
   friend bool operator==(const Submission&, const Submission&) = default;
 };

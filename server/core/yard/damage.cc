@@ -59,9 +59,11 @@ Outcome JudgeClaim(const Snapshot& snapshot, const AttemptRecord& attempt, Outco
     return outcome;
   }
   failure.failure_class = FailureClass::kTransient;
-  const auto found = attempt.resume_from.has_value()
-                         ? snapshot.checkpoints.find(*attempt.resume_from)
-                         : snapshot.checkpoints.end();
+  const auto& start = attempt.resume_from.has_value()
+                          ? attempt.resume_from
+                          : snapshot.jobs.at(attempt.id.job).submission->init_checkpoint;
+  const auto found =
+      start.has_value() ? snapshot.checkpoints.find(*start) : snapshot.checkpoints.end();
   if (found == snapshot.checkpoints.end() || found->second.is_whole()) {
     failure.reason = "CORRUPT_FILE";
     return outcome;

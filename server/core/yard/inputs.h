@@ -221,6 +221,8 @@ struct DesiredAttempt {
   int32_t world_size = 0;
   std::vector<RankPlacement> ranks;  // those on this worker
   std::optional<CheckpointRef> resume_from;
+  // The checkpoint whose weights it begins with, if it resumes from none.
+  std::optional<CheckpointRef> init_from;
   std::map<std::string, std::string> rendezvous;  // keys of the ranks on other workers
   bool spans_workers = false;
   // Grows with each request, and is 0 before the first; each new number asks for one checkpoint.

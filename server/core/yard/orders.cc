@@ -38,6 +38,7 @@ DesiredAttempt DesiredPart(const YardState& state, const AttemptRecord& attempt,
   desired.resume_from = attempt.resume_from;
   desired.checkpoint_request = live.checkpoint_request;
   const JobRecord& job = state.ledger.job(attempt.id.job);
+  if (!attempt.resume_from.has_value()) desired.init_from = job.submission->init_checkpoint;
   desired.failures = job.failures;
   desired.run_time_us = job.run_time_us;
   desired.spans_workers = attempt.parts.size() > 1;

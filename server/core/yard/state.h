@@ -58,8 +58,8 @@ struct YardState {
   Deadlines<JobId> wakes;
   // Queued jobs that wait for the end of another job, by that other job.
   std::map<JobId, std::set<JobId>> dependents;
-  // The number of jobs that have not ended and were created to start from a checkpoint, by
-  // checkpoint.
+  // The number of jobs that have not ended and were created to start from a checkpoint, or with its
+  // weights, by checkpoint.
   std::map<CheckpointRef, int32_t> parents;
   Deadlines<std::string> worker_timers;
   Deadlines<AttemptId> attempt_timers;

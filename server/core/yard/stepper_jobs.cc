@@ -146,11 +146,10 @@ void Stepper::EndJob(JobId id, const JobState& before) {
                         ? absl::StrCat("; last checkpoint at step ", last->step)
                         : "; no checkpoint was written");
   }
-  if (!job.submission->parent_checkpoint.has_value()) return;
-  const CheckpointRef parent = *job.submission->parent_checkpoint;
-  if (--yard_.parents.at(parent) == 0) {
-    yard_.parents.erase(parent);
-    CleanCheckpoints(parent.job, "server");
+  for (const CheckpointRef& start : job.submission->NeededCheckpoints()) {
+    if (--yard_.parents.at(start) > 0) continue;
+    yard_.parents.erase(start);
+    CleanCheckpoints(start.job, "server");
   }
 }
 

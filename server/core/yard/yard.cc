@@ -73,8 +73,10 @@ void Yard::FindWaitingJobs(Now now) {
   }
   for (const auto& [id, job] : state_.snapshot().jobs) {
     state_.lineage.Add(job.array == JobId{} ? id : job.array, *job.submission);
-    if (!job_fsm::IsFinal(job.state) && job.submission->parent_checkpoint.has_value()) {
-      ++state_.parents[*job.submission->parent_checkpoint];
+    if (!job_fsm::IsFinal(job.state)) {
+      for (const CheckpointRef& start : job.submission->NeededCheckpoints()) {
+        ++state_.parents[start];
+      }
     }
     if (std::holds_alternative<job_fsm::Queued>(job.state)) stepper.EnterQueue(id);
   }

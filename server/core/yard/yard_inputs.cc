@@ -17,12 +17,11 @@ namespace trainyard::core {
 namespace {
 
 absl::Status CheckReferences(const Snapshot& snapshot, const Submission& submission) {
-  if (submission.parent_checkpoint.has_value()) {
-    const CheckpointRef& parent = *submission.parent_checkpoint;
-    if (snapshot.checkpoints.count(parent) == 0) {
-      return error::CheckpointNotFound(CheckpointName(parent.job, parent.step));
+  for (const CheckpointRef& start : submission.NeededCheckpoints()) {
+    if (snapshot.checkpoints.count(start) == 0) {
+      return error::CheckpointNotFound(CheckpointName(start.job, start.step));
     }
-    TY_RETURN_IF_ERROR(CheckStart(snapshot, parent));
+    TY_RETURN_IF_ERROR(CheckStart(snapshot, start));
   }
   for (const Dependency& dependency : submission.dependencies) {
     if (snapshot.jobs.count(dependency.job) == 0) {
@@ -99,9 +98,7 @@ absl::StatusOr<Reply> Yard::Take(const SubmitJob& in, Now now) {
   TY_ASSIGN_OR_RETURN(std::string warning, Admit(submission, now));
   state_.accounts.ChargeSubmission(snapshot().quotas, submission, now);
   const int32_t jobs = std::max(submission.array_size, 1);
-  if (submission.parent_checkpoint.has_value()) {
-    state_.parents[*submission.parent_checkpoint] += jobs;
-  }
+  for (const CheckpointRef& start : submission.NeededCheckpoints()) state_.parents[start] += jobs;
   const JobId first{snapshot().next_job};
   for (int32_t i = 0; i < jobs; ++i) {
     JobRecord job;

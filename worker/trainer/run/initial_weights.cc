@@ -25,7 +25,8 @@ namespace {
 
 using engine::StateTensor;
 
-constexpr char kField[] = "spec.init.checkpoint";
+// The file of a checkpoint of ours that holds the weights.
+constexpr char kWeightsFile[] = "model.safetensors";
 // A message lists this many names and counts the rest.
 constexpr size_t kNamesShown = 10;
 constexpr int64_t kMaxFileBytes = int64_t{64} << 30;
@@ -51,24 +52,42 @@ std::string Count(size_t count, absl::string_view noun) {
   return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
 }
 
-absl::StatusOr<std::string> ReadInit(const v1::InitSpec& init, const std::string& dataset_dir) {
-  if (!datasets::StaysBelow(init.checkpoint())) {
-    return InvalidFields(
-        {{kField, absl::StrCat("'", init.checkpoint(), "' leads out of the folder of data sets")}});
+// Returns the field that names the weights, and what it says.
+const char* FieldOf(const v1::InitSpec& init) {
+  return init.job().empty() ? "spec.init.checkpoint" : "spec.init.job";
+}
+const std::string& NameOf(const v1::InitSpec& init) {
+  return init.job().empty() ? init.checkpoint() : init.job();
+}
+
+absl::StatusOr<std::string> PathOf(const v1::InitSpec& init, const InitFolders& folders) {
+  if (!init.job().empty()) {
+    if (!folders.checkpoint.empty()) return JoinPath(folders.checkpoint, kWeightsFile);
+    return InvalidFields({{FieldOf(init), absl::StrCat("'", init.job(),
+                                                       "' is a checkpoint that only a server can "
+                                                       "send; by hand, write its folder into "
+                                                       "init_from of assignment.json")}});
   }
-  if (dataset_dir.empty()) {
+  if (!datasets::StaysBelow(init.checkpoint())) {
+    return InvalidFields({{FieldOf(init), absl::StrCat("'", init.checkpoint(),
+                                                       "' leads out of the folder of data sets")}});
+  }
+  if (folders.datasets.empty()) {
     return error::InitNotFound(init.checkpoint(),
                                "it nowhere, since no folder of data sets is set");
   }
-  const std::string path = JoinPath(dataset_dir, init.checkpoint());
+  return JoinPath(folders.datasets, init.checkpoint());
+}
+
+absl::StatusOr<std::string> ReadInit(const v1::InitSpec& init, const std::string& path) {
   absl::StatusOr<std::string> bytes = ReadFile(path, kMaxFileBytes);
-  if (absl::IsNotFound(bytes.status())) return error::InitNotFound(init.checkpoint(), path);
+  if (absl::IsNotFound(bytes.status())) return error::InitNotFound(NameOf(init), path);
   if (!bytes.ok()) return Annotate(bytes.status(), "init.checkpoint");
   // torch.save writes a zip archive or a pickle, which begin in this way.
   if (absl::StartsWith(*bytes, "PK\x03\x04") || absl::StartsWith(*bytes, "\x80\x02")) {
     return InvalidFields(
-        {{kField,
-          absl::StrCat("'", init.checkpoint(),
+        {{FieldOf(init),
+          absl::StrCat("'", NameOf(init),
                        "' is a file of torch.save; expected safetensors: "
                        "safetensors.torch.save_file(model.state_dict(), FILE) writes it")}});
   }
@@ -109,7 +128,7 @@ class Matcher {
     const auto add = [&](const std::vector<std::string>& names, absl::string_view what) {
       if (names.empty()) return;
       violations.push_back(
-          {kField, absl::StrCat("'", init_.checkpoint(), "' ", what, ": ", Listed(names))});
+          {FieldOf(init_), absl::StrCat("'", NameOf(init_), "' ", what, ": ", Listed(names))});
     };
     add(missing_, absl::StrCat("lacks ", Count(missing_.size(), "tensor"), " of the model"));
     add(unexpected,
@@ -118,10 +137,10 @@ class Matcher {
     if (!violations.empty()) absl::StrAppend(&violations.back().description, Hint());
     for (size_t i = 0; i < skip_is_used_.size(); ++i) {
       if (skip_is_used_[i]) continue;
-      violations.push_back({absl::StrCat("spec.init.skip[", i, "]"),
-                            absl::StrCat("'", init_.skip(static_cast<int>(i)),
-                                         "' begins no name, neither of the model nor of '",
-                                         init_.checkpoint(), "'")});
+      violations.push_back(
+          {absl::StrCat("spec.init.skip[", i, "]"),
+           absl::StrCat("'", init_.skip(static_cast<int>(i)),
+                        "' begins no name, neither of the model nor of '", NameOf(init_), "'")});
     }
     return violations.empty() ? absl::OkStatus() : InvalidFields(violations);
   }
@@ -178,19 +197,19 @@ class Matcher {
 
 }  // namespace
 
-absl::StatusOr<std::string> LoadInitialWeights(const v1::InitSpec& init,
-                                               const std::string& dataset_dir,
+absl::StatusOr<std::string> LoadInitialWeights(const v1::InitSpec& init, const InitFolders& folders,
                                                engine::ModelState& executable) {
-  TY_ASSIGN_OR_RETURN(const std::string bytes, ReadInit(init, dataset_dir));
+  TY_ASSIGN_OR_RETURN(const std::string path, PathOf(init, folders));
+  TY_ASSIGN_OR_RETURN(const std::string bytes, ReadInit(init, path));
   const std::string digest = ContentHash(bytes);
   if (!init.digest().empty() && init.digest() != digest) {
     return InvalidFields(
-        {{"spec.init.digest", absl::StrCat("is '", init.digest(), "', but '", init.checkpoint(),
+        {{"spec.init.digest", absl::StrCat("is '", init.digest(), "', but '", NameOf(init),
                                            "' here is '", digest, "'")}});
   }
   const absl::StatusOr<checkpoint::TensorFile> file = checkpoint::DecodeSafetensors(bytes);
   if (!file.ok()) {
-    return error::CorruptFile(JoinPath(dataset_dir, init.checkpoint()), file.status().message());
+    return error::CorruptFile(path, file.status().message());
   }
   Matcher matcher(init, *file);
   std::vector<size_t> taken;
@@ -203,14 +222,14 @@ absl::StatusOr<std::string> LoadInitialWeights(const v1::InitSpec& init,
     const std::string& name = executable.state()[i].name;
     const absl::StatusOr<std::vector<float>> values = checkpoint::ToFloats(file->tensors.at(name));
     if (!values.ok()) {
-      return InvalidFields({{kField, absl::StrCat("'", init.checkpoint(), "': tensor '", name, "' ",
-                                                  values.status().message())}});
+      return InvalidFields({{FieldOf(init), absl::StrCat("'", NameOf(init), "': tensor '", name,
+                                                         "' ", values.status().message())}});
     }
     TY_RETURN_IF_ERROR(executable.WriteState(i, *values));
   }
-  LogInfo("initial weights", {{"checkpoint", init.checkpoint()},
-                              {"digest", digest},
-                              {"tensors", absl::StrCat(taken.size())}});
+  LogInfo(
+      "initial weights",
+      {{"checkpoint", NameOf(init)}, {"digest", digest}, {"tensors", absl::StrCat(taken.size())}});
   return digest;
 }
 

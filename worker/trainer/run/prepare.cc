@@ -11,6 +11,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/errors.h"
+#include "common/base/ids.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "worker/data/open_dataset.h"
@@ -191,6 +193,21 @@ absl::Status CompileRowsTogether(const HostedShare& share, StepStrategy& strateg
   return absl::OkStatus();
 }
 
+// A training that is over before its first step would look like a success. The server can tell that
+// at submission only where it knows the number of samples.
+absl::Status CheckLength(const v1::JobSpec& spec, int64_t first_step, const StepSequence& steps) {
+  const auto from = ParseCheckpointName(spec.from_checkpoint());
+  if (!from.ok() || from->step != first_step || first_step < steps.total_steps()) {
+    return absl::OkStatus();
+  }
+  return InvalidFields(
+      {{spec.train().has_steps() ? "spec.train.steps" : "spec.train.epochs",
+        absl::StrCat("asks for ", steps.total_steps(), " steps, and checkpoint '",
+                     spec.from_checkpoint(), "' is at step ", first_step,
+                     ": nothing is left to train; did you mean init: {job: ", from->job.value, "/",
+                     from->step, "}, which begins a new training with its weights?")}});
+}
+
 }  // namespace
 
 absl::StatusOr<PreparedRun> PrepareRun(const run_dir::RunDir& dir,
@@ -215,6 +232,7 @@ absl::StatusOr<PreparedRun> PrepareRun(const run_dir::RunDir& dir,
   TY_RETURN_IF_ERROR(strategy.Join(gang.lines));
   TY_RETURN_IF_ERROR(ConnectExchangeOf(setup, hosting, strategy, gang));
   const StepSequence steps = SequenceOf(setup, *loaded.data.dataset);
+  TY_RETURN_IF_ERROR(CheckLength(setup.spec, first_step, steps));
   TY_ASSIGN_OR_RETURN(HostedShare share, TakeShare(setup, hosting.ranges, steps,
                                                    strategy.executable(), gang.exchange.get()));
   TY_RETURN_IF_ERROR(CompileRowsTogether(share, strategy, *gang.lines.host));

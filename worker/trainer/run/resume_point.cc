@@ -76,9 +76,13 @@ absl::StatusOr<RestoredState> InitialiseOrRestore(const ResumePoint& resume, con
   if (!resume.path.empty()) return RestoreState(resume.path, state);
   RestoredState restored;
   TY_RETURN_IF_ERROR(engine::InitializeParameters(setup.spec.train().seed(), state));
-  if (!setup.spec.init().checkpoint().empty()) {
+  if (setup.spec.has_init()) {
+    InitFolders folders{.datasets = setup.assignment.dataset_dir};
+    if (!setup.assignment.init_from.empty()) {
+      folders.checkpoint = setup.run_dir.Resolve(setup.assignment.init_from);
+    }
     TY_ASSIGN_OR_RETURN(restored.init_digest,
-                        LoadInitialWeights(setup.spec.init(), setup.assignment.dataset_dir, state));
+                        LoadInitialWeights(setup.spec.init(), folders, state));
   }
   return restored;
 }

@@ -380,6 +380,113 @@ TEST_F(CheckpointTest, ANewJobStartsFromIt) {
   EXPECT_EQ(desired.attempts(1).resume_from().files(0).hash(), file.hash());
 }
 
+TEST_F(CheckpointTest, WhatAJobContinuesStandsInItsSpecAndItsClonesContinueItToo) {
+  const auto file = File("state.json", "{}");
+  ASSERT_TRUE(Append(file, 0, "{}").ok());
+  ASSERT_TRUE(Commit({file}).ok());
+  v1::CloneJobRequest request;
+  request.set_name("jobs/1");
+  request.set_from_checkpoint("jobs/1/checkpoints/600");
+  v1::CloneJobResponse response;
+  ASSERT_TRUE(jobs_->CloneJob(Context().get(), request, &response).ok());
+  EXPECT_EQ(response.job().resolved_spec().from_checkpoint(), "jobs/1/checkpoints/600");
+  ASSERT_EQ(response.differences_size(), 1);
+  EXPECT_EQ(response.differences(0).path(), "from_checkpoint");
+  EXPECT_EQ(response.differences(0).right_json(), R"("jobs/1/checkpoints/600")");
+  request.set_name(response.job().name());
+  request.clear_from_checkpoint();
+  v1::CloneJobResponse again;
+  ASSERT_TRUE(jobs_->CloneJob(Context().get(), request, &again).ok());
+  EXPECT_EQ(again.differences_size(), 0);
+  EXPECT_EQ(again.job().provenance().parent_checkpoint(), "jobs/1/checkpoints/600");
+  auto* change = request.add_changes();
+  change->set_path("from_checkpoint");
+  v1::CloneJobResponse anew;
+  ASSERT_TRUE(jobs_->CloneJob(Context().get(), request, &anew).ok());
+  EXPECT_EQ(anew.job().provenance().parent_checkpoint(), "");
+}
+
+TEST_F(CheckpointTest, ASpecNamesACheckpointInTheWordsOfTheCommandLine) {
+  const auto file = File("model.safetensors", "weights");
+  ASSERT_TRUE(Append(file, 0, "weights").ok());
+  ASSERT_TRUE(Commit({file}).ok());
+  for (const char* name : {"1", "1/last", "1/latest", "1/600", "jobs/1/checkpoints/600"}) {
+    v1::CreateJobRequest request;
+    *request.mutable_spec() = Spec("next");
+    request.mutable_spec()->set_from_checkpoint(name);
+    v1::Job job;
+    const auto status = jobs_->CreateJob(Context().get(), request, &job);
+    EXPECT_TRUE(status.ok()) << name << ": " << status.error_message();
+    EXPECT_EQ(job.resolved_spec().from_checkpoint(), "jobs/1/checkpoints/600") << name;
+    EXPECT_EQ(job.spec().from_checkpoint(), name);
+  }
+  for (const auto& [name, what] : {std::pair{"1/best", "no whole checkpoint that was evaluated"},
+                                   {"1/7", "jobs/1/checkpoints/7"},
+                                   {"9/best", "jobs/9"}}) {
+    v1::CreateJobRequest request;
+    *request.mutable_spec() = Spec("next");
+    request.mutable_spec()->set_from_checkpoint(name);
+    v1::Job job;
+    const auto status = FromGrpcStatus(jobs_->CreateJob(Context().get(), request, &job));
+    EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << name;
+    EXPECT_THAT(status.message(), HasSubstr(what));
+  }
+}
+
+TEST_F(CheckpointTest, AJobForWhichNothingIsLeftToTrainIsRefused) {
+  const auto file = File("state.json", "{}");
+  ASSERT_TRUE(Append(file, 0, "{}").ok());
+  ASSERT_TRUE(Commit({file}).ok());
+  v1::CreateJobRequest request;
+  *request.mutable_spec() = Spec("short");
+  request.mutable_spec()->mutable_train()->set_epochs(1);
+  request.set_from_checkpoint("jobs/1/checkpoints/600");
+  v1::Job job;
+  auto violations =
+      GetFieldViolations(FromGrpcStatus(jobs_->CreateJob(Context().get(), request, &job)));
+  ASSERT_EQ(violations.size(), 1u);
+  EXPECT_EQ(violations[0].field, "spec.train.epochs");
+  EXPECT_EQ(
+      violations[0].description,
+      "is 1, and checkpoint 'jobs/1/checkpoints/600' is at epoch 1 (step 600 of 313): nothing "
+      "is left to train; did you mean init: {job: 1/600}, which begins a new training with "
+      "its weights?");
+  request.mutable_spec()->mutable_train()->set_steps(600);
+  violations = GetFieldViolations(FromGrpcStatus(jobs_->CreateJob(Context().get(), request, &job)));
+  ASSERT_EQ(violations.size(), 1u);
+  EXPECT_EQ(violations[0].field, "spec.train.steps");
+  request.mutable_spec()->mutable_train()->set_steps(601);
+  EXPECT_TRUE(jobs_->CreateJob(Context().get(), request, &job).ok());
+}
+
+TEST_F(CheckpointTest, ATrainingBeginsWithTheWeightsOfAJob) {
+  const auto file = File("model.safetensors", "weights");
+  ASSERT_TRUE(Append(file, 0, "weights").ok());
+  ASSERT_TRUE(Commit({file}).ok());
+  v1::CreateJobRequest request;
+  *request.mutable_spec() = Spec("tuned");
+  request.mutable_spec()->mutable_train()->set_epochs(1);
+  request.mutable_spec()->mutable_init()->set_job("1/last");
+  v1::Job job;
+  const auto status = jobs_->CreateJob(Context().get(), request, &job);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(job.resolved_spec().init().job(), "jobs/1/checkpoints/600");
+  EXPECT_EQ(job.resolved_spec().init().digest(), file.hash());
+  const v1::SyncWorkerResponse desired = Sync({Observed(attempt_, v1::OBSERVED_STATE_RUNNING)});
+  ASSERT_EQ(desired.attempts_size(), 2);
+  EXPECT_FALSE(desired.attempts(1).has_resume_from());
+  EXPECT_EQ(desired.attempts(1).init_from().name(), "jobs/1/checkpoints/600");
+  EXPECT_EQ(desired.attempts(1).init_from().files(0).hash(), file.hash());
+
+  request.mutable_spec()->mutable_init()->set_digest("xxh3-128:other");
+  auto refused = FromGrpcStatus(jobs_->CreateJob(Context().get(), request, &job));
+  EXPECT_EQ(GetFieldViolations(refused).at(0).field, "spec.init.digest");
+  request.mutable_spec()->mutable_init()->clear_digest();
+  request.set_from_checkpoint("jobs/1/checkpoints/600");
+  refused = FromGrpcStatus(jobs_->CreateJob(Context().get(), request, &job));
+  EXPECT_EQ(GetFieldViolations(refused).at(0).field, "spec.init");
+}
+
 TEST_F(CheckpointTest, AnotherModelCannotStartFromIt) {
   const auto file = File("state.json", "{}");
   ASSERT_TRUE(Append(file, 0, "{}").ok());

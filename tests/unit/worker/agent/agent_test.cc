@@ -388,6 +388,29 @@ TEST_F(AgentTest, FetchesTheCheckpointFromWhichAnAttemptStarts) {
   EXPECT_EQ((state_.logs[{kName, 0}]), "bytes1\n");
 }
 
+TEST_F(AgentTest, FetchesTheWeightsWithWhichAnAttemptBegins) {
+  Trainer(R"(cat $D/resume/step-30/model.safetensors
+grep -c '"init_from": ".*resume/step-30"' $D/assignment.json
+grep -c '"resume_from": ""' $D/assignment.json)");
+  v1::DesiredAttempt desired = Run(1);
+  desired.mutable_init_from()->set_name("jobs/12/checkpoints/30");
+  desired.mutable_init_from()->set_step(30);
+  v1::CheckpointFile& file = *desired.mutable_init_from()->add_files();
+  file.set_name("model.safetensors");
+  file.set_size(5);
+  file.set_hash(ContentHash("bytes"));
+  {
+    absl::MutexLock lock(&state_.mutex);
+    state_.files[{30, "model.safetensors"}] = "bytes";
+  }
+  StartAgent();
+  state_.Want(desired);
+  ASSERT_TRUE(WaitForDrained());
+  EXPECT_EQ(Last().outcome().kind(), v1::AttemptOutcome::SUCCEEDED);
+  absl::MutexLock lock(&state_.mutex);
+  EXPECT_EQ((state_.logs[{kName, 0}]), "bytes1\n1\n");
+}
+
 TEST_F(AgentTest, ACheckpointThatTheServerAsksForIsWrittenAndCommitted) {
   // Answers like a trainer: the folder gets its name when it is complete.
   Trainer(R"(progress running 1; mv $S/made $D/checkpoints/step-30.partial

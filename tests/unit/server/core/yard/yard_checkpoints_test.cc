@@ -102,5 +102,46 @@ TEST_F(YardCheckpoints, ACheckpointThatACloneStartsFromStaysUntilTheCloneHasEnde
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kNotFound);
 }
 
+TEST_F(YardCheckpoints, InitialWeightsAreSentToTheFirstAttemptsAndStayMeanwhile) {
+  Join("lab-1", 2);
+  const JobId job = Submit(1);
+  Run("lab-1", job);
+  CommitCheckpoint commit{sessions_["lab-1"], {job, 1}, 1, 10, {}};
+  ASSERT_TRUE(Apply(commit).ok());
+  Submission spec = Spec(1);
+  spec.init_checkpoint = CheckpointRef{job, 10};
+  const JobId tuned = Submit(spec);
+  for (const int64_t step : {20, 30}) {
+    commit.step = step;
+    ASSERT_TRUE(Apply(commit).ok());
+  }
+  EXPECT_NE(yard_->FindCheckpoint({job, 10}), nullptr);
+  const auto desired = yard_->DesiredFor("lab-1");
+  ASSERT_EQ(desired.size(), 2u);
+  EXPECT_EQ(desired[1].init_from, (CheckpointRef{job, 10}));
+  EXPECT_EQ(desired[1].resume_from, std::nullopt);
+  // An attempt that resumes from a checkpoint of its own does not need the weights.
+  ASSERT_TRUE(
+      Sync("lab-1", {See(job, ObservedState::kRunning), See(tuned, ObservedState::kRunning)}).ok());
+  ASSERT_TRUE(Apply(CommitCheckpoint{sessions_["lab-1"], {tuned, 1}, 1, 5, {}}).ok());
+  Restart();
+  ASSERT_TRUE(Register("lab-1", 2).ok());
+  ASSERT_TRUE(
+      Sync("lab-1", {See(job, ObservedState::kRunning),
+                     SeeExit(tuned, OutcomeKind::kFailed, {FailureClass::kTransient, "X", "x"})})
+          .ok());
+  Advance(kMinute);
+  ASSERT_EQ(Job(tuned).attempt, 2);
+  for (const DesiredAttempt& attempt : yard_->DesiredFor("lab-1")) {
+    if (attempt.attempt != AttemptId{tuned, 2}) continue;
+    EXPECT_EQ(attempt.resume_from, (CheckpointRef{tuned, 5}));
+    EXPECT_EQ(attempt.init_from, std::nullopt);
+  }
+  EXPECT_NE(yard_->FindCheckpoint({job, 10}), nullptr);
+  ASSERT_TRUE(Apply(CancelJob{tuned, "user:anna", ""}).ok());
+  ASSERT_TRUE(Sync("lab-1", {See(job, ObservedState::kRunning)}).ok());
+  EXPECT_EQ(yard_->FindCheckpoint({job, 10}), nullptr);
+}
+
 }  // namespace
 }  // namespace trainyard::core

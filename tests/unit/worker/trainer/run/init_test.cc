@@ -179,7 +179,8 @@ TEST(Init, ARunStartsWithTheWeightsAndStatisticsOfTheFile) {
   const auto spec = ParseSpec(Convnet().Spec());
   auto model = CompileModel(*spec, {.backend = "reference"});
   ASSERT_TRUE(model.ok()) << model.status();
-  const auto digest = LoadInitialWeights(InitFields().Spec(), weights.path(), *model->executable);
+  const auto digest =
+      LoadInitialWeights(InitFields().Spec(), {.datasets = weights.path()}, *model->executable);
   ASSERT_TRUE(digest.ok()) << digest.status();
   EXPECT_EQ(*digest, ContentHash(bytes));
   const auto file = checkpoint::DecodeSafetensors(bytes);
@@ -193,6 +194,33 @@ TEST(Init, ARunStartsWithTheWeightsAndStatisticsOfTheFile) {
     ++compared;
   }
   EXPECT_EQ(compared, 12);
+}
+
+TEST(Init, AJobsCheckpointBeginsANewTrainingAsItsFileDoes) {
+  GangTrainer first(Convnet(), 1);
+  ExpectStartSuccess(first.Run());
+  const Weights weights(first.CheckpointBytes(kInitSteps, "model.safetensors"));
+  JobText of_file = Convnet();
+  of_file.more += kInit;
+  GangTrainer left(of_file, 1);
+  left.assignment().dataset_dir = weights.path();
+  ExpectStartSuccess(left.Run());
+  JobText of_job = Convnet();
+  of_job.more += R"(, "init": {"job": "jobs/1/checkpoints/8"})";
+  GangTrainer right(of_job, 1);
+  right.assignment().init_from = checkpoint::CheckpointPath(first.dir().CheckpointsDir(), 8);
+  ExpectStartSuccess(right.Run());
+  ExpectEqualRuns(left, right);
+  EXPECT_EQ(right.Metric("train.loss").begin()->first, 1);
+}
+
+TEST(Init, AJobsCheckpointThatNobodySentIsRefused) {
+  JobText job = Convnet();
+  job.more += R"(, "init": {"job": "jobs/1/checkpoints/8"})";
+  GangTrainer run(job, 1);
+  const auto results = run.Run();
+  EXPECT_EQ(results[0].outcome, Outcome::kUserError);
+  EXPECT_THAT(results[0].message, HasSubstr("only a server can send"));
 }
 
 TEST(Init, OnAnyNumberOfRanksAndIntoTheState) {
@@ -236,7 +264,7 @@ absl::Status Loaded(const checkpoint::TensorFile& file, const InitFields& init =
   const auto spec = ParseSpec(Convnet().Spec());
   auto model = CompileModel(*spec, {.backend = "reference"});
   TY_CHECK_OK(model.status());
-  return LoadInitialWeights(init.Spec(), weights.path(), *model->executable).status();
+  return LoadInitialWeights(init.Spec(), {.datasets = weights.path()}, *model->executable).status();
 }
 
 std::vector<std::string> Violations(const absl::Status& status) {
@@ -338,13 +366,14 @@ TEST_F(InitFileTest, FilesThatCannotBeReadAreNamed) {
   auto model = CompileModel(*spec, {.backend = "reference"});
   const auto load = [&](const std::string& bytes) {
     const Weights weights(bytes);
-    return LoadInitialWeights(InitFields().Spec(), weights.path(), *model->executable).status();
+    return LoadInitialWeights(InitFields().Spec(), {.datasets = weights.path()}, *model->executable)
+        .status();
   };
   EXPECT_THAT(Violations(load("PK\x03\x04 and so on")),
               ElementsAre(HasSubstr("is a file of torch.save; expected safetensors")));
   EXPECT_EQ(load("no safetensors at all").code(), absl::StatusCode::kDataLoss);
   const absl::Status nowhere =
-      LoadInitialWeights(InitFields{.checkpoint = "a"}.Spec(), "", *model->executable).status();
+      LoadInitialWeights(InitFields{.checkpoint = "a"}.Spec(), {}, *model->executable).status();
   EXPECT_EQ(ErrorReason(nowhere), "INIT_NOT_FOUND");
   EXPECT_THAT(std::string(nowhere.message()), HasSubstr("set the worker's --dataset_dir"));
 }

@@ -35,6 +35,19 @@ TEST_P(ResumeTest, AResumedRunEqualsTheUndisturbedOneBitForBit) {
   }
 }
 
+TEST(Train, NothingLeftToTrainAfterTheCheckpointOfAnotherJobIsNoSuccess) {
+  GangTrainer whole(WithBatchNorm(), 2);
+  ExpectSuccess(whole.Run());
+  JobText job = WithBatchNorm();
+  job.more += absl::StrCat(R"(, "from_checkpoint": "jobs/1/checkpoints/)", kSteps, R"(")");
+  GangTrainer next(job, 2);
+  next.assignment().resume_from = checkpoint::CheckpointPath(whole.dir().CheckpointsDir(), kSteps);
+  for (const run_dir::RankResult& result : next.Run()) {
+    EXPECT_EQ(result.outcome, Outcome::kUserError);
+    EXPECT_THAT(result.message, HasSubstr("nothing is left to train; did you mean init: {job: 1/"));
+  }
+}
+
 // This is the only small model with dropout. Its masks follow from seed, step and sample.
 TEST(Train, ARunWithDropoutResumesBitForBit) {
   JobText job;
