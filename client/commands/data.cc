@@ -6,6 +6,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "client/commands/data_sources.h"
 #include "client/commands/fetch_progress.h"
 #include "client/commands/verbs.h"
@@ -93,6 +94,25 @@ bool PrintAsAsked(const Context& context, const ordered_json& report) {
   }
 }
 
+Table TableOf(const ordered_json& report, bool has_workers) {
+  std::vector<Table::Column> columns = {
+      {"DATASET"}, {"SPLIT"}, {"SAMPLES", Table::Align::kRight}, {"CLASSES", Table::Align::kRight},
+      {"SHAPE"},   {"DIGEST"}};
+  if (has_workers) columns.insert(columns.begin(), Table::Column{"WORKER"});
+  Table table(std::move(columns));
+  for (const ordered_json& split : report["splits"]) {
+    const auto count = [&split](const char* field) {
+      return split.contains(field) ? FormatCount(split[field].get<int64_t>()) : std::string();
+    };
+    std::vector<std::string> row = {
+        NameOf(split),    split.value("split", ""), count("samples"),
+        count("classes"), split.value("shape", ""), split.value("digest", "")};
+    if (has_workers) row.insert(row.begin(), split.value("worker", ""));
+    table.AddRow(std::move(row));
+  }
+  return table;
+}
+
 void PrintTable(const Context& context, const ordered_json& report,
                 const std::string& dataset_dir) {
   if (report["splits"].empty()) {
@@ -100,20 +120,7 @@ void PrintTable(const Context& context, const ordered_json& report,
                              "'; `trainyard data fetch` gets public ones"));
     return;
   }
-  Table table({{"DATASET"},
-               {"SPLIT"},
-               {"SAMPLES", Table::Align::kRight},
-               {"CLASSES", Table::Align::kRight},
-               {"SHAPE"},
-               {"DIGEST"}});
-  for (const ordered_json& split : report["splits"]) {
-    const auto count = [&split](const char* field) {
-      return split.contains(field) ? FormatCount(split[field].get<int64_t>()) : std::string();
-    };
-    table.AddRow({NameOf(split), split.value("split", ""), count("samples"), count("classes"),
-                  split.value("shape", ""), split.value("digest", "")});
-  }
-  context.out << table.Render();
+  context.out << TableOf(report, /*has_workers=*/false).Render();
 }
 
 // Prints the errors of all splits, and returns true if there are any.
@@ -124,7 +131,9 @@ bool TellErrors(const Context& context, const ordered_json& report) {
     if (errors.empty()) continue;
     has_errors = true;
     const int64_t corrupt = split.value("corrupt", int64_t{0});
-    context.err << NameOf(split) << " " << split.value("split", "") << ": "
+    const std::string worker = split.value("worker", "");
+    context.err << (worker.empty() ? "" : absl::StrCat("worker ", worker, ": ")) << NameOf(split)
+                << " " << split.value("split", "") << ": "
                 << (corrupt > 0 ? Counted(static_cast<size_t>(corrupt), "corrupt sample")
                                 : std::string("cannot be opened"))
                 << "\n";
@@ -164,7 +173,52 @@ absl::Status Fetch(const Context& context, const FetchOptions& options, const st
   return absl::OkStatus();
 }
 
+// Returns the data sets that the workers of the pool have told, each with the name of its worker.
+absl::StatusOr<ordered_json> AskPool(link::ServerLink& link, std::vector<std::string>& silent) {
+  TY_ASSIGN_OR_RETURN(const v1::ListWorkersResponse answer,
+                      link.Call(&v1::FleetService::Stub::ListWorkers, v1::ListWorkersRequest()));
+  ordered_json splits = ordered_json::array();
+  for (const v1::Worker& worker : answer.workers()) {
+    const std::string name(absl::StripPrefix(worker.name(), "workers/"));
+    if (!worker.has_datasets()) silent.push_back(name);
+    for (const v1::DatasetSplit& split : worker.datasets().splits()) {
+      ordered_json item = {{"worker", name},
+                           {"dataset", split.dataset()},
+                           {"path", split.path()},
+                           {"split", split.split()}};
+      if (split.error().empty()) {
+        item.update({{"samples", split.samples()},
+                     {"classes", split.classes()},
+                     {"shape", split.shape()},
+                     {"digest", split.digest()}});
+      }
+      item["errors"] = ordered_json::array();
+      if (!split.error().empty()) item["errors"].push_back(split.error());
+      splits.push_back(std::move(item));
+    }
+  }
+  return ordered_json{{"splits", std::move(splits)}};
+}
+
+Result ListPoolData(const Context& context) {
+  TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
+  std::vector<std::string> silent;
+  TY_ASSIGN_OR_RETURN(const ordered_json report, AskPool(*link, silent));
+  if (!PrintAsAsked(context, report)) {
+    if (report["splits"].empty()) {
+      context.Say("the workers have told no data sets; generated ones (glyphs) are everywhere");
+    } else {
+      context.out << TableOf(report, /*has_workers=*/true).Render();
+    }
+  }
+  for (const std::string& worker : silent) {
+    context.Say(absl::StrCat("worker ", worker, " has not told its data sets (yet)"));
+  }
+  return TellErrors(context, report) ? link::kFailed : link::kOk;
+}
+
 Result ListData(const Context& context, const DataOptions& options) {
+  if (options.dataset_dir.empty()) return ListPoolData(context);
   return ReportOf(context, "ls", options.dataset_dir, kListTimeout);
 }
 
@@ -197,9 +251,14 @@ void AddData(VerbTable& verbs) {
   const auto declare = [](client::Flags& flags, auto& options) {
     flags.Value("--dataset_dir", options.dataset_dir, "Folder of the data sets").Required();
   };
-  verbs.Group("data", "Data sets in a folder of this machine");
-  verbs.Add<DataOptions>("data ls", "List the data sets in a folder", "--dataset_dir /srv/data",
-                         declare, ListData);
+  verbs.Group("data", "Data sets of the pool, or in a folder of this machine");
+  verbs.Add<DataOptions>(
+      "data ls", "List the data sets of the workers, or of a folder", "--dataset_dir /srv/data",
+      [](client::Flags& flags, DataOptions& options) {
+        flags.Value("--dataset_dir", options.dataset_dir,
+                    "Folder of this machine; without it, the workers' folders");
+      },
+      ListData);
   verbs.Add<DataOptions>("data verify",
                          "Read all samples, and list the corrupt ones and missing parts",
                          "--dataset_dir /srv/data", declare, VerifyData);

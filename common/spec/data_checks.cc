@@ -164,4 +164,17 @@ void CheckData(const v1::JobSpec& spec, std::vector<FieldViolation>& violations)
   }
 }
 
+std::string DatasetKey(const v1::DataSpec& data) {
+  const datasets::Facts* facts = datasets::Find(data.dataset());
+  if (facts == nullptr || facts->is_generated()) return "";
+  const std::string& path = data.path();
+  const bool is_folder = facts->source == datasets::Facts::Source::kUserFolder;
+  if (is_folder && (path.find('/') != std::string::npos || path == ".")) return "";
+  return DatasetKey(data.dataset(), is_folder ? path : "");
+}
+
+std::string DatasetKey(absl::string_view dataset, absl::string_view path) {
+  return path.empty() ? std::string(dataset) : absl::StrCat(dataset, ":", path);
+}
+
 }  // namespace trainyard::spec

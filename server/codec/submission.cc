@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/ids.h"
 #include "common/base/status_macros.h"
+#include "common/spec/data_checks.h"
 #include "common/spec/interval.h"
 #include "server/codec/time.h"
 
@@ -80,6 +81,10 @@ void TakeSpec(const v1::JobSpec& resolved, core::Submission& submission) {
   submission.project = resolved.project();
   submission.tags.assign(resolved.tags().begin(), resolved.tags().end());
   submission.demand = DemandOf(resolved.devices());
+  submission.demand.dataset = spec::DatasetKey(resolved.data());
+  if (!submission.demand.dataset.empty()) {
+    submission.demand.data_digest = resolved.data().digest();
+  }
   submission.demand.bf16 = resolved.train().precision() == v1::PRECISION_BF16;
   submission.auto_precision = resolved.train().precision() == v1::PRECISION_AUTO;
   submission.priority = resolved.priority();

@@ -250,6 +250,9 @@ v1::Worker ToProto(const core::WorkerRecord& worker, const core::Yard& yard) {
     if (used != usage.end()) *added->mutable_usage() = codec::DecodeUsage(used->second);
   }
   proto.mutable_labels()->insert(worker.labels.begin(), worker.labels.end());
+  if (const core::WorkerDatasets* datasets = yard.DatasetsOn(worker.name); datasets != nullptr) {
+    TY_CHECK(proto.mutable_datasets()->ParseFromString(datasets->report));
+  }
   proto.set_version(worker.version);
   proto.set_hostname(worker.hostname);
   proto.set_address(worker.address);

@@ -254,6 +254,41 @@ core::RegisterWorker FromProto(const v1::RegisterWorkerRequest& request, Request
   return input;
 }
 
+namespace {
+
+// A data set can be used if it has both splits, and nothing is wrong with either.
+std::shared_ptr<const core::WorkerDatasets> FromProto(const v1::DatasetList& list,
+                                                      RequestCheck& check) {
+  check.MaxCount("datasets.splits", list.splits_size(), kSplitsMax);
+  auto datasets = std::make_shared<core::WorkerDatasets>();
+  v1::DatasetList shown;
+  std::set<std::string> tested;
+  std::set<std::string> damaged;
+  for (int i = 0; i < list.splits_size() && i < kSplitsMax; ++i) {
+    const v1::DatasetSplit& split = list.splits(i);
+    check.MaxBytes(absl::StrCat("datasets.splits[", i, "].path"), split.path(), kPathBytesMax);
+    v1::DatasetSplit& safe = *shown.add_splits();
+    safe = split;
+    safe.set_dataset(PlainText(split.dataset(), kNameBytesMax));
+    safe.set_path(PlainText(split.path(), kPathBytesMax));
+    safe.set_split(PlainText(split.split(), kNameBytesMax));
+    safe.set_shape(PlainText(split.shape(), kNameBytesMax));
+    safe.set_digest(PlainText(split.digest(), kNameBytesMax));
+    safe.set_error(PlainText(split.error(), kReasonBytesMax));
+    const std::string key = spec::DatasetKey(safe.dataset(), safe.path());
+    if (!safe.error().empty()) damaged.insert(key);
+    if (safe.split() == "train") datasets->digests[key] = safe.digest();
+    if (safe.split() == "test") tested.insert(key);
+  }
+  std::erase_if(datasets->digests, [&](const auto& dataset) {
+    return tested.count(dataset.first) == 0 || damaged.count(dataset.first) > 0;
+  });
+  datasets->report = shown.SerializeAsString();
+  return datasets;
+}
+
+}  // namespace
+
 core::SyncReport FromProto(const v1::SyncWorkerRequest& request, RequestCheck& check) {
   core::SyncReport report;
   check.NotEmpty("session", request.session());
@@ -269,6 +304,7 @@ core::SyncReport FromProto(const v1::SyncWorkerRequest& request, RequestCheck& c
     report.attempts.push_back(
         FromProto(request.attempts(i), absl::StrCat("attempts[", i, "]"), check));
   }
+  if (request.has_datasets()) report.datasets = FromProto(request.datasets(), check);
   report.devices = DevicesFromProto(request.devices(), check);
   for (int i = 0; i < request.devices_size() && i < kDevicesMax; ++i) {
     const v1::Device& device = request.devices(i);

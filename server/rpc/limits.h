@@ -57,8 +57,10 @@ inline constexpr int kPointsMax = 10'000;
 // The devices of a worker, the attempts that it reports, and the files of a checkpoint.
 inline constexpr int kDevicesMax = 1024;
 inline constexpr int kAttemptsMax = 4096;
+inline constexpr int kSplitsMax = 1000;  // of the data sets of a worker
 inline constexpr int kFilesMax = 64;
 inline constexpr size_t kNameBytesMax = 200;
+inline constexpr size_t kPathBytesMax = 1000;
 // The largest state.json. It is read when a checkpoint is committed, and contains a spec and some
 // numbers.
 inline constexpr int64_t kStateBytesMax = int64_t{1} << 20;

@@ -56,6 +56,12 @@ Agent::Agent(AgentOptions options, v1::AgentService::StubInterface& stub, Nvml* 
               Wake();
             }) {
   TY_CHECK(wake_.valid());
+  if (options_.dataset_look_interval.has_value()) {
+    const HostSettings& settings = options_.settings;
+    datasets_.emplace(DatasetWatch::Options{settings.state_dir, settings.programs.trainer,
+                                            settings.dataset_dir, *options_.dataset_look_interval},
+                      [this] { Wake(); });
+  }
   if (nvml == nullptr) return;
   const std::string root = JoinPath(options_.settings.state_dir, "attempts");
   ProcessView view;
@@ -76,6 +82,7 @@ void Agent::Start() {
   streams_.Start();
   checkpoints_.Start();
   link_.Start();
+  if (datasets_.has_value()) datasets_->Start();
   thread_ = std::thread([this] { Loop(); });
 }
 
@@ -86,6 +93,7 @@ void Agent::Stop() {
   }
   Wake();
   if (thread_.joinable()) thread_.join();
+  if (datasets_.has_value()) datasets_->Stop();
   link_.Stop();
   streams_.Stop();
   checkpoints_.Stop();
@@ -163,6 +171,7 @@ void Agent::SetTargets() {
 
 void Agent::SendReport(Report report) {
   if (gpus_.has_value()) report.changed_devices = gpus_->gpus();
+  if (datasets_.has_value()) report.datasets = datasets_->Latest();
   for (ReportedAttempt& attempt : report.attempts) {
     for (const auto& [name, value] : streams_.ProgressOf(attempt.id).metrics) {
       attempt.metrics.emplace(name, value);

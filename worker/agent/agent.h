@@ -19,6 +19,7 @@
 #include "worker/agent/checkpoint_fetcher.h"
 #include "worker/agent/checkpoint_uploader.h"
 #include "worker/agent/daemon_core.h"
+#include "worker/agent/dataset_watch.h"
 #include "worker/agent/device_inventory.h"
 #include "worker/agent/device_watch.h"
 #include "worker/agent/file_run_dirs.h"
@@ -35,6 +36,9 @@ struct AgentOptions {
   // The time between two looks at the GPUs, and between two points of a device's metrics.
   absl::Duration device_look_interval = absl::Seconds(2);
   absl::Duration device_metrics_interval = absl::Seconds(10);
+  // The time between two looks at the folder of data sets. If it is unset, the daemon tells no data
+  // sets.
+  std::optional<absl::Duration> dataset_look_interval = {};
 };
 
 // Owns the threads of the daemon. Stopping it leaves all jobs running: the next daemon on the same
@@ -74,6 +78,7 @@ class Agent {
   StreamUploader streams_;
   CheckpointUploader checkpoints_;
   SchedulerLink link_;
+  std::optional<DatasetWatch> datasets_;
 
   // Only the loop's thread uses these.
   std::optional<Report> reported_;

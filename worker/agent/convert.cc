@@ -295,4 +295,20 @@ v1::Device ToProto(const Device& device) {
   return proto;
 }
 
+v1::DatasetList ToProto(const Datasets& datasets) {
+  v1::DatasetList proto;
+  for (const DatasetSplit& split : datasets) {
+    v1::DatasetSplit& added = *proto.add_splits();
+    added.set_dataset(split.dataset);
+    added.set_path(split.path);
+    added.set_split(split.split);
+    added.set_samples(split.samples);
+    added.set_classes(split.classes);
+    added.set_shape(split.shape);
+    added.set_digest(split.digest);
+    added.set_error(split.error);
+  }
+  return proto;
+}
+
 }  // namespace trainyard::agent

@@ -26,5 +26,6 @@ int64_t GlobalBatch(const std::string& spec_json);
 
 v1::ObservedAttempt ToProto(const ReportedAttempt& attempt);
 v1::Device ToProto(const Device& device);
+v1::DatasetList ToProto(const Datasets& datasets);
 
 }  // namespace trainyard::agent

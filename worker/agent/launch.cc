@@ -25,38 +25,6 @@
 namespace trainyard::agent {
 namespace {
 
-// Restores the signals that a program expects, because this daemon blocks some for its own
-// purposes.
-absl::Status Spawn(std::vector<std::string> words, const std::string& log, pid_t& pid) {
-  std::vector<char*> argv;
-  argv.reserve(words.size() + 1);
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  auto destroy = absl::MakeCleanup([&] {
-    posix_spawn_file_actions_destroy(&actions);
-    posix_spawnattr_destroy(&attributes);
-  });
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, log.c_str(),
-                                   O_WRONLY | O_CREAT | O_APPEND, 0644);
-  posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
-  sigset_t signals;
-  sigemptyset(&signals);
-  posix_spawnattr_setsigmask(&attributes, &signals);
-  sigfillset(&signals);
-  posix_spawnattr_setsigdefault(&attributes, &signals);
-  posix_spawnattr_setflags(
-      &attributes,
-      static_cast<short>(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID));
-  const int failed = posix_spawn(&pid, argv[0], &actions, &attributes, argv.data(), environ);
-  if (failed != 0) return ErrnoStatus(failed, "cannot execute", words[0]);
-  return absl::OkStatus();
-}
-
 // Finds the living processes of the attempt. They carry the run directory in their environment, or
 // are ranks of which the supervisor has recorded pid and start.
 std::vector<int64_t> LeftBehind(const run_dir::RunDir& dir,
@@ -79,14 +47,48 @@ std::vector<int64_t> LeftBehind(const run_dir::RunDir& dir,
 
 }  // namespace
 
+// Restores the signals that a program expects, because this daemon blocks some for its own
+// purposes.
+absl::StatusOr<pid_t> StartProgram(std::vector<std::string> words, const std::string& out,
+                                   const std::string& err) {
+  std::vector<char*> argv;
+  argv.reserve(words.size() + 1);
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  auto destroy = absl::MakeCleanup([&] {
+    posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attributes);
+  });
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, out.c_str(),
+                                   O_WRONLY | O_CREAT | O_APPEND, 0644);
+  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, err.c_str(),
+                                   O_WRONLY | O_CREAT | O_APPEND, 0644);
+  sigset_t signals;
+  sigemptyset(&signals);
+  posix_spawnattr_setsigmask(&attributes, &signals);
+  sigfillset(&signals);
+  posix_spawnattr_setsigdefault(&attributes, &signals);
+  posix_spawnattr_setflags(
+      &attributes,
+      static_cast<short>(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID));
+  pid_t pid = 0;
+  const int failed = posix_spawn(&pid, argv[0], &actions, &attributes, argv.data(), environ);
+  if (failed != 0) return ErrnoStatus(failed, "cannot execute", words[0]);
+  return pid;
+}
+
 absl::StatusOr<pid_t> LaunchSupervisor(const Programs& programs, const run_dir::RunDir& dir,
                                        const std::string& backend) {
   const std::string trainer =
       backend == "cpu" ? programs.trainer : absl::StrCat(programs.trainer, "-", backend);
-  pid_t pid = 0;
-  TY_RETURN_IF_ERROR(Spawn({programs.supervisor, "--run_dir", dir.root(), "--trainer", trainer},
-                           dir.SupervisorLogPath(), pid));
-  return pid;
+  const std::string log = dir.SupervisorLogPath();
+  return StartProgram({programs.supervisor, "--run_dir", dir.root(), "--trainer", trainer}, log,
+                      log);
 }
 
 absl::Status RecordDeath(const run_dir::RunDir& dir, const run_dir::Assignment& assignment,

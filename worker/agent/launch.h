@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -20,6 +21,11 @@ struct Programs {
   // name.
   std::string trainer;
 };
+
+// Starts a program in a session of its own, with nothing of ours but the environment. What it
+// prints is appended to these files, which may be the same one. The caller reaps it.
+absl::StatusOr<pid_t> StartProgram(std::vector<std::string> words, const std::string& out,
+                                   const std::string& err);
 
 // Starts a supervisor in a session of its own, so that it outlives this daemon. The run directory
 // shows whether it has succeeded. The caller reaps it; its exit code is not 0 if it ran nothing.

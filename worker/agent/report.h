@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -62,6 +63,21 @@ struct Device {
   friend bool operator==(const Device&, const Device&) = default;
 };
 
+// One split of a data set in the worker's folder; see v1::DatasetSplit.
+struct DatasetSplit {
+  std::string dataset;
+  std::string path;
+  std::string split;
+  int64_t samples = 0;
+  int64_t classes = 0;
+  std::string shape;
+  std::string digest;
+  std::string error;
+
+  friend bool operator==(const DatasetSplit&, const DatasetSplit&) = default;
+};
+using Datasets = std::vector<DatasetSplit>;
+
 struct Report {
   // The answer of the server upon which this host has acted, or 0 before the first.
   int64_t desired_serial = 0;
@@ -69,12 +85,15 @@ struct Report {
   std::vector<ReportedAttempt> attempts;
   // Devices whose health or usage may differ from their registration.
   std::vector<Device> changed_devices;
+  // The data sets of this host; null before they are known. All copies share them.
+  std::shared_ptr<const Datasets> datasets;
 
   friend bool operator==(const Report&, const Report&) = default;
 };
 
 // Returns true if `next` contains something that should not wait for the next regular sync: a
-// state, an end, a drained attempt, a checkpoint, a rendezvous key, a digest, or a device's health.
+// state, an end, a drained attempt, a checkpoint, a rendezvous key, a digest, a device's health, or
+// other data sets.
 bool IsUrgent(const Report& previous, const Report& next);
 
 }  // namespace trainyard::agent

@@ -132,6 +132,7 @@ void SchedulerLink::Do(const LinkCore::Sync& due) {
   for (const Device& device : due.report.changed_devices) {
     *request.add_devices() = ToProto(device);
   }
+  if (due.report.datasets != nullptr) *request.mutable_datasets() = ToProto(*due.report.datasets);
   v1::SyncWorkerResponse response;
   const absl::Duration sent_at = clock_.Uptime();
   const absl::Status status = Invoke(due.timeout, true, [&](grpc::ClientContext* context) {

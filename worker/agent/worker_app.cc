@@ -24,6 +24,12 @@
 #include "worker/agent/worker_identity.h"
 
 namespace trainyard::agent {
+namespace {
+
+// A look at the names and times of files costs little. Data sets seldom change.
+constexpr absl::Duration kDatasetLookInterval = absl::Seconds(30);
+
+}  // namespace
 
 absl::Status RunWorker(const WorkerFlags& flags) {
   // Signals are blocked before any thread starts, so that all threads inherit the mask; sigwait
@@ -60,6 +66,7 @@ absl::Status RunWorker(const WorkerFlags& flags) {
   options.identity = {flags.name, uid, Hostname(), address->address, labels};
   TY_ASSIGN_OR_RETURN(options.device_metrics_interval,
                       ParseDuration(flags.device_metrics_interval));
+  options.dataset_look_interval = kDatasetLookInterval;
   TY_ASSIGN_OR_RETURN(options.devices, FindDevices(flags, gpus));
   LogInfo("worker starts",
           {{"name", flags.name},

@@ -169,6 +169,16 @@ struct WorkerRecord {
   friend bool operator==(const WorkerRecord&, const WorkerRecord&) = default;
 };
 
+// The data sets that a worker has told. They are not stored: a worker tells them in each session.
+struct WorkerDatasets {
+  // The hash of the training split of each data set that can be used; empty if it is unknown.
+  std::map<std::string, std::string> digests;
+  // Everything that the worker has told, as bytes, for those who show it.
+  std::string report;
+
+  friend auto operator<=>(const WorkerDatasets&, const WorkerDatasets&) = default;
+};
+
 struct CheckpointFile {
   std::string name;
   int64_t size = 0;

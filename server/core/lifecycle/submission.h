@@ -31,6 +31,10 @@ struct Demand {
   // Over as many workers as possible, instead of as few.
   bool spread = false;
   bool bf16 = false;  // each device must compute in bf16
+  // The data set that the worker must have, as workers tell it, and the hash that it must have
+  // there. Each is empty if any will do.
+  std::string dataset = {};
+  std::string data_digest = {};
 
   int32_t least() const { return min_count == 0 ? count : min_count; }
   bool is_elastic() const { return least() < count; }

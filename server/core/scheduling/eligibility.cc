@@ -14,10 +14,21 @@ bool HasLabels(const std::map<std::string, std::string>& labels,
   });
 }
 
+// A worker that has not told its data sets may have any.
+bool HasDataset(const WorkerTraits& worker, const Demand& demand) {
+  if (demand.dataset.empty() || !worker.datasets.has_value()) return true;
+  const auto found = worker.datasets->find(demand.dataset);
+  if (found == worker.datasets->end()) return false;
+  return demand.data_digest.empty() || found->second.empty() || found->second == demand.data_digest;
+}
+
 }  // namespace
 
-WorkerTraits TraitsOf(const WorkerRecord& worker) {
-  return {worker.labels};
+WorkerTraits TraitsOf(const WorkerRecord& worker, const WorkerDatasets* datasets) {
+  WorkerTraits traits;
+  traits.labels = worker.labels;
+  if (datasets != nullptr) traits.datasets = datasets->digests;
+  return traits;
 }
 
 DeviceTraits TraitsOf(const DeviceRecord& device) {
@@ -30,6 +41,7 @@ Mismatch FirstMismatch(const Demand& demand, const WorkerTraits& worker,
   if (!HasLabels(worker.labels, demand.labels)) return Mismatch::kLabels;
   if (device.memory_bytes < demand.memory_bytes) return Mismatch::kMemory;
   if (demand.bf16 && !device.bf16) return Mismatch::kBf16;
+  if (!HasDataset(worker, demand)) return Mismatch::kDataset;
   return Mismatch::kNone;
 }
 

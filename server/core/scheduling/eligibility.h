@@ -5,6 +5,7 @@
 #include <compare>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -14,11 +15,14 @@ namespace trainyard::core {
 
 // What jobs may ask of a worker, and not of one of its devices.
 struct WorkerTraits {
-  std::map<std::string, std::string> labels;
+  std::map<std::string, std::string> labels = {};
+  // The hash of each data set that it has, by name; unset if it has not told them.
+  std::optional<std::map<std::string, std::string>> datasets = {};
 
   friend auto operator<=>(const WorkerTraits&, const WorkerTraits&) = default;
 };
-WorkerTraits TraitsOf(const WorkerRecord& worker);
+// `datasets` is null if the worker has not told them.
+WorkerTraits TraitsOf(const WorkerRecord& worker, const WorkerDatasets* datasets);
 
 // What jobs may ask of a device. It borrows the type.
 struct DeviceTraits {
@@ -34,6 +38,7 @@ enum class Mismatch {
   kLabels,
   kMemory,
   kBf16,
+  kDataset,
   kNone,  // the device suits the demand
 };
 

@@ -80,6 +80,11 @@ std::string DemandText(const Demand& demand) {
   return text;
 }
 
+std::string DatasetText(const Demand& demand) {
+  return absl::StrCat("the data set ", demand.dataset,
+                      demand.data_digest.empty() ? "" : " of data.digest ", demand.data_digest);
+}
+
 CapacityReasons::CapacityReasons(const Pool& pool, const PassState& state) : state_(state) {
   for (const Shelf& shelf : state.slots.shelves()) {
     const PoolWorker& worker = pool[static_cast<size_t>(shelf.worker)];
@@ -248,6 +253,7 @@ void CapacityReasons::AddMismatches(const Demand& demand, std::vector<std::strin
   int32_t small = 0;
   int32_t only_f32 = 0;
   int32_t elsewhere = 0;
+  int32_t without_data = 0;
   for (const DeviceClass& cls : state_.slots.classes()) {
     switch (state_.slots.MismatchOf(demand, cls)) {
       case Mismatch::kLabels:
@@ -258,6 +264,9 @@ void CapacityReasons::AddMismatches(const Demand& demand, std::vector<std::strin
         break;
       case Mismatch::kBf16:
         only_f32 += cls.total;
+        break;
+      case Mismatch::kDataset:
+        without_data += cls.total;
         break;
       case Mismatch::kType:
       case Mismatch::kNone:
@@ -276,6 +285,11 @@ void CapacityReasons::AddMismatches(const Demand& demand, std::vector<std::strin
   if (elsewhere > 0) {
     reasons.push_back(absl::StrCat(Devices(elsewhere), of_type, elsewhere == 1 ? " is" : " are",
                                    " on workers without ", LabelsText(demand.labels)));
+  }
+  if (without_data > 0) {
+    reasons.push_back(absl::StrCat(Devices(without_data), of_type,
+                                   without_data == 1 ? " is" : " are", " on workers without ",
+                                   DatasetText(demand)));
   }
 }
 

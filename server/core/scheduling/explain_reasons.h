@@ -19,6 +19,9 @@ std::string TimeOfDay(Now now, int64_t uptime_us);
 // Returns a text such as "4 devices of type h200 with 80 GiB on workers with disk=ssd".
 std::string DemandText(const Demand& demand);
 
+// Returns a text such as "the data set cifar10 of data.digest xxh3-128:12".
+std::string DatasetText(const Demand& demand);
+
 // Finds reasons, and remembers those of each shape. The class is not thread-safe.
 class CapacityReasons {
  public:

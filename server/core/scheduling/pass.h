@@ -66,7 +66,7 @@ class PassState {
 
  private:
   using Filter = std::tuple<std::string, int64_t, std::map<std::string, std::string>, bool,
-                            std::set<std::string>, std::string>;
+                            std::string, std::string, std::set<std::string>, std::string>;
   mutable std::map<Filter, Reach, std::less<>> reaches_;
 };
 

@@ -50,6 +50,11 @@ absl::Status CheckDevice(const PoolWorker& worker, const PoolDevice& device, con
       return bad("is on a worker without the label ", key, "=", value);
     }
   }
+  const Mismatch mismatch =
+      FirstMismatch(demand, worker.traits, {device.type, device.memory_bytes, device.bf16});
+  if (mismatch == Mismatch::kDataset) {
+    return bad("is on a worker without the data set ", demand.dataset, " ", demand.data_digest);
+  }
   return absl::OkStatus();
 }
 

@@ -41,14 +41,17 @@ std::string Listed(const Names& names) {
 // The devices that a submission may use, by type and by their first mismatch.
 class Census {
  public:
-  Census(const Snapshot& records, const Submission& submission)
-      : records_(records), submission_(submission), demand_(submission.demand) {}
+  Census(const YardState& state, const Submission& submission)
+      : records_(state.snapshot()),
+        contacts_(state.contacts),
+        submission_(submission),
+        demand_(submission.demand) {}
 
   // Counts until the gang is found, and returns true if it is. A feasible job is therefore found to
   // be so by looking at hardly more devices than it asks for.
   bool FindsGang() {
     for (const auto& [name, worker] : records_.workers) {
-      const WorkerTraits traits = TraitsOf(worker);
+      const WorkerTraits traits = TraitsOf(worker, contacts_.of(name).datasets.get());
       for (const DeviceRecord& device : worker.devices) {
         if (!IsInReservation(name, device.name)) continue;
         const Mismatch mismatch = FirstMismatch(demand_, traits, TraitsOf(device));
@@ -134,6 +137,12 @@ class Census {
       case Mismatch::kBf16:
         return absl::StrCat(left, left == 1 ? " computes" : " compute",
                             " in bf16; set train.precision to f32 or auto", fewer);
+      case Mismatch::kDataset:
+        return absl::StrCat(left, left == 1 ? " is on a worker with " : " are on workers with ",
+                            DatasetText(demand_),
+                            "; put it into the folder of data sets of a worker (`trainyard data "
+                            "ls` shows what there is)",
+                            fewer);
       case Mismatch::kNone:
         break;
     }
@@ -147,6 +156,7 @@ class Census {
   }
 
   const Snapshot& records_;
+  const Contacts& contacts_;
   const Submission& submission_;
   const Demand& demand_;
   std::map<std::string, std::array<int32_t, kMismatches>> counts_;
@@ -177,12 +187,13 @@ absl::Status CheckReservation(const Snapshot& records, const Submission& submiss
 
 }  // namespace
 
-absl::Status CheckCanRun(const Snapshot& records, const Submission& submission) {
+absl::Status CheckCanRun(const YardState& state, const Submission& submission) {
+  const Snapshot& records = state.snapshot();
   if (!submission.reservation.empty()) {
     if (absl::Status status = CheckReservation(records, submission); !status.ok()) return status;
   }
   if (records.workers.empty()) return absl::OkStatus();
-  Census census(records, submission);
+  Census census(state, submission);
   if (census.FindsGang()) return absl::OkStatus();
   return error::CannotRun(census.WhyNot());
 }

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "absl/status/status.h"
-#include "server/core/lifecycle/snapshot.h"
+#include "server/core/yard/state.h"
 
 namespace trainyard::core {
 
@@ -12,6 +12,6 @@ namespace trainyard::core {
 // is to run does not exist or is not for its owner. A worker is known if it has ever joined: it may
 // be away, cordoned or gone at the moment. Nothing is refused while no worker is known, because
 // nobody knows then what the pool will have.
-absl::Status CheckCanRun(const Snapshot& records, const Submission& submission);
+absl::Status CheckCanRun(const YardState& state, const Submission& submission);
 
 }  // namespace trainyard::core

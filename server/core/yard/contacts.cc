@@ -19,6 +19,7 @@ void Contacts::Open(const std::string& worker, const std::string& session, Now n
   Contact& contact = known->second;
   const Contact before = std::exchange(contact, Contact{});
   if (!before.session.empty()) sessions_.erase(before.session);
+  contact.datasets = before.datasets;
   contact.session = session;
   contact.last_seen_wall_us = now.wall_us;
   contact.last_report_us = now.uptime_us;
@@ -30,9 +31,10 @@ void Contacts::Open(const std::string& worker, const std::string& session, Now n
 void Contacts::Close(const std::string& worker) {
   Contact& contact = contacts_.at(worker);
   sessions_.erase(contact.session);
-  const int64_t last_seen_wall_us = contact.last_seen_wall_us;
-  contact = Contact{};
-  contact.last_seen_wall_us = last_seen_wall_us;
+  Contact rest;
+  rest.last_seen_wall_us = contact.last_seen_wall_us;
+  rest.datasets = contact.datasets;
+  contact = std::move(rest);
 }
 
 const std::string* Contacts::WorkerOf(absl::string_view session) const {
@@ -67,7 +69,12 @@ bool Contacts::TakeReport(const std::string& worker, const SyncReport& report) {
   for (const ObservedAttempt& attempt : report.attempts) {
     observed[attempt.attempt] = {attempt.fencing_token, attempt.state};
   }
-  const bool is_news = !contact.synced || observed != contact.observed;
+  bool is_news = !contact.synced || observed != contact.observed;
+  const bool has_told = report.datasets != nullptr;
+  if (has_told && (contact.datasets == nullptr || *contact.datasets != *report.datasets)) {
+    contact.datasets = report.datasets;
+    is_news = true;
+  }
   contact.synced = true;
   contact.sequence = report.sequence;
   contact.observed = std::move(observed);

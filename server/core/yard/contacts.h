@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -47,6 +48,8 @@ struct Contact {
   std::vector<DesiredAttempt> desired;       // as of desired_revision
   int64_t desired_revision = 0;              // 0 if the session has no orders yet
   std::map<std::string, std::string> usage;  // of the last report, by name of the device
+  // As told last, in this session or an earlier one; null if they were never told.
+  std::shared_ptr<const WorkerDatasets> datasets;
 
   // Returns true if the worker reports but has not heard the answers.
   bool is_deaf() const { return last_report_us > last_hearing_us; }
@@ -81,8 +84,8 @@ class Contacts {
   static bool ShowsHearing(const Contact& contact, const SyncReport& report);
   // Notes a report. Renews the lease if the report shows that the worker hears.
   void NoteReport(const std::string& worker, const SyncReport& report, Now now);
-  // Takes what the report says of attempts and devices. Returns true if it is the first report of
-  // the session, or if the attempts differ from those of the last one.
+  // Takes what the report says of attempts, devices and data sets. Returns true if it is the first
+  // report of the session, or if the attempts or the data sets differ from those of the last one.
   bool TakeReport(const std::string& worker, const SyncReport& report);
   // Returns the uptime until which an ACTIVE worker stays ACTIVE.
   int64_t LeaseDeadline(const std::string& worker) const;

@@ -92,6 +92,8 @@ struct SyncReport {
   // The number of reports of this session that were answered, as far as the worker has received the
   // answers. It is unset if the worker does not count them.
   std::optional<int64_t> answers_heard = {};
+  // The data sets that the worker has; null if it does not tell them.
+  std::shared_ptr<const WorkerDatasets> datasets = {};
 };
 
 // Makes a verified checkpoint visible. Returns STALE_FENCING_TOKEN if the attempt was superseded.

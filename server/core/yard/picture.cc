@@ -43,7 +43,7 @@ PoolWorker MakePoolWorker(const YardState& state, const WorkerRecord& record) {
   worker.name = record.name;
   worker.why_not = WhyNoRanks(state, record);
   worker.takes_ranks = worker.why_not.empty();
-  worker.traits = TraitsOf(record);
+  worker.traits = TraitsOf(record, state.contacts.of(record.name).datasets.get());
   const std::map<std::string, AttemptId> holders = HoldersOn(state, record.name);
   for (const DeviceRecord& device : record.devices) {
     PoolDevice& shown = worker.devices.emplace_back();

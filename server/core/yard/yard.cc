@@ -163,6 +163,11 @@ std::map<std::string, std::string> Yard::UsageOn(absl::string_view worker) const
   return contact->usage;
 }
 
+const WorkerDatasets* Yard::DatasetsOn(absl::string_view worker) const {
+  const Contact* contact = state_.contacts.Find(worker);
+  return contact == nullptr ? nullptr : contact->datasets.get();
+}
+
 std::map<std::string, AttemptId> Yard::HoldersOn(absl::string_view worker) const {
   return core::HoldersOn(state_, std::string(worker));
 }

@@ -93,6 +93,8 @@ class Yard {
   // Returns what its devices did at the last sync, as bytes by name. The result is empty while the
   // worker is not ACTIVE.
   std::map<std::string, std::string> UsageOn(absl::string_view worker) const;
+  // Returns the data sets that the worker has told, or null if it has told none.
+  const WorkerDatasets* DatasetsOn(absl::string_view worker) const;
   // Returns the devices of a worker that are held, with the attempt that holds each.
   std::map<std::string, AttemptId> HoldersOn(absl::string_view worker) const;
 

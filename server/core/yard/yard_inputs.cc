@@ -74,7 +74,7 @@ absl::StatusOr<std::string> Yard::Admit(const Submission& submission, Now now) c
   }
   TY_RETURN_IF_ERROR(CheckReferences(snapshot(), submission));
   TY_RETURN_IF_ERROR(state_.accounts.CheckSubmission(snapshot().quotas, submission, now));
-  const absl::Status can_run = CheckCanRun(snapshot(), submission);
+  const absl::Status can_run = CheckCanRun(state_, submission);
   if (!can_run.ok() && !submission.wait_for_devices) return can_run;
   if (!can_run.ok()) return "it waits for devices that no known worker has";
   if (snapshot().workers.empty()) {

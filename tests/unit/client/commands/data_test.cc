@@ -13,6 +13,7 @@
 #include "tests/testing/manual_clock.h"
 #include "tests/testing/paths.h"
 #include "tests/unit/client/command_runner.h"
+#include "tests/unit/client/fake_server.h"
 
 namespace trainyard::commands {
 namespace {
@@ -48,6 +49,34 @@ TEST_F(DataTest, LsShowsWhatLiesThere) {
   const CommandResult json = Run({"ls", "-o", "json"});
   EXPECT_EQ(nlohmann::json::parse(json.out)[0]["samples"], 1200);
   EXPECT_EQ(Run({"ls", "-o", "name"}).out, "cifar100\n");
+}
+
+TEST_F(DataTest, LsWithoutAFolderShowsTheWorkersDataSets) {
+  testing::FakeServer server;
+  CommandRunner runner{server.address()};
+  v1::Worker worker;
+  worker.set_name("workers/lab-1");
+  v1::DatasetSplit& split = *worker.mutable_datasets()->add_splits();
+  split.set_dataset("images");
+  split.set_path("pets");
+  split.set_split("train");
+  split.set_samples(1200);
+  split.set_classes(37);
+  split.set_shape("3 x any x any");
+  split.set_digest("xxh3-128:12");
+  server.AddWorker(worker);
+  worker.set_name("workers/old");
+  worker.clear_datasets();
+  server.AddWorker(worker);
+  const CommandResult table = runner.Run({"data", "ls"});
+  EXPECT_EQ(table.exit_code, 0) << table.err;
+  EXPECT_THAT(
+      table.out,
+      HasSubstr("WORKER  DATASET      SPLIT  SAMPLES  CLASSES  SHAPE          DIGEST\n"
+                "lab-1   images:pets  train    1,200       37  3 x any x any  xxh3-128:12"));
+  EXPECT_THAT(table.err, HasSubstr("worker old has not told its data sets"));
+  const CommandResult json = runner.Run({"data", "ls", "-o", "json"});
+  EXPECT_EQ(nlohmann::json::parse(json.out)[0]["worker"], "lab-1");
 }
 
 TEST_F(DataTest, LsOfAnEmptyFolderSaysWhatToDo) {

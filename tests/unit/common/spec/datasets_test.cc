@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/spec/data_checks.h"
 #include "common/spec/fields.h"
 #include "trainyard/v1/training.pb.h"
 
@@ -29,6 +30,21 @@ TEST(Datasets, AsManyGlyphsMayBeAskedForAsAreMade) {
 TEST(Datasets, AreFoundByName) {
   for (const Facts& facts : All()) EXPECT_EQ(Find(facts.name), &facts);
   EXPECT_EQ(Find("glyph"), nullptr);
+}
+
+TEST(Datasets, AWorkerTellsThemByNameAndFolder) {
+  const auto key = [](const std::string& dataset, const std::string& path = "") {
+    v1::DataSpec data;
+    data.set_dataset(dataset);
+    if (!path.empty()) data.set_path(path);
+    return DatasetKey(data);
+  };
+  EXPECT_EQ(key("cifar10"), "cifar10");
+  EXPECT_EQ(key("images", "pets"), "images:pets");
+  EXPECT_EQ(key("tokens", "openwebtext"), "tokens:openwebtext");
+  EXPECT_EQ(key("glyphs"), "") << "they are everywhere";
+  EXPECT_EQ(key("images", "animals/pets"), "") << "workers do not look that deep";
+  EXPECT_EQ(key("images", "."), "");
 }
 
 }  // namespace

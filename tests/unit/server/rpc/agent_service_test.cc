@@ -386,5 +386,47 @@ TEST_F(AgentServiceTest, WorkersAreShownAndSteered) {
             grpc::StatusCode::NOT_FOUND);
 }
 
+TEST_F(AgentServiceTest, TheDataSetsOfAWorkerAreShownAndDecideWhatIsAccepted) {
+  Register();
+  v1::CreateJobRequest create;
+  *create.mutable_spec() = Spec("digits");
+  create.mutable_spec()->mutable_data()->set_dataset("mnist");
+  v1::Job job;
+  EXPECT_TRUE(jobs_->CreateJob(Context().get(), create, &job).ok()) << "nothing is known yet";
+  v1::SyncWorkerRequest request;
+  request.set_session(session_);
+  request.set_sequence(++sequence_);
+  const auto tell = [&](const char* split, const char* error) {
+    v1::DatasetSplit& told = *request.mutable_datasets()->add_splits();
+    told.set_dataset("mnist");
+    told.set_split(split);
+    told.set_digest(std::string("xxh3-128:") + split);
+    told.set_error(error);
+  };
+  tell("train", "");
+  v1::SyncWorkerResponse synced;
+  ASSERT_TRUE(agents_->SyncWorker(Context().get(), request, &synced).ok());
+  auto refused = FromGrpcStatus(jobs_->CreateJob(Context().get(), create, &job));
+  EXPECT_EQ(ErrorReason(refused), "CANNOT_RUN") << "it lacks the test split";
+  tell("test", "is cut off");
+  request.set_sequence(++sequence_);
+  ASSERT_TRUE(agents_->SyncWorker(Context().get(), request, &synced).ok());
+  refused = FromGrpcStatus(jobs_->CreateJob(Context().get(), create, &job));
+  EXPECT_EQ(ErrorReason(refused), "CANNOT_RUN");
+  request.mutable_datasets()->mutable_splits(1)->clear_error();
+  request.set_sequence(++sequence_);
+  ASSERT_TRUE(agents_->SyncWorker(Context().get(), request, &synced).ok());
+  EXPECT_TRUE(jobs_->CreateJob(Context().get(), create, &job).ok());
+  create.mutable_spec()->mutable_data()->set_digest("xxh3-128:other");
+  refused = FromGrpcStatus(jobs_->CreateJob(Context().get(), create, &job));
+  EXPECT_EQ(ErrorReason(refused), "CANNOT_RUN");
+  v1::GetWorkerRequest get;
+  get.set_name("workers/lab-1");
+  v1::Worker worker;
+  ASSERT_TRUE(fleet_->GetWorker(Context().get(), get, &worker).ok());
+  ASSERT_EQ(worker.datasets().splits_size(), 2);
+  EXPECT_EQ(worker.datasets().splits(0).digest(), "xxh3-128:train");
+}
+
 }  // namespace
 }  // namespace trainyard::rpc

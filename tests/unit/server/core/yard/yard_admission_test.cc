@@ -133,6 +133,49 @@ TEST_F(YardAdmission, AReservationMustExistAndBeForTheOwner) {
   EXPECT_THAT(Refusal(submission), HasSubstr("reservation 'night' has 1 device (lab-1: 1)"));
 }
 
+TEST_F(YardAdmission, ADataSetThatNoWorkerHasIsRefused) {
+  Submission submission = Strict(1);
+  submission.demand.dataset = "cifar10";
+  EXPECT_TRUE(yard_->Admit(submission, now_).ok()) << "the worker has not told its data sets";
+  ASSERT_TRUE(TellDatasets("lab-1", {{"mnist", "xxh3-128:1"}}).ok());
+  EXPECT_THAT(Refusal(submission),
+              AllOf(HasSubstr("0 are on workers with the data set cifar10; put it into the folder"),
+                    HasSubstr("`trainyard data ls`")));
+  // What a worker has told counts while it is away, and when it comes back.
+  Advance(kHour);
+  Refusal(submission);
+  ASSERT_TRUE(Register("lab-1", 2).ok());
+  Refusal(submission);
+  ASSERT_TRUE(TellDatasets("lab-1", {{"cifar10", "xxh3-128:2"}}).ok());
+  submission.demand.data_digest = "xxh3-128:1";
+  EXPECT_THAT(Refusal(submission), HasSubstr("the data set cifar10 of data.digest xxh3-128:1"));
+  submission.demand.data_digest = "xxh3-128:2";
+  EXPECT_TRUE(Try(submission).ok());
+}
+
+TEST_F(YardAdmission, AJobRunsWhereItsDataSetIs) {
+  Join("lab-2", 2);
+  ASSERT_TRUE(TellDatasets("lab-1", {}).ok());
+  ASSERT_TRUE(TellDatasets("lab-2", {{"cifar10", ""}}).ok());
+  Submission submission = Strict(1);
+  submission.demand.dataset = "cifar10";
+  submission.demand.data_digest = "xxh3-128:1";
+  for (int i = 0; i < 2; ++i) {
+    const auto reply = Try(submission);
+    ASSERT_TRUE(reply.ok()) << reply.status();
+    EXPECT_EQ(yard_->FindAttempt({reply->job, 1})->ranks[0].worker, "lab-2");
+  }
+  const auto third = Try(submission);
+  ASSERT_TRUE(third.ok());
+  EXPECT_EQ(State(third->job), "QUEUED");
+  EXPECT_THAT(yard_->QueueReasons(third->job),
+              ::testing::Contains("2 devices of type cpu are on workers without the data set "
+                                  "cifar10 of data.digest xxh3-128:1"));
+  ASSERT_TRUE(TellDatasets("lab-1", {{"cifar10", "xxh3-128:1"}}).ok());
+  EXPECT_EQ(State(third->job), "STARTING");
+  EXPECT_EQ(yard_->FindAttempt({third->job, 1})->ranks[0].worker, "lab-1");
+}
+
 TEST_F(YardAdmission, WaitForDevicesQueuesItWithAWarning) {
   Submission submission = Strict(4);
   submission.wait_for_devices = true;

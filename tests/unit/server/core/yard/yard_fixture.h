@@ -114,6 +114,16 @@ class YardTest : public ::testing::Test {
     report.attempts = std::move(attempts);
     return Apply(report);
   }
+  // Reports that nothing runs, and the data sets of the worker with their hashes.
+  absl::Status TellDatasets(const std::string& worker, std::map<std::string, std::string> digests) {
+    SyncReport report;
+    report.session = sessions_[worker];
+    report.sequence = ++sequences_[worker];
+    report.desired_revision = yard_->DesiredRevision(worker);
+    report.datasets =
+        std::make_shared<const WorkerDatasets>(WorkerDatasets{std::move(digests), "bytes"});
+    return Apply(report);
+  }
 
   // The newest attempt of a job, as a worker sees it.
   ObservedAttempt See(JobId job, ObservedState state) {
