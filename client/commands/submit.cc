@@ -2,6 +2,7 @@
 // after a lost connection makes no second job.
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <ostream>
 
 #include "absl/strings/ascii.h"
@@ -88,31 +89,54 @@ void TellQueue(const Context& context, const v1::Job& job, const std::string& co
   }
 }
 
+void TellWarnings(const Context& context, const v1::Job& job) {
+  for (const std::string& warning : job.warnings()) {
+    context.err << context.terminal.Style("1;33", "warning:") << " " << warning << "\n";
+  }
+}
+
+// Adds what the flags say besides the spec.
+absl::Status TakeFlags(const Context& context, link::ServerLink& link, const SubmitFlags& flags,
+                       v1::CreateJobRequest& request) {
+  TY_ASSIGN_OR_RETURN(*request.mutable_options(), SubmitOptionsOf(context, link, flags));
+  if (flags.from.empty()) return absl::OkStatus();
+  TY_ASSIGN_OR_RETURN(*request.mutable_from_checkpoint(), ResolveCheckpoint(link, flags.from));
+  return absl::OkStatus();
+}
+
+// Asks the server what it would do with the request. Returns nothing if no server answers, since
+// the spec alone can be checked without one.
+absl::StatusOr<std::optional<v1::Job>> Validate(const Context& context, const SubmitFlags& flags,
+                                                const SpecFile& file, std::string& why_not) {
+  const auto link = Connect(context);
+  if (!link.ok()) {
+    why_not = std::string(link.status().message());
+    return std::nullopt;
+  }
+  v1::CreateJobRequest request;
+  *request.mutable_spec() = file.spec;
+  request.set_validate_only(true);
+  TY_RETURN_IF_ERROR(TakeFlags(context, **link, flags, request));
+  const auto answer = (*link)->Call(&v1::JobService::Stub::CreateJob, request);
+  if (answer.ok()) return *answer;
+  if (!absl::IsUnavailable(answer.status())) return answer.status();
+  why_not = std::string(answer.status().message());
+  return std::nullopt;
+}
+
 Result DryRun(const Context& context, const SubmitFlags& flags, SpecFile& file,
               const std::vector<std::string>& changed) {
-  v1::Job job;
-  bool is_known = false;
-  absl::Status server_status = absl::OkStatus();
-  const auto link = Connect(context);
-  if (link.ok()) {
-    v1::CreateJobRequest request;
-    *request.mutable_spec() = file.spec;
-    request.set_validate_only(true);
-    TY_ASSIGN_OR_RETURN(*request.mutable_options(), SubmitOptionsOf(context, **link, flags));
-    const auto answer = (*link)->Call(&v1::JobService::Stub::CreateJob, request);
-    if (answer.ok()) {
-      job = *answer;
-      is_known = true;
-    } else if (!GetFieldViolations(answer.status()).empty()) {
-      spec_loader::AddViolations(file, GetFieldViolations(answer.status()), changed);
-      return TellMistakes(context, file, kNothing);
-    } else {
-      server_status = answer.status();
-    }
-  } else {
-    server_status = link.status();
+  std::string why_not;
+  auto validated = Validate(context, flags, file, why_not);
+  if (const auto violations = GetFieldViolations(validated.status()); !violations.empty()) {
+    spec_loader::AddViolations(file, violations, changed);
+    return TellMistakes(context, file, kNothing);
   }
-  if (!is_known) {
+  TY_RETURN_IF_ERROR(validated.status());
+  v1::Job job;
+  if (validated->has_value()) {
+    job = **std::move(validated);
+  } else {
     *job.mutable_spec() = file.spec;
     TY_ASSIGN_OR_RETURN(*job.mutable_resolved_spec(), spec::ResolveSpec(file.spec));
   }
@@ -120,19 +144,14 @@ Result DryRun(const Context& context, const SubmitFlags& flags, SpecFile& file,
     context.out << output::SpecYaml(job.resolved_spec()) << std::flush;
   }
   if (context.options.quiet) return link::kOk;
+  TellWarnings(context, job);
   TellPlan(context, job.resolved_spec());
-  if (is_known) {
+  if (why_not.empty()) {
     TellQueue(context, job, absl::StrCat("trainyard submit ", file.name));
   } else {
-    context.err << "queue:\n  not available: " << server_status.message() << "\n";
+    context.err << "queue:\n  not available: " << why_not << "\n";
   }
   return link::kOk;
-}
-
-void TellWarnings(const Context& context, const v1::Job& job) {
-  for (const std::string& warning : job.warnings()) {
-    context.err << context.terminal.Style("1;33", "warning:") << " " << warning << "\n";
-  }
 }
 
 // Prints the name of the new job, or the job itself in the format that the user chose.
@@ -190,10 +209,7 @@ Result Submit(const Context& context, const SubmitOptions& options) {
   v1::CreateJobRequest request;
   *request.mutable_spec() = file.spec;
   request.set_request_id(RequestId(context, flags));
-  TY_ASSIGN_OR_RETURN(*request.mutable_options(), SubmitOptionsOf(context, *link, flags));
-  if (!flags.from.empty()) {
-    TY_ASSIGN_OR_RETURN(*request.mutable_from_checkpoint(), ResolveCheckpoint(*link, flags.from));
-  }
+  TY_RETURN_IF_ERROR(TakeFlags(context, *link, flags, request));
   const auto job = CallPersistently(context, *link, &v1::JobService::Stub::CreateJob, request);
   const auto violations = GetFieldViolations(job.status());
   if (!violations.empty()) {
@@ -229,6 +245,7 @@ Result Clone(const Context& context, const CloneOptions& options) {
   if (flags.dry_run) {
     if (PrintOne(context, preview, "")) return link::kOk;
     context.out << differences;
+    TellWarnings(context, preview.job());
     TellQueue(context, preview.job(),
               absl::StrCat("trainyard clone ", output::ShortName(request.name())));
     return link::kOk;

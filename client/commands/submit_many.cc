@@ -233,23 +233,69 @@ class Submitter {
   absl::Duration drawn_ = -absl::InfiniteDuration();
 };
 
-// Checks the files without a server.
-Result CheckMany(const Context& context, const SubmitFlags& flags,
-                 const std::vector<SpecText>& texts) {
-  int64_t wrong = 0;
-  for (const SpecText& text : texts) {
-    SpecFile file = spec_loader::ParseSpecText(text);
-    TY_RETURN_IF_ERROR(ApplyChanges(flags.spec, file).status());
-    if (file.mistakes.empty()) continue;
-    if (++wrong <= kRefusalsTold) {
-      context.err << spec_loader::RenderMistakes(file, context.terminal.color);
+// Checks the files, and asks the server about each spec that has no mistake, if one answers.
+class Checker {
+ public:
+  Checker(const Context& context, const SubmitFlags& flags) : context_(context), flags_(flags) {}
+
+  Result Run(const std::vector<SpecText>& texts) {
+    TY_RETURN_IF_ERROR(FindServer());
+    for (const SpecText& text : texts) {
+      SpecFile file = spec_loader::ParseSpecText(text);
+      TY_RETURN_IF_ERROR(ApplyChanges(flags_.spec, file).status());
+      absl::Status refusal = absl::OkStatus();
+      if (file.mistakes.empty() && link_ != nullptr) {
+        TY_ASSIGN_OR_RETURN(refusal, Ask(file));
+      }
+      if (!file.mistakes.empty() || !refusal.ok()) Tell(file, refusal);
     }
+    context_.Say(absl::StrCat(FormatCount(static_cast<int64_t>(texts.size()) - wrong_), " of ",
+                              FormatCount(static_cast<int64_t>(texts.size())),
+                              " documents are fine; nothing was submitted",
+                              link_ == nullptr ? ", and no server was asked" : ""));
+    return exit_code_;
   }
-  context.Say(absl::StrCat(FormatCount(static_cast<int64_t>(texts.size()) - wrong), " of ",
-                           FormatCount(static_cast<int64_t>(texts.size())),
-                           " documents are fine; nothing was submitted"));
-  return wrong == 0 ? link::kOk : link::kUsage;
-}
+
+ private:
+  absl::Status FindServer() {
+    auto link = Connect(context_);
+    if (!link.ok()) return absl::OkStatus();
+    link_ = *std::move(link);
+    TY_ASSIGN_OR_RETURN(options_, SubmitOptionsOf(context_, *link_, flags_));
+    return absl::OkStatus();
+  }
+
+  // Returns why the server would refuse the spec. Violations become mistakes of the file.
+  absl::StatusOr<absl::Status> Ask(SpecFile& file) {
+    v1::CreateJobRequest request;
+    *request.mutable_spec() = file.spec;
+    *request.mutable_options() = options_;
+    request.set_validate_only(true);
+    const absl::Status status =
+        link_->Call(&v1::JobService::Stub::CreateJob, request).status();
+    if (absl::IsUnavailable(status) || absl::IsCancelled(status)) return status;
+    spec_loader::AddViolations(file, GetFieldViolations(status), {});
+    return status;
+  }
+
+  void Tell(const SpecFile& file, const absl::Status& refusal) {
+    const bool is_mistake = !file.mistakes.empty();
+    if (is_mistake || wrong_ == 0) {
+      exit_code_ = is_mistake ? link::kUsage : link::ExitCodeOf(refusal);
+    }
+    if (++wrong_ > kRefusalsTold) return;
+    context_.err << spec_loader::RenderMistakes(file, context_.terminal.color);
+    if (is_mistake) return;
+    context_.err << file.name << ":" << file.first_line + 1 << ": " << refusal.message() << "\n";
+  }
+
+  const Context& context_;
+  const SubmitFlags& flags_;
+  std::unique_ptr<link::ServerLink> link_;
+  v1::SubmitOptions options_;
+  int64_t wrong_ = 0;
+  link::ExitCode exit_code_ = link::kOk;
+};
 
 }  // namespace
 
@@ -258,7 +304,7 @@ Result SubmitMany(const Context& context, const SubmitFlags& flags,
   if (!flags.from.empty()) {
     return absl::InvalidArgumentError("--from starts one job from a checkpoint; submit it alone");
   }
-  if (flags.dry_run) return CheckMany(context, flags, texts);
+  if (flags.dry_run) return Checker(context, flags).Run(texts);
   // If a flag cannot be read, that is one error, and not one for each document.
   SpecFile probe;
   probe.is_readable = false;

@@ -115,6 +115,31 @@ TEST_F(Submit, ADryRunNeedsNoServer) {
   EXPECT_THAT(result.err, HasSubstr("queue:\n  not available: no server answers"));
 }
 
+TEST_F(Submit, ADryRunIsRefusedAsTheSubmissionWouldBe) {
+  const auto refusal = error::CannotRun("it needs 4 devices; the pool has 2");
+  server_.RefuseNextCreate(refusal);
+  const CommandResult result = runner_.Run({"submit", spec_, "--dry-run", "--devices", "4"});
+  EXPECT_EQ(result.exit_code, 6);
+  EXPECT_THAT(result.err, HasSubstr("it needs 4 devices; the pool has 2"));
+  EXPECT_THAT(result.err, Not(HasSubstr("it would start now")));
+  server_.RefuseNextCreate(refusal);
+  EXPECT_EQ(runner_.Run({"submit", spec_, "--devices", "4"}).exit_code, 6);
+  EXPECT_EQ(runner_.Run({"submit", spec_, "--wait-for-devices", "-q"}).exit_code, 0);
+  EXPECT_TRUE(server_.last_create().options().wait_for_devices());
+}
+
+TEST_F(Submit, ADryRunChecksWhatStandsBesideTheSpec) {
+  EXPECT_EQ(runner_.Run({"submit", spec_, "--dry-run", "--from", "99"}).exit_code, 3);
+  server_.AddJob("first", v1::JOB_STATE_SUCCEEDED);
+  const CommandResult result = runner_.Run({"submit", spec_, "--dry-run", "--from", "1/600",
+                                            "--after", "1", "--reservation", "night"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(server_.last_create().from_checkpoint(), "jobs/1/checkpoints/600");
+  EXPECT_EQ(server_.last_create().options().after(0), "jobs/1");
+  EXPECT_EQ(server_.last_create().options().reservation(), "night");
+  EXPECT_EQ(runner_.Run({"submit", spec_, "--dry-run", "--begin", "soon"}).exit_code, 2);
+}
+
 TEST_F(Submit, TheMemoryPlanComesFromTheTrainer) {
   const std::string trainer = runner_.home.Write(
       "trainyard-trainer",
