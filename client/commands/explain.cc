@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/commands/explanation.h"
 #include "client/commands/load_spec.h"
+#include "client/commands/memory_need.h"
 #include "client/commands/selector.h"
 #include "client/commands/submit_options.h"
 #include "client/commands/verbs.h"
@@ -77,6 +78,8 @@ Result ExplainSpec(const Context& context, link::ServerLink& link, const std::st
   v1::ExplainJobRequest request;
   *request.mutable_spec() = file.spec;
   TY_ASSIGN_OR_RETURN(*request.mutable_options(), SubmitOptionsOf(context, link, flags));
+  const auto need = MemoryPlanner(context.surroundings.binary_dir).NeedOf(file.spec);
+  if (need.has_value()) *request.mutable_options()->mutable_memory_need() = *need;
   const auto explanation = link.Call(&v1::JobService::Stub::ExplainJob, request);
   if (!GetFieldViolations(explanation.status()).empty()) {
     spec_loader::AddViolations(file, GetFieldViolations(explanation.status()), changed);

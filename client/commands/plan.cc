@@ -3,6 +3,7 @@
 #include "client/commands/plan.h"
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <ostream>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "client/commands/load_spec.h"
+#include "client/commands/memory_need.h"
 #include "client/commands/verbs.h"
 #include "client/daemons/child.h"
 #include "client/output/proto_text.h"
@@ -35,6 +37,7 @@ struct PlanOptions {
   bool layers = false;
   bool dot = false;
   bool json = false;
+  bool local = false;
 };
 
 // The largest networks take longest, most of all if the trainer searches for a plan that fits.
@@ -61,26 +64,6 @@ ordered_json ForPeople(const ordered_json& value) {
   return members;
 }
 
-// Runs the trainer that lies beside this program. Its messages about a wrong spec or flag are
-// passed on unchanged.
-absl::StatusOr<std::string> AskTrainer(const std::string& binary_dir, const v1::JobSpec& spec,
-                                       const std::vector<std::string>& flags) {
-  TY_ASSIGN_OR_RETURN(const std::string trainer, FindProgram(binary_dir, "trainyard-trainer"));
-  std::vector<std::string> args = {trainer, "--plan", "-"};
-  args.insert(args.end(), flags.begin(), flags.end());
-  TY_ASSIGN_OR_RETURN(const daemons::ChildResult result,
-                      daemons::RunChild(args, output::ProtoJson(spec, false), kPlanTimeout));
-  if (result.exit_code == kTrainerUserError) {
-    return absl::InvalidArgumentError(
-        absl::StripPrefix(absl::StripTrailingAsciiWhitespace(result.err), "trainyard-trainer: "));
-  }
-  if (result.exit_code != 0) {
-    return absl::InternalError(
-        absl::StrCat("'", trainer, " --plan' ended with ", result.exit_code, ": ", result.err));
-  }
-  return result.out;
-}
-
 }  // namespace
 
 std::string PlanText(const std::string& json) {
@@ -93,12 +76,52 @@ std::string PlanText(const std::string& json) {
   return absl::StrReplaceAll(text, {{"\"", ""}});
 }
 
-absl::StatusOr<std::string> MemoryPlan(const std::string& binary_dir, const v1::JobSpec& spec) {
-  TY_ASSIGN_OR_RETURN(const std::string answer, AskTrainer(binary_dir, spec, {}));
+absl::StatusOr<std::string> AskTrainerForPlan(const std::string& binary_dir,
+                                              const v1::JobSpec& spec,
+                                              const std::vector<std::string>& flags,
+                                              absl::Duration timeout) {
+  TY_ASSIGN_OR_RETURN(const std::string trainer, FindProgram(binary_dir, "trainyard-trainer"));
+  std::vector<std::string> args = {trainer, "--plan", "-"};
+  args.insert(args.end(), flags.begin(), flags.end());
+  TY_ASSIGN_OR_RETURN(const daemons::ChildResult result,
+                      daemons::RunChild(args, output::ProtoJson(spec, false), timeout));
+  if (result.exit_code == kTrainerUserError) {
+    return absl::InvalidArgumentError(
+        absl::StripPrefix(absl::StripTrailingAsciiWhitespace(result.err), "trainyard-trainer: "));
+  }
+  if (result.exit_code != 0) {
+    return absl::InternalError(
+        absl::StrCat("'", trainer, " --plan' ended with ", result.exit_code, ": ", result.err));
+  }
+  return result.out;
+}
+
+absl::StatusOr<std::string> MemoryPlan(const std::string& binary_dir, const v1::JobSpec& spec,
+                                       int64_t memory_bytes) {
+  std::vector<std::string> flags;
+  if (memory_bytes > 0) flags = {"--memory", absl::StrCat(memory_bytes)};
+  TY_ASSIGN_OR_RETURN(const std::string answer,
+                      AskTrainerForPlan(binary_dir, spec, flags, kPlanTimeout));
   return PlanText(answer);
 }
 
 namespace {
+
+// Finds the devices for which to plan: those of the pool if a server answers.
+absl::StatusOr<std::optional<PoolDevices>> DevicesToPlanFor(const Context& context,
+                                                            const v1::JobSpec& resolved) {
+  const auto link = Connect(context);
+  if (!link.ok()) return std::nullopt;
+  TY_ASSIGN_OR_RETURN(const auto devices, LargestDevices(**link, resolved.devices()));
+  if (!devices.has_value()) {
+    context.Say("no device of the pool suits the spec; planned for this machine");
+    return devices;
+  }
+  context.Say(absl::StrCat("planned for the pool, which has ", devices->Text(),
+                           devices->type == "cpu" ? "" : "; a GPU itself needs less in bf16",
+                           "; --local plans for this machine"));
+  return devices;
+}
 
 Result Plan(const Context& context, const PlanOptions& options) {
   TY_ASSIGN_OR_RETURN(spec_loader::SpecFile file, spec_loader::ReadSpecFile(options.file));
@@ -113,8 +136,14 @@ Result Plan(const Context& context, const PlanOptions& options) {
   flags.insert(flags.end(),
                {"--backend", options.backend, "--threads", absl::StrCat(options.threads)});
   for (const std::string& pass : options.without) flags.insert(flags.end(), {"--without", pass});
-  TY_ASSIGN_OR_RETURN(const std::string answer,
-                      AskTrainer(context.surroundings.binary_dir, resolved, flags));
+  if (!options.local && !options.dot && !options.layers) {
+    TY_ASSIGN_OR_RETURN(const auto devices, DevicesToPlanFor(context, resolved));
+    if (devices.has_value()) {
+      flags.insert(flags.end(), {"--memory", absl::StrCat(devices->memory_bytes)});
+    }
+  }
+  TY_ASSIGN_OR_RETURN(const std::string answer, AskTrainerForPlan(context.surroundings.binary_dir,
+                                                                  resolved, flags, kPlanTimeout));
   context.out << answer << std::flush;
   return link::kOk;
 }
@@ -123,7 +152,7 @@ Result Plan(const Context& context, const PlanOptions& options) {
 
 void AddPlan(VerbTable& verbs) {
   verbs.Add<PlanOptions>(
-      "plan", "Tell time and memory of a step before it runs; needs no server",
+      "plan", "Tell time and memory of a step before it runs",
       "jobs/resnet50-imagenet.yaml --batch 64\n"
       "  trainyard plan jobs/convnet-glyphs.yaml --dot | dot -Tsvg > step.svg",
       [](client::Flags& flags, PlanOptions& options) {
@@ -137,6 +166,8 @@ void AddPlan(VerbTable& verbs) {
         flags.Value("--backend", options.backend, "cpu or reference");
         flags.Value("--threads", options.threads, "Threads of a device").Range(1, 4096);
         flags.Repeated("--without", options.without, "Pass to leave out; may be repeated");
+        flags.Switch("--local", options.local,
+                     "Plan for the memory of this machine, and not for the devices of the pool");
         flags.Switch("--layers", options.layers, "A row for each layer");
         const client::Flag dot =
             flags.Switch("--dot", options.dot, "The step's graph, for Graphviz");

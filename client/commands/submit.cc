@@ -12,6 +12,7 @@
 #include "client/commands/explanation.h"
 #include "client/commands/follow.h"
 #include "client/commands/load_spec.h"
+#include "client/commands/memory_need.h"
 #include "client/commands/plan.h"
 #include "client/commands/selector.h"
 #include "client/commands/spec_changes.h"
@@ -73,9 +74,20 @@ std::string RequestId(const Context& context, const SubmitFlags& flags) {
   return flags.request_id.empty() ? MakeUuid(context.rng) : flags.request_id;
 }
 
-void TellPlan(const Context& context, const v1::JobSpec& resolved) {
-  const auto plan = MemoryPlan(context.surroundings.binary_dir, resolved);
-  context.err << "memory plan:\n"
+void AddMemoryNeed(const Context& context, const v1::JobSpec& spec, v1::SubmitOptions& options) {
+  const auto need = MemoryPlanner(context.surroundings.binary_dir).NeedOf(spec);
+  if (need.has_value()) *options.mutable_memory_need() = *need;
+}
+
+// Plans for the devices of the pool, or for this machine if they are not known.
+void TellPlan(const Context& context, const v1::JobSpec& resolved,
+              const std::optional<PoolDevices>& devices) {
+  const auto plan = MemoryPlan(context.surroundings.binary_dir, resolved,
+                               devices.has_value() ? devices->memory_bytes : 0);
+  context.err << "memory plan"
+              << (devices.has_value() ? absl::StrCat(", for ", devices->Text(), " of the pool")
+                                      : "")
+              << ":\n"
               << Indented(plan.ok() ? *plan
                                     : absl::StrCat("not available: ", plan.status().message()));
 }
@@ -95,10 +107,11 @@ void TellWarnings(const Context& context, const v1::Job& job) {
   }
 }
 
-// Adds what the flags say besides the spec.
+// Adds what the flags say besides the spec, and the memory that the job needs.
 absl::Status TakeFlags(const Context& context, link::ServerLink& link, const SubmitFlags& flags,
                        v1::CreateJobRequest& request) {
   TY_ASSIGN_OR_RETURN(*request.mutable_options(), SubmitOptionsOf(context, link, flags));
+  AddMemoryNeed(context, request.spec(), *request.mutable_options());
   if (flags.from.empty()) return absl::OkStatus();
   TY_ASSIGN_OR_RETURN(*request.mutable_from_checkpoint(), ResolveCheckpoint(link, flags.from));
   return absl::OkStatus();
@@ -107,7 +120,8 @@ absl::Status TakeFlags(const Context& context, link::ServerLink& link, const Sub
 // Asks the server what it would do with the request. Returns nothing if no server answers, since
 // the spec alone can be checked without one.
 absl::StatusOr<std::optional<v1::Job>> Validate(const Context& context, const SubmitFlags& flags,
-                                                const SpecFile& file, std::string& why_not) {
+                                                const SpecFile& file, std::string& why_not,
+                                                std::optional<PoolDevices>& devices) {
   const auto link = Connect(context);
   if (!link.ok()) {
     why_not = std::string(link.status().message());
@@ -118,7 +132,10 @@ absl::StatusOr<std::optional<v1::Job>> Validate(const Context& context, const Su
   request.set_validate_only(true);
   TY_RETURN_IF_ERROR(TakeFlags(context, **link, flags, request));
   const auto answer = (*link)->Call(&v1::JobService::Stub::CreateJob, request);
-  if (answer.ok()) return *answer;
+  if (answer.ok()) {
+    TY_ASSIGN_OR_RETURN(devices, LargestDevices(**link, answer->resolved_spec().devices()));
+    return *answer;
+  }
   if (!absl::IsUnavailable(answer.status())) return answer.status();
   why_not = std::string(answer.status().message());
   return std::nullopt;
@@ -127,7 +144,8 @@ absl::StatusOr<std::optional<v1::Job>> Validate(const Context& context, const Su
 Result DryRun(const Context& context, const SubmitFlags& flags, SpecFile& file,
               const std::vector<std::string>& changed) {
   std::string why_not;
-  auto validated = Validate(context, flags, file, why_not);
+  std::optional<PoolDevices> devices;
+  auto validated = Validate(context, flags, file, why_not, devices);
   if (const auto violations = GetFieldViolations(validated.status()); !violations.empty()) {
     spec_loader::AddViolations(file, violations, changed);
     return TellMistakes(context, file, kNothing);
@@ -145,7 +163,7 @@ Result DryRun(const Context& context, const SubmitFlags& flags, SpecFile& file,
   }
   if (context.options.quiet) return link::kOk;
   TellWarnings(context, job);
-  TellPlan(context, job.resolved_spec());
+  TellPlan(context, job.resolved_spec(), devices);
   if (why_not.empty()) {
     TellQueue(context, job, absl::StrCat("trainyard submit ", file.name));
   } else {
@@ -236,8 +254,13 @@ Result Clone(const Context& context, const CloneOptions& options) {
   }
   TY_ASSIGN_OR_RETURN(*request.mutable_options(), SubmitOptionsOf(context, *link, flags));
   request.set_validate_only(true);
-  TY_ASSIGN_OR_RETURN(const v1::CloneJobResponse preview,
+  TY_ASSIGN_OR_RETURN(v1::CloneJobResponse preview,
                       link->Call(&v1::JobService::Stub::CloneJob, request));
+  // Only the server knows the spec of the clone. With its memory it is checked again.
+  AddMemoryNeed(context, preview.job().resolved_spec(), *request.mutable_options());
+  if (request.options().has_memory_need()) {
+    TY_ASSIGN_OR_RETURN(preview, link->Call(&v1::JobService::Stub::CloneJob, request));
+  }
   const std::string differences =
       preview.differences().empty()
           ? absl::StrCat("equal to ", request.name(), "\n")

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/commands/load_spec.h"
+#include "client/commands/memory_need.h"
 #include "client/link/exit_code.h"
 #include "common/base/backoff.h"
 #include "common/base/status_macros.h"
@@ -49,6 +50,7 @@ class Submitter {
         flags_(flags),
         texts_(texts),
         options_(std::move(options)),
+        planner_(context.surroundings.binary_dir),
         prefix_(flags.request_id.empty() ? MakeUuid(context.rng) : flags.request_id) {}
 
   Result Run() {
@@ -141,6 +143,9 @@ class Submitter {
       v1::CreateJobRequest* item = message->request.add_requests();
       *item->mutable_spec() = file.spec;
       *item->mutable_options() = options_;
+      if (const auto need = planner_.NeedOf(file.spec); need.has_value()) {
+        *item->mutable_options()->mutable_memory_need() = *need;
+      }
       item->set_request_id(absl::StrCat(prefix_, "/", index));
       bytes += item->ByteSizeLong();
       message->files.push_back(std::move(file));
@@ -218,6 +223,7 @@ class Submitter {
   const SubmitFlags& flags_;
   const std::vector<SpecText>& texts_;
   const v1::SubmitOptions options_;
+  MemoryPlanner planner_;
   const std::string prefix_;
   size_t next_ = 0;  // the next document
   // Messages that have no answer yet, whether they were written or not.
@@ -236,7 +242,8 @@ class Submitter {
 // Checks the files, and asks the server about each spec that has no mistake, if one answers.
 class Checker {
  public:
-  Checker(const Context& context, const SubmitFlags& flags) : context_(context), flags_(flags) {}
+  Checker(const Context& context, const SubmitFlags& flags)
+      : context_(context), flags_(flags), planner_(context.surroundings.binary_dir) {}
 
   Result Run(const std::vector<SpecText>& texts) {
     TY_RETURN_IF_ERROR(FindServer());
@@ -270,9 +277,11 @@ class Checker {
     v1::CreateJobRequest request;
     *request.mutable_spec() = file.spec;
     *request.mutable_options() = options_;
+    if (const auto need = planner_.NeedOf(file.spec); need.has_value()) {
+      *request.mutable_options()->mutable_memory_need() = *need;
+    }
     request.set_validate_only(true);
-    const absl::Status status =
-        link_->Call(&v1::JobService::Stub::CreateJob, request).status();
+    const absl::Status status = link_->Call(&v1::JobService::Stub::CreateJob, request).status();
     if (absl::IsUnavailable(status) || absl::IsCancelled(status)) return status;
     spec_loader::AddViolations(file, GetFieldViolations(status), {});
     return status;
@@ -291,6 +300,7 @@ class Checker {
 
   const Context& context_;
   const SubmitFlags& flags_;
+  MemoryPlanner planner_;
   std::unique_ptr<link::ServerLink> link_;
   v1::SubmitOptions options_;
   int64_t wrong_ = 0;

@@ -65,6 +65,8 @@ absl::Status TakeOptions(const v1::Job& options, core::Submission& submission) {
   if (options.has_begin_time()) submission.not_before_us = FromTimestamp(options.begin_time());
   submission.reservation = options.reservation();
   submission.wait_for_devices = options.wait_for_devices();
+  submission.demand.host_need_bytes = options.memory_need().host_bytes();
+  submission.demand.gpu_need_bytes = options.memory_need().gpu_bytes();
   submission.array_size = options.array_size();
   submission.array_parallel = options.array_parallel();
   return absl::OkStatus();
@@ -119,6 +121,11 @@ void SetOptions(const core::Submission& submission, v1::Job& job) {
   }
   job.set_reservation(submission.reservation);
   job.set_wait_for_devices(submission.wait_for_devices);
+  const core::Demand& demand = submission.demand;
+  if (demand.host_need_bytes > 0 || demand.gpu_need_bytes > 0) {
+    job.mutable_memory_need()->set_host_bytes(demand.host_need_bytes);
+    job.mutable_memory_need()->set_gpu_bytes(demand.gpu_need_bytes);
+  }
   job.set_array_size(submission.array_size);
   job.set_array_parallel(submission.array_parallel);
 }

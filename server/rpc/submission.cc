@@ -26,6 +26,8 @@ namespace {
 template <typename Request>
 std::string HashOfRequest(Request message) {
   message.clear_request_id();
+  // A plan may be missing when the request is sent again, and does not change what it means.
+  if (message.has_options()) message.mutable_options()->clear_memory_need();
   std::string bytes;
   {
     google::protobuf::io::StringOutputStream stream(&bytes);
@@ -102,6 +104,10 @@ absl::Status TakeOptions(const v1::SubmitOptions& options, const runtime::Board&
   check.Name("options.reservation", options.reservation(), /*may_be_empty=*/true);
   submission.reservation = options.reservation();
   submission.wait_for_devices = options.wait_for_devices();
+  check.NotNegative("options.memory_need.host_bytes", options.memory_need().host_bytes());
+  check.NotNegative("options.memory_need.gpu_bytes", options.memory_need().gpu_bytes());
+  submission.demand.host_need_bytes = options.memory_need().host_bytes();
+  submission.demand.gpu_need_bytes = options.memory_need().gpu_bytes();
   submission.array_size = options.array_size();
   submission.array_parallel = options.array_parallel();
   if (!check.ok()) return absl::OkStatus();

@@ -178,15 +178,14 @@ int PrintVerification(const Program& program, const Flags& flags) {
 }
 
 void AddPlanOptions(CLI::App& app, PlanOptions& plan) {
-  static const std::map<std::string, PlanFormat> kFormats = {{"text", PlanFormat::kText},
-                                                             {"table", PlanFormat::kTable},
-                                                             {"json", PlanFormat::kJson},
-                                                             {"layers", PlanFormat::kLayers},
-                                                             {"dot", PlanFormat::kDot}};
+  static const std::map<std::string, PlanFormat> kFormats = {
+      {"text", PlanFormat::kText},     {"table", PlanFormat::kTable}, {"json", PlanFormat::kJson},
+      {"layers", PlanFormat::kLayers}, {"dot", PlanFormat::kDot},     {"need", PlanFormat::kNeed}};
   app.add_option_function<std::string>(
          "--format", [&plan](const std::string& name) { plan.format = kFormats.at(name); },
-         "of the plan: text (memory only), table, json, layers or dot; of a verification: text or "
-         "json")
+         "of the plan: text (memory only), table, json, layers, dot, or need (the least memory "
+         "that "
+         "will do, in JSON); of a verification: text or json")
       ->check(CLI::IsMember(&kFormats).description(""));
   app.add_option("--backend", plan.backend, "for the plan; a run takes it from its assignment");
   app.add_option("--threads", plan.threads, "for the plan")->check(CLI::PositiveNumber);

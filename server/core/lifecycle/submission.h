@@ -35,6 +35,10 @@ struct Demand {
   // there. Each is empty if any will do.
   std::string dataset = {};
   std::string data_digest = {};
+  // The least memory with which a device can compute the step, as it was planned: on a share of a
+  // host, and on a GPU. 0 means that it is unknown.
+  int64_t host_need_bytes = 0;
+  int64_t gpu_need_bytes = 0;
 
   int32_t least() const { return min_count == 0 ? count : min_count; }
   bool is_elastic() const { return least() < count; }

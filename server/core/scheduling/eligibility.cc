@@ -6,6 +6,9 @@
 namespace trainyard::core {
 namespace {
 
+// The type of devices that are shares of a host.
+constexpr absl::string_view kCpuType = "cpu";
+
 bool HasLabels(const std::map<std::string, std::string>& labels,
                const std::map<std::string, std::string>& wanted) {
   return std::all_of(wanted.begin(), wanted.end(), [&labels](const auto& label) {
@@ -35,11 +38,19 @@ DeviceTraits TraitsOf(const DeviceRecord& device) {
   return {device.type, device.memory_bytes, device.bf16};
 }
 
+int64_t NeedOn(const Demand& demand, absl::string_view type) {
+  return type == kCpuType ? demand.host_need_bytes : demand.gpu_need_bytes;
+}
+
 Mismatch FirstMismatch(const Demand& demand, const WorkerTraits& worker,
                        const DeviceTraits& device) {
   if (!demand.type.empty() && device.type != demand.type) return Mismatch::kType;
   if (!HasLabels(worker.labels, demand.labels)) return Mismatch::kLabels;
   if (device.memory_bytes < demand.memory_bytes) return Mismatch::kMemory;
+  // Devices of which the memory is unknown may have enough.
+  if (device.memory_bytes > 0 && device.memory_bytes < NeedOn(demand, device.type)) {
+    return Mismatch::kNeed;
+  }
   if (demand.bf16 && !device.bf16) return Mismatch::kBf16;
   if (!HasDataset(worker, demand)) return Mismatch::kDataset;
   return Mismatch::kNone;

@@ -37,10 +37,14 @@ enum class Mismatch {
   kType,
   kLabels,
   kMemory,
+  kNeed,  // less memory than was planned for the job
   kBf16,
   kDataset,
   kNone,  // the device suits the demand
 };
+
+// Returns the memory that the demand's job needs on a device of this type, or 0 if it is unknown.
+int64_t NeedOn(const Demand& demand, absl::string_view type);
 
 // Returns the first mismatch.
 Mismatch FirstMismatch(const Demand& demand, const WorkerTraits& worker,

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/base/strings.h"
 
 namespace trainyard::core {
 namespace {
@@ -254,6 +255,7 @@ void CapacityReasons::AddMismatches(const Demand& demand, std::vector<std::strin
   int32_t only_f32 = 0;
   int32_t elsewhere = 0;
   int32_t without_data = 0;
+  std::map<std::string, int32_t> too_small;  // by type
   for (const DeviceClass& cls : state_.slots.classes()) {
     switch (state_.slots.MismatchOf(demand, cls)) {
       case Mismatch::kLabels:
@@ -261,6 +263,9 @@ void CapacityReasons::AddMismatches(const Demand& demand, std::vector<std::strin
         break;
       case Mismatch::kMemory:
         small += cls.total;
+        break;
+      case Mismatch::kNeed:
+        too_small[state_.slots.types()[static_cast<size_t>(cls.type)]] += cls.total;
         break;
       case Mismatch::kBf16:
         only_f32 += cls.total;
@@ -277,6 +282,11 @@ void CapacityReasons::AddMismatches(const Demand& demand, std::vector<std::strin
   if (small > 0) {
     reasons.push_back(absl::StrCat(Devices(small), of_type, small == 1 ? " has" : " have",
                                    " less than ", MemoryText(demand.memory_bytes)));
+  }
+  for (const auto& [type, count] : too_small) {
+    reasons.push_back(absl::StrCat(Devices(count), " of type ", type, count == 1 ? " has" : " have",
+                                   " less than the ", FormatBytes(NeedOn(demand, type)),
+                                   " that the job needs"));
   }
   if (only_f32 > 0) {
     reasons.push_back(absl::StrCat(Devices(only_f32), of_type, only_f32 == 1 ? " does" : " do",

@@ -318,8 +318,9 @@ PassState::PassState(const PassInput& input, const PolicyOptions& pass_options)
 
 const Reach& PassState::ReachOf(const Demand& demand, const std::set<std::string>& reservations,
                                 const std::string& reservation) const {
-  const auto filter = std::tie(demand.type, demand.memory_bytes, demand.labels, demand.bf16,
-                               demand.dataset, demand.data_digest, reservations, reservation);
+  const auto filter = std::tie(demand.type, demand.memory_bytes, demand.host_need_bytes,
+                               demand.gpu_need_bytes, demand.labels, demand.bf16, demand.dataset,
+                               demand.data_digest, reservations, reservation);
   auto found = reaches_.find(filter);
   if (found == reaches_.end()) {
     found = reaches_.emplace(filter, slots.ReachOf(demand, reservations, reservation)).first;

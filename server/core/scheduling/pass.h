@@ -65,8 +65,9 @@ class PassState {
   bool is_complete = true;  // true if the pass has left no job for the next one
 
  private:
-  using Filter = std::tuple<std::string, int64_t, std::map<std::string, std::string>, bool,
-                            std::string, std::string, std::set<std::string>, std::string>;
+  using Filter =
+      std::tuple<std::string, int64_t, int64_t, int64_t, std::map<std::string, std::string>, bool,
+                 std::string, std::string, std::set<std::string>, std::string>;
   mutable std::map<Filter, Reach, std::less<>> reaches_;
 };
 

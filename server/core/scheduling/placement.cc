@@ -50,6 +50,10 @@ absl::Status CheckDevice(const PoolWorker& worker, const PoolDevice& device, con
       return bad("is on a worker without the label ", key, "=", value);
     }
   }
+  if (device.memory_bytes > 0 && device.memory_bytes < NeedOn(demand, device.type)) {
+    return bad("has ", device.memory_bytes, " bytes of memory; the job needs ",
+               NeedOn(demand, device.type));
+  }
   const Mismatch mismatch =
       FirstMismatch(demand, worker.traits, {device.type, device.memory_bytes, device.bf16});
   if (mismatch == Mismatch::kDataset) {

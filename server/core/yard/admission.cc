@@ -134,6 +134,13 @@ class Census {
         return absl::StrCat(left, left == 1 ? " has" : " have",
                             " that much memory, and the largest", " has ", FormatBytes(largest_),
                             "; ask for less (devices.memory)", fewer);
+      case Mismatch::kNeed:
+        return absl::StrCat(left, left == 1 ? " has" : " have", " the ", NeedText(),
+                            " that the job was planned to need, and the largest has ",
+                            FormatBytes(largest_),
+                            "; use a smaller train.global_batch, more train.replicas or "
+                            "memory.recompute (`trainyard plan` tells what each would need)",
+                            fewer);
       case Mismatch::kBf16:
         return absl::StrCat(left, left == 1 ? " computes" : " compute",
                             " in bf16; set train.precision to f32 or auto", fewer);
@@ -147,6 +154,18 @@ class Census {
         break;
     }
     return absl::StrCat(left, " suit it");
+  }
+
+  // Returns "57 GiB", or "57 GiB (cpu), 9.1 GiB (h200)" if that depends on the type.
+  std::string NeedText() const {
+    std::vector<std::string> needs;
+    for (const auto& [type, counts] : counts_) {
+      const int64_t need = NeedOn(demand_, type);
+      if (counts[static_cast<size_t>(Mismatch::kNeed)] == 0) continue;
+      needs.push_back(
+          absl::StrCat(FormatBytes(need), counts_.size() > 1 ? absl::StrCat(" (", type, ")") : ""));
+    }
+    return absl::StrJoin(needs, ", ");
   }
 
   std::string Types() const {

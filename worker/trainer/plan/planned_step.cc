@@ -154,6 +154,16 @@ double PlannedStep::samples_per_second() const {
   return seconds > 0 ? static_cast<double>(global_batch) / seconds : 0;
 }
 
+absl::StatusOr<LeastMemory> PlanLeastMemory(const v1::JobSpec& spec, const PlanOptions& options) {
+  CompileTarget target = TargetOf(spec, options);
+  target.replicas_at_once = 1;
+  TY_ASSIGN_OR_RETURN(const PreparedModel model, PrepareModel(spec, target));
+  TY_ASSIGN_OR_RETURN(const auto backend, engine::MakeBackend(options.backend));
+  TY_ASSIGN_OR_RETURN(const engine::CompilePlan plan, PlanPrepared(model, *backend, target.rank));
+  return LeastMemory{.host_bytes = plan.memory.total(),
+                     .gpu_bytes = plan.memory.parameters + plan.memory.optimizer};
+}
+
 absl::StatusOr<PlannedStep> PlanStep(const v1::JobSpec& spec, const PlanOptions& options) {
   CompileTarget target = TargetOf(spec, options);
   const int64_t limit =

@@ -17,8 +17,9 @@
 namespace trainyard::trainer {
 
 // kText has the memory only; kTable has everything for people, and kJson for programs; kLayers has
-// a row for each layer; kDot is the graph of the step for Graphviz.
-enum class PlanFormat { kText, kTable, kJson, kLayers, kDot };
+// a row for each layer; kDot is the graph of the step for Graphviz; kNeed is the least memory that
+// will do, for programs.
+enum class PlanFormat { kText, kTable, kJson, kLayers, kDot, kNeed };
 
 struct PlanOptions {
   std::string backend = "cpu";
@@ -91,6 +92,15 @@ struct PlannedStep {
 absl::Status SwitchOff(const std::vector<std::string>& names, engine::PassOptions& passes);
 // Returns the rank for which plans are made: rank 0, which hosts as many rows as any.
 CompileTarget TargetOf(const v1::JobSpec& spec, const PlanOptions& options);
+
+// The least memory of a device that can compute the step, with as few replicas at once as possible.
+// On a device that has less, the rank would be refused (CheckMemory).
+struct LeastMemory {
+  int64_t host_bytes = 0;  // if the device is a share of the host
+  // What a GPU holds at any rate: parameters and the optimizer's state. The rest depends on it.
+  int64_t gpu_bytes = 0;
+};
+absl::StatusOr<LeastMemory> PlanLeastMemory(const v1::JobSpec& spec, const PlanOptions& options);
 
 // Plans the step of TargetOf(). Returns INVALID_ARGUMENT for an unknown pass.
 absl::StatusOr<PlannedStep> PlanStep(const v1::JobSpec& spec, const PlanOptions& options);

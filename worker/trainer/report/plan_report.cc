@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/memory_limit.h"
 #include "common/base/status_macros.h"
 #include "worker/engine/graph/passes.h"
@@ -37,11 +38,23 @@ absl::StatusOr<std::string> ReportPipeline(const v1::JobSpec& spec, const PlanOp
   return options.format == PlanFormat::kJson ? PipelineJson(plan) : PipelineText(plan);
 }
 
+// Which stage needs most depends on where the network is cut, and that on the devices. So nothing
+// is said of pipelines.
+absl::StatusOr<std::string> ReportNeed(const v1::JobSpec& spec, const PlanOptions& options) {
+  LeastMemory least;
+  if (spec.stages().count() <= 1) {
+    TY_ASSIGN_OR_RETURN(least, PlanLeastMemory(spec, options));
+  }
+  return absl::StrCat("{\"host_bytes\": ", least.host_bytes, ", \"gpu_bytes\": ", least.gpu_bytes,
+                      "}\n");
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> ReportPlan(absl::string_view spec_json, const PlanOptions& options) {
   TY_ASSIGN_OR_RETURN(v1::JobSpec spec, ParseSpec(spec_json));
   if (options.batch > 0) spec.mutable_train()->set_global_batch(options.batch);
+  if (options.format == PlanFormat::kNeed) return ReportNeed(spec, options);
   if (spec.stages().count() > 1) {
     if (options.format != PlanFormat::kDot && options.format != PlanFormat::kLayers) {
       return ReportPipeline(spec, options);
@@ -61,6 +74,7 @@ absl::StatusOr<std::string> ReportPlan(absl::string_view spec_json, const PlanOp
       return LayerTable(report);
     case PlanFormat::kText:
     case PlanFormat::kDot:
+    case PlanFormat::kNeed:
       break;
   }
   return MemoryText(report);

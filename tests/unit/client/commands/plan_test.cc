@@ -3,9 +3,13 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include "client/commands/plan.h"
+#include "client/spec_loader/spec_file.h"
+#include "common/spec/resolve.h"
 #include "nlohmann/json.hpp"
 #include "tests/testing/paths.h"
 #include "tests/unit/client/command_runner.h"
+#include "tests/unit/client/fake_server.h"
 
 namespace trainyard::testing {
 namespace {
@@ -56,6 +60,48 @@ TEST_F(Plan, AnswersWhatIf) {
     }
   }
   EXPECT_EQ(runner_.Run({"plan", spec_, "-o", "json"}).out[0], '{');
+}
+
+TEST_F(Plan, IsForTheDevicesOfThePoolIfAServerAnswers) {
+  FakeServer server;
+  CommandRunner runner{server.address()};
+  runner.surroundings.binary_dir = testing::BinaryPath("");
+  EXPECT_THAT(runner.Run({"plan", spec_}).err,
+              HasSubstr("no device of the pool suits the spec; planned for this machine"));
+  v1::Worker worker;
+  worker.set_name("workers/lab-1");
+  v1::Device& device = *worker.add_devices();
+  device.set_type("cpu");
+  device.set_memory_bytes(int64_t{1} << 20);
+  server.AddWorker(worker);
+  const CommandResult pool = runner.Run({"plan", spec_});
+  EXPECT_EQ(pool.exit_code, 0) << pool.err;
+  EXPECT_THAT(pool.out, HasSubstr("\ndoes not fit: a device has 1.0 MiB\n"));
+  EXPECT_THAT(pool.err, HasSubstr("the pool, which has 1 device of type cpu with 1.0 MiB"));
+  const CommandResult local = runner.Run({"plan", spec_, "--local"});
+  EXPECT_THAT(local.out, HasSubstr("\nfits: a device has "));
+  EXPECT_THAT(local.err, IsEmpty());
+  EXPECT_THAT(runner.Run({"plan", spec_, "--set", "devices.type=h200"}).err,
+              HasSubstr("no device of the pool suits"));
+}
+
+TEST_F(Plan, TheLeastMemoryIsThatOfOneReplicaAtATime) {
+  const auto ask = [this](const std::string& more, const std::string& format) {
+    const auto spec = spec_loader::ReadSpecFile(
+        runner_.home.Write("ask.yaml", std::string(kPlannedSpec) + more));
+    const auto resolved = spec::ResolveSpec(spec->spec);
+    const auto answer = commands::AskTrainerForPlan(testing::BinaryPath(""), *resolved,
+                                                    {"--format", format}, absl::Minutes(1));
+    EXPECT_TRUE(answer.ok()) << answer.status();
+    return nlohmann::json::parse(*answer);
+  };
+  const auto need = ask("", "need");
+  const auto plan = ask("", "json");
+  EXPECT_EQ(need["host_bytes"], plan["bytes"]["total"]);
+  EXPECT_EQ(need["gpu_bytes"], plan["bytes"]["parameters"].get<int64_t>() +
+                                   plan["bytes"]["optimizer"].get<int64_t>());
+  EXPECT_EQ(ask("devices: 2\nstages: 2\n", "need")["host_bytes"], 0)
+      << "what a stage needs depends on where the network is cut";
 }
 
 TEST_F(Plan, DrawsTheGraphAndListsTheLayers) {

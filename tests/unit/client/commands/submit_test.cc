@@ -151,6 +151,36 @@ TEST_F(Submit, TheMemoryPlanComesFromTheTrainer) {
               HasSubstr("memory plan:\n  arena: 1.5 MiB\n  ranks:\n    - peak: 2.0 KiB"));
 }
 
+TEST_F(Submit, SendsTheMemoryThatTheTrainerPlans) {
+  const std::string calls = runner_.home.File("calls");
+  const std::string trainer = runner_.home.Write(
+      "trainyard-trainer", "#!/bin/sh\necho \"$@\" >> " + calls +
+                               "\n[ \"$4\" = need ] || { echo \"fits: $4\"; exit 0; }\n"
+                               "echo '{\"host_bytes\": 5000, \"gpu_bytes\": 300}'\n");
+  ASSERT_EQ(chmod(trainer.c_str(), 0755), 0);
+  v1::Worker worker;
+  worker.set_name("workers/lab-1");
+  for (const int64_t bytes : {int64_t{1} << 30, int64_t{12} << 30, int64_t{12} << 30}) {
+    v1::Device& device = *worker.add_devices();
+    device.set_type("cpu");
+    device.set_memory_bytes(bytes);
+  }
+  server_.AddWorker(worker);
+  EXPECT_EQ(runner_.Run({"submit", spec_}).exit_code, 0);
+  EXPECT_EQ(server_.last_create().options().memory_need().host_bytes(), 5000);
+  EXPECT_EQ(server_.last_create().options().memory_need().gpu_bytes(), 300);
+  const CommandResult dry = runner_.Run({"submit", spec_, "--dry-run"});
+  EXPECT_EQ(dry.exit_code, 0) << dry.err;
+  EXPECT_THAT(dry.err, HasSubstr("memory plan, for 2 devices of type cpu with 12 GiB of the pool:\n"
+                                 "  fits: 12884901888"));
+  // Specs that differ in names and rates alone are planned once.
+  const std::string many = runner_.home.Write(
+      "many.yaml", std::string(kSubmittedSpec) + "---\n" + kSubmittedSpec + "priority: 2\n");
+  ASSERT_TRUE(WriteFileAtomically(calls, "").ok());
+  EXPECT_EQ(runner_.Run({"submit", "-f", many}).exit_code, 0);
+  EXPECT_EQ(*ReadFile(calls, 1000), "--plan - --format need\n");
+}
+
 TEST_F(Submit, WithoutAServerItSaysHowToStartOne) {
   server_.Stop();
   const CommandResult result = runner_.Run({"submit", spec_});

@@ -96,6 +96,46 @@ TEST_F(JobServiceTest, TheSameRequestSentAgainIsTheSameJob) {
   EXPECT_EQ(Create(request)->name(), "jobs/2");
 }
 
+TEST_F(JobServiceTest, WhatCanNeverRunIsRefusedByEachCallThatMakesJobs) {
+  EXPECT_THAT(Create(Request("early"))->warnings(),
+              ::testing::ElementsAre(::testing::HasSubstr("no worker has ever joined")));
+  Register();
+  v1::CreateJobRequest request = Request("wide");
+  request.mutable_spec()->mutable_devices()->set_count(4);
+  for (const bool validate_only : {true, false}) {
+    request.set_validate_only(validate_only);
+    const absl::Status refused = Create(request).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(ErrorReason(refused), error::kCannotRun);
+  }
+  request.mutable_options()->set_wait_for_devices(true);
+  const auto job = Create(request);
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_TRUE(GetJob(job->name()).wait_for_devices());
+  EXPECT_EQ(job->warnings_size(), 1);
+  EXPECT_EQ(GetJob(job->name()).warnings_size(), 0);
+  v1::CloneJobRequest clone;
+  clone.set_name(job->name());
+  v1::CloneJobResponse cloned;
+  EXPECT_EQ(ErrorReason(FromGrpcStatus(jobs_->CloneJob(Context().get(), clone, &cloned))),
+            error::kCannotRun);
+}
+
+TEST_F(JobServiceTest, ThePlannedMemoryIsKeptAndDoesNotChangeWhatARequestMeans) {
+  v1::CreateJobRequest request = Request("planned");
+  request.set_request_id("r-1");
+  request.mutable_options()->mutable_memory_need()->set_host_bytes(5000);
+  const auto job = Create(request);
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(GetJob(job->name()).memory_need().host_bytes(), 5000);
+  request.mutable_options()->clear_memory_need();
+  EXPECT_EQ(Create(request)->name(), job->name());
+  request.clear_request_id();
+  request.mutable_options()->mutable_memory_need()->set_gpu_bytes(-1);
+  EXPECT_EQ(GetFieldViolations(Create(request).status()).at(0).field,
+            "options.memory_need.gpu_bytes");
+}
+
 TEST_F(JobServiceTest, ACheckpointToStartFromMustExist) {
   v1::CreateJobRequest request = Request("child");
   request.set_from_checkpoint("jobs/1/checkpoints/600");

@@ -89,6 +89,49 @@ TEST_F(YardAdmission, MoreMemoryThanAnyDeviceHasIsRefused) {
   EXPECT_TRUE(Try(submission).ok());
 }
 
+TEST_F(YardAdmission, AJobIsRefusedIfNoDeviceHasTheMemoryOfItsPlan) {
+  std::vector<DeviceRecord> devices = Cpus(2);
+  for (DeviceRecord& device : devices) device.memory_bytes = int64_t{12} << 30;
+  ASSERT_TRUE(Register("lab-1", devices).ok());
+  Submission submission = Strict(1);
+  submission.demand.type.clear();
+  submission.demand.host_need_bytes = int64_t{57} << 30;
+  submission.demand.gpu_need_bytes = int64_t{20} << 30;
+  EXPECT_THAT(Refusal(submission), HasSubstr("of which 0 have the 57 GiB that the job was planned "
+                                             "to need, and the largest has 12 GiB; use a smaller "
+                                             "train.global_batch"));
+  // A GPU is asked for less, and one of which the memory is unknown may have it.
+  std::vector<DeviceRecord> gpus = Cpus(1);
+  gpus[0].type = "h200";
+  gpus[0].memory_bytes = int64_t{24} << 30;
+  ASSERT_TRUE(Register("lab-2", gpus).ok());
+  EXPECT_TRUE(Try(submission).ok());
+  submission.demand.type = "cpu";
+  Refusal(submission);
+  devices[1].memory_bytes = 0;
+  ASSERT_TRUE(Register("lab-1", devices).ok());
+  EXPECT_TRUE(Try(submission).ok());
+}
+
+TEST_F(YardAdmission, AJobIsPlacedOnlyWhereItsPlanFits) {
+  std::vector<DeviceRecord> devices = Cpus(3);
+  for (DeviceRecord& device : devices) device.memory_bytes = int64_t{12} << 30;
+  devices[2].memory_bytes = int64_t{64} << 30;
+  ASSERT_TRUE(Register("lab-1", devices).ok());
+  ASSERT_TRUE(Sync("lab-1", {}).ok());
+  Submission submission = Strict(1);
+  submission.demand.host_need_bytes = int64_t{57} << 30;
+  const auto first = Try(submission);
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(yard_->FindAttempt({first->job, 1})->ranks[0].device, "cpu-2");
+  const auto second = Try(submission);
+  ASSERT_TRUE(second.ok());
+  EXPECT_EQ(State(second->job), "QUEUED");
+  EXPECT_THAT(
+      yard_->QueueReasons(second->job),
+      ::testing::Contains("2 devices of type cpu have less than the 57 GiB that the job needs"));
+}
+
 TEST_F(YardAdmission, LabelsAndNumberTypesThatNobodyHasAreRefused) {
   Submission submission = Strict(1);
   submission.demand.labels = {{"zone", "b"}};
