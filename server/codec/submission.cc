@@ -9,6 +9,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/hash.h"
 #include "common/base/ids.h"
 #include "common/base/status_macros.h"
 #include "common/spec/data_checks.h"
@@ -44,6 +45,28 @@ std::optional<core::CheckpointRef> InitCheckpointOf(const v1::InitSpec& init) {
   const auto id = ParseCheckpointName(init.job());
   if (!id.ok()) return std::nullopt;
   return core::CheckpointRef{id->job, id->step};
+}
+
+// What differs between jobs of the same key changes the time of a step little or not at all.
+core::Work WorkOf(const v1::JobSpec& resolved) {
+  v1::JobSpec same;
+  *same.mutable_model() = resolved.model();
+  *same.mutable_data() = resolved.data();
+  same.mutable_data()->clear_digest();
+  *same.mutable_train() = resolved.train();
+  same.mutable_train()->clear_seed();
+  core::Work work;
+  work.length = resolved.train().has_steps() ? resolved.train().steps() : resolved.train().epochs();
+  if (resolved.train().has_steps()) {
+    same.mutable_train()->set_steps(1);
+  } else {
+    same.mutable_train()->set_epochs(1);
+  }
+  *same.mutable_memory() = resolved.memory();
+  *same.mutable_stages() = resolved.stages();
+  work.key = ContentHash(absl::StrCat(static_cast<int>(resolved.optimizer().rule_case()), "\n",
+                                      same.SerializeAsString()));
+  return work;
 }
 
 absl::Status TakeOptions(const v1::Job& options, core::Submission& submission) {
@@ -83,6 +106,8 @@ void TakeSpec(const v1::JobSpec& resolved, core::Submission& submission) {
   submission.project = resolved.project();
   submission.tags.assign(resolved.tags().begin(), resolved.tags().end());
   submission.demand = DemandOf(resolved.devices());
+  submission.demand.multiple_of = std::max(1, resolved.stages().count());
+  submission.work = WorkOf(resolved);
   submission.demand.dataset = spec::DatasetKey(resolved.data());
   if (!submission.demand.dataset.empty()) {
     submission.demand.data_digest = resolved.data().digest();

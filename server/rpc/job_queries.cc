@@ -13,6 +13,7 @@
 #include "server/rpc/job_streams.h"
 #include "server/rpc/limits.h"
 #include "server/rpc/list_jobs.h"
+#include "server/rpc/offers.h"
 #include "server/rpc/query_metrics.h"
 #include "server/rpc/request.h"
 #include "server/rpc/submission.h"
@@ -70,8 +71,13 @@ grpc::ServerUnaryReactor* JobServiceImpl::ExplainJob(grpc::CallbackServerContext
   }
   return FinishFromYard(context, services_, [this, response, job, submission](auto& yard) {
     const core::Now now = services_.runtime.Now();
-    *response = ToProto(
-        submission == nullptr ? yard.Explain(job, now) : yard.Preview(*submission, now), now);
+    if (submission != nullptr) {
+      const auto accept = AcceptIfSubmittable(*submission, yard, now);
+      *response = ToProto(yard.Preview(*submission, now, accept), now);
+    } else if (const core::JobRecord* record = yard.FindJob(job); record != nullptr) {
+      const auto accept = AcceptIfSubmittable(*record->submission, yard, now);
+      *response = ToProto(yard.Explain(job, now, accept), now);
+    }
     return absl::OkStatus();
   });
 }

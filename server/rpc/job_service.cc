@@ -11,6 +11,7 @@
 #include "server/rpc/convert.h"
 #include "server/rpc/create_jobs.h"
 #include "server/rpc/limits.h"
+#include "server/rpc/offers.h"
 #include "server/rpc/request.h"
 #include "server/rpc/submission.h"
 
@@ -43,8 +44,9 @@ grpc::ServerUnaryReactor* FinishWithPreview(grpc::CallbackServerContext* context
                          &runtime = services.runtime](const core::Yard& yard) -> absl::Status {
                           const core::Now now = runtime.Now();
                           TY_ASSIGN_OR_RETURN(std::string warning, yard.Admit(*submission, now));
-                          *response =
-                              PreviewOf(*submission, ToProto(yard.Preview(*submission, now), now));
+                          const auto accept = AcceptIfSubmittable(*submission, yard, now);
+                          *response = PreviewOf(
+                              *submission, ToProto(yard.Preview(*submission, now, accept), now));
                           if (!warning.empty()) response->add_warnings(std::move(warning));
                           return absl::OkStatus();
                         });

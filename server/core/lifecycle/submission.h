@@ -31,6 +31,8 @@ struct Demand {
   // Over as many workers as possible, instead of as few.
   bool spread = false;
   bool bf16 = false;  // each device must compute in bf16
+  int32_t multiple_of =
+      1;  // the stages of a pipeline, which the number of devices must be a multiple of
   // The data set that the worker must have, as workers tell it, and the hash that it must have
   // there. Each is empty if any will do.
   std::string dataset = {};
@@ -44,6 +46,14 @@ struct Demand {
   bool is_elastic() const { return least() < count; }
 
   friend auto operator<=>(const Demand&, const Demand&) = default;
+};
+
+// What a job computes. Jobs with the same key do the same in each unit of their length.
+struct Work {
+  std::string key = {};  // empty if it is unknown
+  int64_t length = 0;    // epochs or updates; which of them is part of the key
+
+  friend auto operator<=>(const Work&, const Work&) = default;
 };
 
 // Another job that must have ended, or succeeded, before this one may start.
@@ -63,6 +73,7 @@ struct Submission {
   std::string spec;
   std::string resolved_spec;
   Demand demand;
+  Work work;
   bool auto_precision = false;  // JobRecord::precision says what was chosen for a job
   int32_t priority = 0;
   int32_t max_retries = 0;

@@ -25,12 +25,17 @@ class Finder {
     for (const auto& attempt :
          {&Finder::FewerDevices, &Finder::OtherType, &Finder::Mixed, &Finder::LessMemory,
           &Finder::InF32, &Finder::NoLabels, &Finder::ShorterLimit, &Finder::LargerPriority}) {
-      if (std::optional<Change> change = (this->*attempt)(); change.has_value()) return change;
+      std::optional<Change> change = (this->*attempt)();
+      if (change.has_value() && IsAccepted(*change)) return change;
     }
     return std::nullopt;
   }
 
  private:
+  bool IsAccepted(const Change& change) const {
+    return input_.accept == nullptr || (*input_.accept)(change.fields);
+  }
+
   int32_t LargestOf(const QueuedJob& job, const GangDemand& gang) const {
     const Offer offer =
         state_.backfill.OfferFor(state_.ReachOf(job).now, job.id, RoundUpExpected(job.expected_us));
@@ -46,7 +51,8 @@ class Finder {
     GangDemand gang = state_.GangOf(job_.demand, state_.RoomOf(job_));
     gang.most = std::min(gang.most, gang.least - 1);
     gang.least = 1;
-    const int32_t count = gang.most < 1 ? 0 : LargestOf(job_, gang);
+    const int32_t largest = gang.most < 1 ? 0 : LargestOf(job_, gang);
+    const int32_t count = largest / job_.demand.multiple_of * job_.demand.multiple_of;
     if (count == 0) return std::nullopt;
     const char* field = job_.demand.is_elastic() ? "devices.min" : "devices.count";
     return Change{

@@ -12,14 +12,13 @@
 namespace trainyard::core {
 
 struct Change {
-  // Pairs of a path in the spec and a value.
-  std::vector<std::pair<std::string, std::string>> fields;
+  SpecFields fields;
   std::string text;
 };
 
 // Tries these changes in order: fewer devices, another type, mixed types, less memory, no labels, a
-// time limit short enough to be lent devices, a larger priority. Returns none for a job that is
-// held, or that fits as it is.
+// time limit short enough to be lent devices, a larger priority. Changes that would be refused are
+// passed over (PassInput::accept). Returns none for a job that is held, or that fits as it is.
 std::optional<Change> FindChange(const PassInput& input, const PassState& state,
                                  const QueuedJob& job);
 

@@ -18,7 +18,7 @@ constexpr size_t kAheadMax = 1000;
 class Simulation {
  public:
   Simulation(const PassInput& input, const PassState& state)
-      : state_(state), slots_(state.slots), now_us_(state.now.uptime_us) {
+      : state_(state), speeds_(input.speeds), slots_(state.slots), now_us_(state.now.uptime_us) {
     for (int32_t slot = 0; slot < slots_.size(); ++slot) {
       const Slot& it = slots_.slot(slot);
       if (it.claim != JobId{}) claims_[it.claim].push_back(slot);
@@ -56,8 +56,8 @@ class Simulation {
       picked = PickSlots(slots_, offer, gang);
     }
     for (const int32_t slot : picked) slots_.SetHolder(slot, job.id);
-    if (job.expected_us > 0) {
-      ends_.insert({now_us_ + job.expected_us, job.id});
+    if (const int64_t takes_us = TimeOf(job, picked.size()); takes_us > 0) {
+      ends_.insert({now_us_ + takes_us, job.id});
     } else {
       endless_.insert(job.id);
     }
@@ -67,6 +67,8 @@ class Simulation {
 
   int64_t now_us() const { return now_us_; }
   JobId last_ended() const { return last_ended_; }
+  // Returns the jobs by which the times of others were estimated.
+  const std::map<JobId, JobId>& estimated_by() const { return estimated_by_; }
 
   // Returns the first job without a known end that holds devices that `job` could use, or 0.
   JobId FirstEndless(const QueuedJob& job) const {
@@ -82,7 +84,21 @@ class Simulation {
   }
 
  private:
+  // Returns the time that the job will take on this many devices, at most its limit. It is that of
+  // a job like it, or 0 if nobody can tell.
+  int64_t TimeOf(const QueuedJob& job, size_t devices) {
+    const Speeds::Estimate estimate =
+        speeds_ == nullptr ? Speeds::Estimate() : speeds_->For(job.work);
+    const int64_t takes_us = estimate.device_us / static_cast<int64_t>(devices);
+    if (takes_us <= 0 || (job.expected_us > 0 && job.expected_us <= takes_us)) {
+      return job.expected_us;
+    }
+    estimated_by_[job.id] = estimate.like;
+    return takes_us;
+  }
+
   const PassState& state_;
+  const Speeds* const speeds_;
   Slots slots_;
   int64_t now_us_;
   JobId last_ended_;
@@ -90,6 +106,7 @@ class Simulation {
   HeldSlots held_;
   std::set<std::pair<int64_t, JobId>> ends_;
   std::set<JobId> endless_;
+  std::map<JobId, JobId> estimated_by_;
 };
 
 bool Overlap(const Offer& a, const Offer& b) {
@@ -102,8 +119,10 @@ bool Overlap(const Offer& a, const Offer& b) {
 std::string WhyUnknown(const PassInput& input, const Simulation& simulation, const QueuedJob& job) {
   const JobId endless = simulation.FirstEndless(job);
   if (endless == JobId{}) return "devices that it needs are set aside or kept for other jobs";
-  return absl::StrCat(JobName(endless), " has no known end: no time limit, and ",
-                      input.running.count(endless) > 0 ? "no progress yet" : "it has not started");
+  return absl::StrCat(JobName(endless), " has no known end: no time limit, ",
+                      input.running.count(endless) > 0
+                          ? "and no progress yet"
+                          : "it has not started, and no job like it has succeeded here");
 }
 
 }  // namespace
@@ -138,9 +157,13 @@ Forecast ForecastStart(const PassInput& input, const PassState& state,
   if (!simulation.Start(job, gang)) return {std::nullopt, WhyUnknown(input, simulation, job)};
   const int64_t start_in_us = simulation.now_us() - state.now.uptime_us;
   const JobId last = simulation.last_ended();
-  return {start_in_us, last == JobId{}
-                           ? "devices are free"
-                           : absl::StrCat("when ", JobName(last), " ends, as expected")};
+  if (last == JobId{}) return {start_in_us, "devices are free"};
+  const auto like = simulation.estimated_by().find(last);
+  if (like == simulation.estimated_by().end()) {
+    return {start_in_us, absl::StrCat("when ", JobName(last), " ends, as expected")};
+  }
+  return {start_in_us, absl::StrCat("when ", JobName(last), " ends, if it takes as long as ",
+                                    JobName(like->second), ", a job like it")};
 }
 
 }  // namespace trainyard::core

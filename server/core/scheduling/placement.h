@@ -57,6 +57,7 @@ struct QueuedJob {
   // The longest time that it will hold devices, from its time limit or from the steps left at the
   // rate measured before. 0 means unknown.
   int64_t expected_us = 0;
+  Work work = {};                // from which forecasts estimate the time if that is unknown
   int64_t waiting_since_us = 0;  // wall time of the submission
   // The reservations whose devices it may use. If `reservation` is set, it uses no other devices.
   std::set<std::string> reservations;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -13,8 +14,14 @@
 #include "server/core/lifecycle/config.h"
 #include "server/core/scheduling/job_queue.h"
 #include "server/core/scheduling/placement.h"
+#include "server/core/scheduling/speeds.h"
 
 namespace trainyard::core {
+
+// Pairs of a path in the spec and a value ("devices.count", "2").
+using SpecFields = std::vector<std::pair<std::string, std::string>>;
+// Returns true if a job with these changes would be accepted. Only such changes are offered.
+using AcceptChange = std::function<bool(const SpecFields& changes)>;
 
 // Everything that a pass looks at. All of it is borrowed.
 struct PassInput {
@@ -27,6 +34,9 @@ struct PassInput {
   // The reservations that are in force or will be.
   const std::map<std::string, ReservationRecord>& reservations;
   Now now;
+  // These are for explanations alone, and may be null.
+  const Speeds* speeds = nullptr;
+  const AcceptChange* accept = nullptr;
 };
 
 struct GangPlacement {
@@ -62,9 +72,9 @@ struct Explanation {
   std::vector<std::string> reasons;  // all of them, in sentences; empty if it would start at once
   bool infeasible = false;           // true if the pool can never hold it
   int64_t position = 0;              // 1 is the first in the queue; 0 means held, or not in it
-  // The smallest change of its spec that would start it now: path and value ("devices.count", "2"),
-  // and the sentence. It is empty if there is none.
-  std::vector<std::pair<std::string, std::string>> change;
+  // The smallest change of its spec that would start it now, and the sentence. It is empty if there
+  // is none.
+  SpecFields change;
   std::string change_text;
   std::optional<int64_t> start_in_us;  // from now, as far as is known; unset if unknown
   // Such as "when jobs/7 ends (its time limit)", or why it is unknown.

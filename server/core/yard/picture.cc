@@ -80,6 +80,7 @@ QueuedJob MakeQueued(const Snapshot& snapshot, const Submission& submission) {
   job.reservation = submission.reservation;
   job.reservations = ReservationsOf(snapshot, submission);
   job.expected_us = submission.time_limit_us;
+  job.work = submission.work;
   return job;
 }
 
@@ -190,8 +191,8 @@ void Picture::RefreshPool(YardState& state) {
 
 PassInput Picture::Input(const YardState& state, Now now) const {
   const Snapshot& records = state.snapshot();
-  return {state.config,         pool_, queue_, running_, records.usage, records.quotas,
-          records.reservations, now};
+  return {state.config,         pool_, queue_,       running_, records.usage, records.quotas,
+          records.reservations, now,   &state.speeds};
 }
 
 void Picture::Hold(JobId job, const std::vector<RankPlacement>& ranks) {

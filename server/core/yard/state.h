@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "server/core/lifecycle/config.h"
+#include "server/core/scheduling/speeds.h"
 #include "server/core/yard/accounts.h"
 #include "server/core/yard/contacts.h"
 #include "server/core/yard/deadlines.h"
@@ -52,6 +53,7 @@ struct YardState {
   Stops stops;
   Accounts accounts;
   Reservations reservations;
+  Speeds speeds;
   Changes changes;
 
   // Queued jobs that must not be placed before an uptime, because of a backoff or a delayed start.

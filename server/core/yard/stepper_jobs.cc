@@ -137,6 +137,9 @@ void Stepper::EndJob(JobId id, const JobState& before) {
   if (const auto waiting = yard_.dependents.find(id); waiting != yard_.dependents.end()) {
     yard_.changes.jobs.insert(waiting->second.begin(), waiting->second.end());
   }
+  if (std::holds_alternative<job_fsm::Succeeded>(job.state)) {
+    yard_.speeds.Note(id, job.submission->work, job.device_time_us);
+  }
   auto* failed = std::get_if<job_fsm::Failed>(&job.state);
   if (failed != nullptr && std::holds_alternative<job_fsm::Stopping>(before) &&
       job.stop_reason == StopReason::kTimeLimit) {

@@ -73,6 +73,9 @@ void Yard::FindWaitingJobs(Now now) {
   }
   for (const auto& [id, job] : state_.snapshot().jobs) {
     state_.lineage.Add(job.array == JobId{} ? id : job.array, *job.submission);
+    if (std::holds_alternative<job_fsm::Succeeded>(job.state)) {
+      state_.speeds.Note(id, job.submission->work, job.device_time_us);
+    }
     if (!job_fsm::IsFinal(job.state)) {
       for (const CheckpointRef& start : job.submission->NeededCheckpoints()) {
         ++state_.parents[start];

@@ -83,9 +83,10 @@ class Yard {
   std::vector<JobId> QueueFront() const;
   // Returns the reasons, what would change them, and when the job will start. The result is empty
   // for jobs that do not wait.
-  Explanation Explain(JobId job, Now now) const;
+  // `accept` decides which changes are offered; if it is empty, all are.
+  Explanation Explain(JobId job, Now now, const AcceptChange& accept = {}) const;
   // Explains a job that nobody has submitted yet. There are no reasons if it would start at once.
-  Explanation Preview(const Submission& submission, Now now) const;
+  Explanation Preview(const Submission& submission, Now now, const AcceptChange& accept = {}) const;
   // Returns what everybody has used up to now, decayed.
   std::map<UsageKey, UsageRecord> Usage(Now now) const;
   // Returns the wall time of the worker's last sync.

@@ -226,14 +226,17 @@ std::vector<JobId> Yard::QueueFront() const {
   return front;
 }
 
-Explanation Yard::Explain(JobId job, Now now) const {
+Explanation Yard::Explain(JobId job, Now now, const AcceptChange& accept) const {
   const QueuedJob* queued = picture_.queue().Find(job);
   if (queued == nullptr || record_ == nullptr) return {};
-  return record_->Explain(picture_.Input(state_, now), *queued);
+  PassInput input = picture_.Input(state_, now);
+  if (accept) input.accept = &accept;
+  return record_->Explain(input, *queued);
 }
 
-Explanation Yard::Preview(const Submission& submission, Now now) const {
-  const PassInput input = picture_.Input(state_, now);
+Explanation Yard::Preview(const Submission& submission, Now now, const AcceptChange& accept) const {
+  PassInput input = picture_.Input(state_, now);
+  if (accept) input.accept = &accept;
   const auto record = record_ != nullptr ? record_ : policy_->MakePlan(input).record;
   return record->Explain(input, PreviewJob(state_, submission, now));
 }

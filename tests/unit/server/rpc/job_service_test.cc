@@ -136,6 +136,40 @@ TEST_F(JobServiceTest, ThePlannedMemoryIsKeptAndDoesNotChangeWhatARequestMeans) 
             "options.memory_need.gpu_bytes");
 }
 
+TEST_F(JobServiceTest, ExplainOffersOnlyWhatWouldBeAccepted) {
+  Register();
+  v1::CreateJobRequest request = Request("staged");
+  request.mutable_spec()->mutable_model()->mutable_mlp()->add_hidden(32);
+  request.mutable_spec()->mutable_model()->mutable_mlp()->add_hidden(32);
+  request.mutable_spec()->mutable_stages()->set_count(3);
+  request.mutable_spec()->mutable_devices()->set_count(3);
+  request.mutable_options()->set_wait_for_devices(true);
+  const auto job = Create(request);
+  ASSERT_TRUE(job.ok()) << job.status();
+  v1::ExplainJobRequest explain;
+  explain.set_name(job->name());
+  v1::Explanation explanation;
+  ASSERT_TRUE(jobs_->ExplainJob(Context().get(), explain, &explanation).ok());
+  EXPECT_TRUE(explanation.infeasible());
+  EXPECT_EQ(explanation.change_size(), 0) << explanation.change_text();
+  // A clone would be one more submission than the quota allows.
+  Sync({});
+  request.mutable_spec()->clear_stages();
+  const auto plain = Create(request);
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  explain.set_name(plain->name());
+  ASSERT_TRUE(jobs_->ExplainJob(Context().get(), explain, &explanation).ok());
+  ASSERT_EQ(explanation.change_size(), 1);
+  EXPECT_EQ(explanation.change(0).path(), "devices.count");
+  v1::SetQuotaRequest quota;
+  quota.mutable_quota()->set_subject("user:anna");
+  quota.mutable_quota()->set_queued_jobs(2);
+  v1::Quota set;
+  ASSERT_TRUE(sharing_->SetQuota(Context().get(), quota, &set).ok());
+  ASSERT_TRUE(jobs_->ExplainJob(Context().get(), explain, &explanation).ok());
+  EXPECT_EQ(explanation.change_size(), 0) << explanation.change_text();
+}
+
 TEST_F(JobServiceTest, ACheckpointToStartFromMustExist) {
   v1::CreateJobRequest request = Request("child");
   request.set_from_checkpoint("jobs/1/checkpoints/600");

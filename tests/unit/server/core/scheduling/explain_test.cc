@@ -195,6 +195,35 @@ TEST(Explain, TheSmallestChangeIsFewerDevices) {
   EXPECT_EQ(ChangeOf(world, 3), "") << "what is free is kept for jobs/2, which waits for more";
 }
 
+TEST(Explain, StagesAreOfferedDevicesOfWhichTheNumberIsAMultiple) {
+  World world("a: 3xcpu=1 3xcpu");
+  world.Run(1);
+  QueuedJob staged = Job(2, 6);
+  staged.demand.multiple_of = 2;
+  world.Submit(staged);
+  EXPECT_EQ(ChangeOf(world, 2), "with 2 devices it would start now; devices.count=2");
+  staged.demand.multiple_of = 6;
+  world.Submit(staged);
+  EXPECT_EQ(ChangeOf(world, 2), "");
+}
+
+TEST(Explain, NoChangeIsOfferedThatWouldBeRefused) {
+  World world("a: h200=1; b: cpu");
+  world.Run(1);
+  QueuedJob wide = Job(2, 2, "cpu");
+  wide.demand.memory_bytes = 0;
+  world.Submit(wide);
+  EXPECT_EQ(ChangeOf(world, 2), "with 1 device it would start now; devices.count=1");
+  std::vector<std::string> asked;
+  const AcceptChange nothing = [&asked](const SpecFields& changes) {
+    asked.push_back(changes.front().first);
+    return false;
+  };
+  world.accept = &nothing;
+  EXPECT_EQ(ChangeOf(world, 2), "");
+  EXPECT_THAT(asked, ::testing::ElementsAre("devices.count"));
+}
+
 TEST(Explain, AnotherTypeMixedTypesMemoryAndLabelsMayDo) {
   World world("a: h200=1; b: cpu; c: gpu*8; d[disk=ssd]: gpu*8=1");
   world.Run(1);

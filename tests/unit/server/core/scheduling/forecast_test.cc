@@ -35,7 +35,45 @@ TEST(Forecast, JobsAheadRunAndEndToo) {
   world.Submit(Job(3, 2));
   world.Submit(Job(4, 2));
   EXPECT_EQ(Forecast(world, 3), "90m: when jobs/2 ends, as expected");
-  EXPECT_EQ(Forecast(world, 4), "jobs/3 has no known end: no time limit, and it has not started");
+  EXPECT_EQ(Forecast(world, 4),
+            "jobs/3 has no known end: no time limit, it has not started, and no job like it has "
+            "succeeded here");
+}
+
+TEST(Forecast, AJobThatHasNotStartedTakesAsLongAsOneLikeIt) {
+  World world("a: 2xcpu=1");
+  world.Run(1, kHour);
+  // jobs/9 held a device for an hour in 2 epochs, so 6 epochs take 1.5 hours on 2 devices.
+  world.speeds.Note(JobId{9}, {"resnet", 2}, kHour);
+  QueuedJob ahead = Job(2, 2);
+  ahead.work = {"resnet", 6};
+  world.Submit(ahead);
+  world.Submit(Job(3, 2));
+  EXPECT_EQ(Forecast(world, 3),
+            "150m: when jobs/2 ends, if it takes as long as jobs/9, a job like it");
+  // It ends at its time limit at the latest.
+  ahead.expected_us = kHour;
+  world.Submit(ahead);
+  EXPECT_EQ(Forecast(world, 3), "120m: when jobs/2 ends, as expected");
+  ahead.expected_us = 0;
+  ahead.work.key = "convnet";
+  world.Submit(ahead);
+  EXPECT_EQ(Forecast(world, 3),
+            "jobs/2 has no known end: no time limit, it has not started, and no job like it has "
+            "succeeded here");
+}
+
+TEST(Speeds, TheNewestJobOfAKindCountsAndUnknownOnesDoNot) {
+  Speeds speeds;
+  EXPECT_EQ(speeds.For({"a", 3}).device_us, 0);
+  speeds.Note(JobId{1}, {"a", 2}, 10);
+  speeds.Note(JobId{2}, {"a", 2}, 20);
+  speeds.Note(JobId{3}, {"a", 0}, 90);
+  speeds.Note(JobId{4}, {"", 2}, 90);
+  EXPECT_EQ(speeds.For({"a", 3}).device_us, 30);
+  EXPECT_EQ(speeds.For({"a", 3}).like, JobId{2});
+  EXPECT_EQ(speeds.For({"", 3}).device_us, 0);
+  EXPECT_GT(speeds.For({"a", int64_t{1} << 62}).device_us, 0);
 }
 
 TEST(Forecast, SaysWhoseEndIsUnknown) {

@@ -152,7 +152,7 @@ class World {
   }
 
   PassInput Input() const {
-    return {config, pool, queue, running, usage, quotas, reservations, now};
+    return {config, pool, queue, running, usage, quotas, reservations, now, &speeds, accept};
   }
   Plan MakePlan(const PolicyOptions& options = {}) const {
     return MakePolicy(options)->MakePlan(Input());
@@ -260,6 +260,8 @@ class World {
   std::map<std::string, QuotaRecord> quotas;
   std::map<std::string, ReservationRecord> reservations;
   Now now;
+  Speeds speeds;
+  const AcceptChange* accept = nullptr;
 };
 
 }  // namespace trainyard::core
