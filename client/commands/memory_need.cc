@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "client/commands/plan.h"
@@ -11,6 +12,8 @@
 #include "common/base/status_macros.h"
 #include "common/base/strings.h"
 #include "common/spec/resolve.h"
+#include "google/protobuf/descriptor.h"
+#include "google/protobuf/message.h"
 
 namespace trainyard::commands {
 namespace {

@@ -252,7 +252,7 @@ class Checker {
       TY_RETURN_IF_ERROR(ApplyChanges(flags_.spec, file).status());
       absl::Status refusal = absl::OkStatus();
       if (file.mistakes.empty() && link_ != nullptr) {
-        TY_ASSIGN_OR_RETURN(refusal, Ask(file));
+        TY_RETURN_IF_ERROR(Ask(file, refusal));
       }
       if (!file.mistakes.empty() || !refusal.ok()) Tell(file, refusal);
     }
@@ -272,8 +272,9 @@ class Checker {
     return absl::OkStatus();
   }
 
-  // Returns why the server would refuse the spec. Violations become mistakes of the file.
-  absl::StatusOr<absl::Status> Ask(SpecFile& file) {
+  // Finds out if the server would refuse the spec. Violations become mistakes of the file. Returns
+  // an error if the server cannot be asked.
+  absl::Status Ask(SpecFile& file, absl::Status& refusal) {
     v1::CreateJobRequest request;
     *request.mutable_spec() = file.spec;
     *request.mutable_options() = options_;
@@ -281,10 +282,10 @@ class Checker {
       *request.mutable_options()->mutable_memory_need() = *need;
     }
     request.set_validate_only(true);
-    const absl::Status status = link_->Call(&v1::JobService::Stub::CreateJob, request).status();
-    if (absl::IsUnavailable(status) || absl::IsCancelled(status)) return status;
-    spec_loader::AddViolations(file, GetFieldViolations(status), {});
-    return status;
+    refusal = link_->Call(&v1::JobService::Stub::CreateJob, request).status();
+    if (absl::IsUnavailable(refusal) || absl::IsCancelled(refusal)) return refusal;
+    spec_loader::AddViolations(file, GetFieldViolations(refusal), {});
+    return absl::OkStatus();
   }
 
   void Tell(const SpecFile& file, const absl::Status& refusal) {

@@ -2,6 +2,7 @@
 #include "server/rpc/convert_agent.h"
 
 #include <cmath>
+#include <memory>
 #include <set>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "common/base/labels.h"
 #include "common/base/report_limits.h"
 #include "common/base/strings.h"
+#include "common/spec/data_checks.h"
 #include "server/codec/progress.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/limits.h"

@@ -114,6 +114,7 @@ class Census {
   }
 
   std::string FewerText(int32_t most) const {
+    if (most == 0 && submission_.reservation.empty()) return "no worker offers a device";
     if (most == 0) return "submit it without --reservation";
     return absl::StrCat("ask for at most ", most, " (",
                         demand_.is_elastic() ? "devices.min" : "devices.count", ")");

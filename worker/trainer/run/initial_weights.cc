@@ -56,7 +56,7 @@ std::string Count(size_t count, absl::string_view noun) {
 const char* FieldOf(const v1::InitSpec& init) {
   return init.job().empty() ? "spec.init.checkpoint" : "spec.init.job";
 }
-const std::string& NameOf(const v1::InitSpec& init) {
+const std::string& WeightsOf(const v1::InitSpec& init) {
   return init.job().empty() ? init.checkpoint() : init.job();
 }
 
@@ -81,13 +81,13 @@ absl::StatusOr<std::string> PathOf(const v1::InitSpec& init, const InitFolders& 
 
 absl::StatusOr<std::string> ReadInit(const v1::InitSpec& init, const std::string& path) {
   absl::StatusOr<std::string> bytes = ReadFile(path, kMaxFileBytes);
-  if (absl::IsNotFound(bytes.status())) return error::InitNotFound(NameOf(init), path);
+  if (absl::IsNotFound(bytes.status())) return error::InitNotFound(WeightsOf(init), path);
   if (!bytes.ok()) return Annotate(bytes.status(), "init.checkpoint");
   // torch.save writes a zip archive or a pickle, which begin in this way.
   if (absl::StartsWith(*bytes, "PK\x03\x04") || absl::StartsWith(*bytes, "\x80\x02")) {
     return InvalidFields(
         {{FieldOf(init),
-          absl::StrCat("'", NameOf(init),
+          absl::StrCat("'", WeightsOf(init),
                        "' is a file of torch.save; expected safetensors: "
                        "safetensors.torch.save_file(model.state_dict(), FILE) writes it")}});
   }
@@ -128,7 +128,7 @@ class Matcher {
     const auto add = [&](const std::vector<std::string>& names, absl::string_view what) {
       if (names.empty()) return;
       violations.push_back(
-          {FieldOf(init_), absl::StrCat("'", NameOf(init_), "' ", what, ": ", Listed(names))});
+          {FieldOf(init_), absl::StrCat("'", WeightsOf(init_), "' ", what, ": ", Listed(names))});
     };
     add(missing_, absl::StrCat("lacks ", Count(missing_.size(), "tensor"), " of the model"));
     add(unexpected,
@@ -140,7 +140,7 @@ class Matcher {
       violations.push_back(
           {absl::StrCat("spec.init.skip[", i, "]"),
            absl::StrCat("'", init_.skip(static_cast<int>(i)),
-                        "' begins no name, neither of the model nor of '", NameOf(init_), "'")});
+                        "' begins no name, neither of the model nor of '", WeightsOf(init_), "'")});
     }
     return violations.empty() ? absl::OkStatus() : InvalidFields(violations);
   }
@@ -204,7 +204,7 @@ absl::StatusOr<std::string> LoadInitialWeights(const v1::InitSpec& init, const I
   const std::string digest = ContentHash(bytes);
   if (!init.digest().empty() && init.digest() != digest) {
     return InvalidFields(
-        {{"spec.init.digest", absl::StrCat("is '", init.digest(), "', but '", NameOf(init),
+        {{"spec.init.digest", absl::StrCat("is '", init.digest(), "', but '", WeightsOf(init),
                                            "' here is '", digest, "'")}});
   }
   const absl::StatusOr<checkpoint::TensorFile> file = checkpoint::DecodeSafetensors(bytes);
@@ -222,14 +222,14 @@ absl::StatusOr<std::string> LoadInitialWeights(const v1::InitSpec& init, const I
     const std::string& name = executable.state()[i].name;
     const absl::StatusOr<std::vector<float>> values = checkpoint::ToFloats(file->tensors.at(name));
     if (!values.ok()) {
-      return InvalidFields({{FieldOf(init), absl::StrCat("'", NameOf(init), "': tensor '", name,
+      return InvalidFields({{FieldOf(init), absl::StrCat("'", WeightsOf(init), "': tensor '", name,
                                                          "' ", values.status().message())}});
     }
     TY_RETURN_IF_ERROR(executable.WriteState(i, *values));
   }
   LogInfo(
       "initial weights",
-      {{"checkpoint", NameOf(init)}, {"digest", digest}, {"tensors", absl::StrCat(taken.size())}});
+      {{"checkpoint", WeightsOf(init)}, {"digest", digest}, {"tensors", absl::StrCat(taken.size())}});
   return digest;
 }
 

@@ -162,7 +162,7 @@ TEST_F(YardAdmission, AReservationMustExistAndBeForTheOwner) {
   night.devices = {{"lab-1", "cpu-0"}};
   night.subjects = {"user:ben", "project:vision"};
   night.actor = "user:root";
-  ASSERT_TRUE(Apply(CreateReservation{night}).ok());
+  ASSERT_TRUE(Apply(CreateReservation{night, 0, ""}).ok());
   Submission submission = Strict(1);
   submission.reservation = "nihgt";
   EXPECT_THAT(Refusal(submission),

@@ -130,7 +130,7 @@ TEST_F(YardCheckpoints, InitialWeightsAreSentToTheFirstAttemptsAndStayMeanwhile)
       Sync("lab-1", {See(job, ObservedState::kRunning),
                      SeeExit(tuned, OutcomeKind::kFailed, {FailureClass::kTransient, "X", "x"})})
           .ok());
-  Advance(kMinute);
+  Advance(6 * kSecond);
   ASSERT_EQ(Job(tuned).attempt, 2);
   for (const DesiredAttempt& attempt : yard_->DesiredFor("lab-1")) {
     if (attempt.attempt != AttemptId{tuned, 2}) continue;
