@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/commands/plan.h"
+#include "client/commands/trainer_plan.h"
 #include "common/base/env.h"
 #include "common/base/status_macros.h"
 #include "common/base/strings.h"

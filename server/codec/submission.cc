@@ -47,7 +47,7 @@ std::optional<core::CheckpointRef> InitCheckpointOf(const v1::InitSpec& init) {
   return core::CheckpointRef{id->job, id->step};
 }
 
-// What differs between jobs of the same key changes the time of a step little or not at all.
+// Jobs of the same key differ only in what changes the time of a step little or not at all.
 core::Work WorkOf(const v1::JobSpec& resolved) {
   v1::JobSpec same;
   *same.mutable_model() = resolved.model();

@@ -48,7 +48,7 @@ struct Demand {
   friend auto operator<=>(const Demand&, const Demand&) = default;
 };
 
-// What a job computes. Jobs with the same key do the same in each unit of their length.
+// The computation of a job. Jobs with the same key do the same in each unit of their length.
 struct Work {
   std::string key = {};  // empty if it is unknown
   int64_t length = 0;    // epochs or updates; which of them is part of the key

@@ -13,7 +13,7 @@
 
 namespace trainyard::core {
 
-// What jobs may ask of a worker, and not of one of its devices.
+// The properties that jobs may ask of a worker, and not of one of its devices.
 struct WorkerTraits {
   std::map<std::string, std::string> labels = {};
   // The hash of each data set that it has, by name; unset if it has not told them.
@@ -24,7 +24,7 @@ struct WorkerTraits {
 // `datasets` is null if the worker has not told them.
 WorkerTraits TraitsOf(const WorkerRecord& worker, const WorkerDatasets* datasets);
 
-// What jobs may ask of a device. It borrows the type.
+// The properties that jobs may ask of a device. It borrows the type.
 struct DeviceTraits {
   absl::string_view type;
   int64_t memory_bytes = 0;
@@ -32,7 +32,7 @@ struct DeviceTraits {
 };
 DeviceTraits TraitsOf(const DeviceRecord& device);
 
-// What a demand asks for and a device does not have, in the order in which it is looked at.
+// Names what a demand asks for and a device does not have, in the order of the checks.
 enum class Mismatch {
   kType,
   kLabels,

@@ -97,7 +97,7 @@ CompileTarget TargetOf(const v1::JobSpec& spec, const PlanOptions& options);
 // On a device that has less, the rank would be refused (CheckMemory).
 struct LeastMemory {
   int64_t host_bytes = 0;  // if the device is a share of the host
-  // What a GPU holds at any rate: parameters and the optimizer's state. The rest depends on it.
+  // If it is a GPU: the parameters and the optimizer's state. It needs more, which it decides.
   int64_t gpu_bytes = 0;
 };
 absl::StatusOr<LeastMemory> PlanLeastMemory(const v1::JobSpec& spec, const PlanOptions& options);

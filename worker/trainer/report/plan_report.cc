@@ -38,8 +38,8 @@ absl::StatusOr<std::string> ReportPipeline(const v1::JobSpec& spec, const PlanOp
   return options.format == PlanFormat::kJson ? PipelineJson(plan) : PipelineText(plan);
 }
 
-// Which stage needs most depends on where the network is cut, and that on the devices. So nothing
-// is said of pipelines.
+// It says nothing of pipelines: the stage that needs most depends on where the network is cut, and
+// that on the devices.
 absl::StatusOr<std::string> ReportNeed(const v1::JobSpec& spec, const PlanOptions& options) {
   LeastMemory least;
   if (spec.stages().count() <= 1) {

@@ -227,9 +227,9 @@ absl::StatusOr<std::string> LoadInitialWeights(const v1::InitSpec& init, const I
     }
     TY_RETURN_IF_ERROR(executable.WriteState(i, *values));
   }
-  LogInfo(
-      "initial weights",
-      {{"checkpoint", WeightsOf(init)}, {"digest", digest}, {"tensors", absl::StrCat(taken.size())}});
+  LogInfo("initial weights", {{"checkpoint", WeightsOf(init)},
+                              {"digest", digest},
+                              {"tensors", absl::StrCat(taken.size())}});
   return digest;
 }
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "client/commands/plan.h"
+#include "client/commands/trainer_plan.h"
 #include "client/spec_loader/spec_file.h"
 #include "common/spec/resolve.h"
 #include "nlohmann/json.hpp"
@@ -87,8 +87,8 @@ TEST_F(Plan, IsForTheDevicesOfThePoolIfAServerAnswers) {
 
 TEST_F(Plan, TheLeastMemoryIsThatOfOneReplicaAtATime) {
   const auto ask = [this](const std::string& more, const std::string& format) {
-    const auto spec = spec_loader::ReadSpecFile(
-        runner_.home.Write("ask.yaml", std::string(kPlannedSpec) + more));
+    const auto spec =
+        spec_loader::ReadSpecFile(runner_.home.Write("ask.yaml", std::string(kPlannedSpec) + more));
     const auto resolved = spec::ResolveSpec(spec->spec);
     const auto answer = commands::AskTrainerForPlan(testing::BinaryPath(""), *resolved,
                                                     {"--format", format}, absl::Minutes(1));
@@ -98,8 +98,8 @@ TEST_F(Plan, TheLeastMemoryIsThatOfOneReplicaAtATime) {
   const auto need = ask("", "need");
   const auto plan = ask("", "json");
   EXPECT_EQ(need["host_bytes"], plan["bytes"]["total"]);
-  EXPECT_EQ(need["gpu_bytes"], plan["bytes"]["parameters"].get<int64_t>() +
-                                   plan["bytes"]["optimizer"].get<int64_t>());
+  EXPECT_EQ(need["gpu_bytes"],
+            plan["bytes"]["parameters"].get<int64_t>() + plan["bytes"]["optimizer"].get<int64_t>());
   EXPECT_EQ(ask("devices: 2\nstages: 2\n", "need")["host_bytes"], 0)
       << "what a stage needs depends on where the network is cut";
 }

@@ -131,8 +131,8 @@ TEST_F(Submit, ADryRunIsRefusedAsTheSubmissionWouldBe) {
 TEST_F(Submit, ADryRunChecksWhatStandsBesideTheSpec) {
   EXPECT_EQ(runner_.Run({"submit", spec_, "--dry-run", "--from", "99"}).exit_code, 3);
   server_.AddJob("first", v1::JOB_STATE_SUCCEEDED);
-  const CommandResult result = runner_.Run({"submit", spec_, "--dry-run", "--from", "1/600",
-                                            "--after", "1", "--reservation", "night"});
+  const CommandResult result = runner_.Run(
+      {"submit", spec_, "--dry-run", "--from", "1/600", "--after", "1", "--reservation", "night"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(server_.last_create().from_checkpoint(), "jobs/1/checkpoints/600");
   EXPECT_EQ(server_.last_create().options().after(0), "jobs/1");

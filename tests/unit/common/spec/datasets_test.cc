@@ -37,7 +37,7 @@ TEST(Datasets, AWorkerTellsThemByNameAndFolder) {
     v1::DataSpec data;
     data.set_dataset(dataset);
     if (!path.empty()) data.set_path(path);
-    return DatasetKey(data);
+    return spec::DatasetKey(data);
   };
   EXPECT_EQ(key("cifar10"), "cifar10");
   EXPECT_EQ(key("images", "pets"), "images:pets");

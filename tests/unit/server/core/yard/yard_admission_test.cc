@@ -184,7 +184,7 @@ TEST_F(YardAdmission, ADataSetThatNoWorkerHasIsRefused) {
   EXPECT_THAT(Refusal(submission),
               AllOf(HasSubstr("0 are on workers with the data set cifar10; put it into the folder"),
                     HasSubstr("`trainyard data ls`")));
-  // What a worker has told counts while it is away, and when it comes back.
+  // A worker's data sets count while it is away, and when it comes back.
   Advance(kHour);
   Refusal(submission);
   ASSERT_TRUE(Register("lab-1", 2).ok());

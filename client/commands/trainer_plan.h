@@ -11,6 +11,9 @@
 
 namespace trainyard::commands {
 
+// The largest networks take longest, most of all if the trainer searches for a plan that fits.
+inline constexpr absl::Duration kPlanTimeout = absl::Minutes(1);
+
 // Runs `<binary_dir>/trainyard-trainer --plan -` with these flags, and with the spec as proto JSON
 // on its stdin. Returns what it prints, or NOT_FOUND if there is no trainer. Its messages about a
 // wrong spec or flag are passed on unchanged.
