@@ -194,6 +194,8 @@ void User::Create(Operation& operation, bool runs) {
   v1::CreateJobRequest request;
   *request.mutable_spec() = SpecOf(operation.request, runs);
   request.set_request_id(operation.request);
+  // Jobs that no worker may run are meant to wait.
+  request.mutable_options()->set_wait_for_devices(true);
   v1::Job job;
   Do(operation, [&](auto& context) { return stub_->CreateJob(&context, request, &job); });
   if (operation.answer == Answer::kDone) operation.seen.push_back(SightingOf(job));
@@ -203,6 +205,8 @@ void User::Clone(Operation& operation) {
   v1::CloneJobRequest request;
   request.set_name(JobName(JobId{operation.job}));
   request.set_request_id(operation.request);
+  // Jobs that no worker may run are meant to wait.
+  request.mutable_options()->set_wait_for_devices(true);
   v1::SpecChange* change = request.add_changes();
   change->set_path("name");
   change->set_value_json(absl::StrCat("\"", operation.request, "\""));
