@@ -16,6 +16,7 @@
 #include "common/spec/resolve.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "server/rpc/convert.h"
+#include "server/rpc/gate.h"
 
 namespace trainyard::rpc {
 namespace {
@@ -27,8 +28,9 @@ constexpr char kWeightsFile[] = "model.safetensors";
 
 // Finds "12/600", "12/best", "12/last", "12" and "jobs/12/checkpoints/600". The rules of the spec
 // have checked the form.
-absl::StatusOr<CheckpointView> FindCheckpoint(const std::string& text,
-                                              const runtime::Board& board) {
+absl::StatusOr<CheckpointView> FindCheckpoint(const std::string& text, const access::Caller& caller,
+                                              const Services& services) {
+  const runtime::Board& board = services.board;
   absl::string_view rest = absl::StripPrefix(text, "jobs/");
   const size_t slash = rest.find('/');
   JobId id;
@@ -37,7 +39,8 @@ absl::StatusOr<CheckpointView> FindCheckpoint(const std::string& text,
   absl::ConsumePrefix(&rest, "checkpoints/");
   // Checkpoints that a deleted job left behind exist only for jobs that were promised them.
   const auto job = board.FindJob(id);
-  if (job == nullptr) return error::JobNotFound(JobName(id));
+  if (job == nullptr || !MaySee(caller, services, job->record))
+    return error::JobNotFound(JobName(id));
   int64_t step = 0;
   if (absl::SimpleAtoi(rest, &step)) {
     CheckpointView found = board.FindCheckpoint({id, step});
@@ -104,8 +107,9 @@ void CheckLength(const CheckpointView& parent, const v1::JobSpec& trained,
   }
 }
 
-absl::Status TakeContinued(const std::string& from_checkpoint, const runtime::Board& board,
-                           v1::JobSpec& resolved, RequestCheck& check, StartPoint& start) {
+absl::Status TakeContinued(const std::string& from_checkpoint, const access::Caller& caller,
+                           const Services& services, v1::JobSpec& resolved, RequestCheck& check,
+                           StartPoint& start) {
   if (!from_checkpoint.empty()) {
     const CheckpointId id = check.Checkpoint("from_checkpoint", from_checkpoint);
     if (!check.ok()) return absl::OkStatus();
@@ -113,10 +117,10 @@ absl::Status TakeContinued(const std::string& from_checkpoint, const runtime::Bo
   }
   if (resolved.from_checkpoint().empty()) return absl::OkStatus();
   TY_ASSIGN_OR_RETURN(const CheckpointView parent,
-                      FindCheckpoint(resolved.from_checkpoint(), board));
+                      FindCheckpoint(resolved.from_checkpoint(), caller, services));
   resolved.set_from_checkpoint(CheckpointName(parent->id.job, parent->id.step));
   start.continues = parent->id;
-  const auto job = board.FindJob(parent->id.job);
+  const auto job = services.board.FindJob(parent->id.job);
   if (job == nullptr) return error::CheckpointNotFound(resolved.from_checkpoint());
   const v1::JobSpec trained = ResolvedSpecOf(job->record);
   CheckModel(parent, trained, resolved, check);
@@ -124,11 +128,11 @@ absl::Status TakeContinued(const std::string& from_checkpoint, const runtime::Bo
   return absl::OkStatus();
 }
 
-absl::Status TakeWeights(const runtime::Board& board, v1::JobSpec& resolved, RequestCheck& check,
-                         StartPoint& start) {
+absl::Status TakeWeights(const access::Caller& caller, const Services& services,
+                         v1::JobSpec& resolved, RequestCheck& check, StartPoint& start) {
   if (resolved.init().job().empty()) return absl::OkStatus();
   v1::InitSpec& init = *resolved.mutable_init();
-  TY_ASSIGN_OR_RETURN(const CheckpointView parent, FindCheckpoint(init.job(), board));
+  TY_ASSIGN_OR_RETURN(const CheckpointView parent, FindCheckpoint(init.job(), caller, services));
   init.set_job(CheckpointName(parent->id.job, parent->id.step));
   start.weights = parent->id;
   for (const core::CheckpointFile& file : parent->files) {
@@ -150,8 +154,8 @@ absl::Status TakeWeights(const runtime::Board& board, v1::JobSpec& resolved, Req
 }  // namespace
 
 absl::StatusOr<StartPoint> TakeStartPoint(const std::string& from_checkpoint,
-                                          const runtime::Board& board, v1::JobSpec& resolved,
-                                          RequestCheck& check) {
+                                          const access::Caller& caller, const Services& services,
+                                          v1::JobSpec& resolved, RequestCheck& check) {
   StartPoint start;
   if (!from_checkpoint.empty() && resolved.has_init()) {
     check.Add("spec.init",
@@ -159,8 +163,8 @@ absl::StatusOr<StartPoint> TakeStartPoint(const std::string& from_checkpoint,
               "checkpoint; leave one of them out");
     return start;
   }
-  TY_RETURN_IF_ERROR(TakeContinued(from_checkpoint, board, resolved, check, start));
-  TY_RETURN_IF_ERROR(TakeWeights(board, resolved, check, start));
+  TY_RETURN_IF_ERROR(TakeContinued(from_checkpoint, caller, services, resolved, check, start));
+  TY_RETURN_IF_ERROR(TakeWeights(caller, services, resolved, check, start));
   return start;
 }
 

@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "server/core/lifecycle/submission.h"
 #include "server/rpc/request.h"
-#include "server/runtime/board.h"
+#include "server/rpc/services.h"
 #include "trainyard/v1/spec.pb.h"
 
 namespace trainyard::rpc {
@@ -25,9 +25,9 @@ struct StartPoint {
 // and for initial weights the hash of their file. `from_checkpoint` is that of the request, which
 // counts in place of the one in the spec. Violations go to `check`: weights that do not fit the
 // model, and a checkpoint after which nothing is left to train. Returns NOT_FOUND if there is no
-// such job or checkpoint.
+// such job or checkpoint, or if `caller` may not see it.
 absl::StatusOr<StartPoint> TakeStartPoint(const std::string& from_checkpoint,
-                                          const runtime::Board& board, v1::JobSpec& resolved,
-                                          RequestCheck& check);
+                                          const access::Caller& caller, const Services& services,
+                                          v1::JobSpec& resolved, RequestCheck& check);
 
 }  // namespace trainyard::rpc

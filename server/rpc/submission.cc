@@ -16,6 +16,7 @@
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "server/codec/submission.h"
 #include "server/rpc/convert.h"
+#include "server/rpc/gate.h"
 #include "server/rpc/limits.h"
 #include "server/rpc/start_point.h"
 
@@ -81,9 +82,16 @@ void CheckArray(const v1::SubmitOptions& options, const v1::JobSpec& resolved,
   }
 }
 
+// Returns true if there is such a job and the caller may see it.
+bool SeesJob(const access::Caller& caller, const Services& services, JobId job) {
+  const auto view = services.board.FindJob(job);
+  return view != nullptr && MaySee(caller, services, view->record);
+}
+
 // Reads the dependencies on other jobs, and when and where the job may start.
-absl::Status TakeOptions(const v1::SubmitOptions& options, const runtime::Board& board,
-                         RequestCheck& check, core::Submission& submission) {
+absl::Status TakeOptions(const v1::SubmitOptions& options, const access::Caller& caller,
+                         const Services& services, RequestCheck& check,
+                         core::Submission& submission) {
   const int count = options.after_size() + options.after_ok_size();
   check.MaxCount("options.after", count, kDependenciesMax);
   if (count <= kDependenciesMax) {
@@ -112,23 +120,33 @@ absl::Status TakeOptions(const v1::SubmitOptions& options, const runtime::Board&
   submission.array_parallel = options.array_parallel();
   if (!check.ok()) return absl::OkStatus();
   for (const core::Dependency& dependency : submission.dependencies) {
-    if (board.FindJob(dependency.job) == nullptr) {
+    if (!SeesJob(caller, services, dependency.job)) {
       return error::JobNotFound(JobName(dependency.job));
     }
   }
   return absl::OkStatus();
 }
 
+// Private projects take jobs of their members alone.
+absl::Status CheckProject(const access::Caller& caller, const Services& services,
+                          const core::Submission& submission) {
+  if (services.directory.MaySubmitTo(caller, submission.project)) return absl::OkStatus();
+  return MakeError(absl::StatusCode::kPermissionDenied, "NOT_A_MEMBER",
+                   absl::StrCat("project '", submission.project, "' is private, and '", caller.user,
+                                "' is no member; an operator adds members: trainyard projects set ",
+                                submission.project, " --add ", caller.user));
+}
+
 // Makes the submission of a spec that starts from a checkpoint of another job.
 absl::StatusOr<std::shared_ptr<core::Submission>> FromStartPoint(Resolved resolved,
                                                                  const std::string& from_checkpoint,
-                                                                 const std::string& user,
+                                                                 const access::Caller& caller,
                                                                  Services& services,
                                                                  RequestCheck& check) {
   TY_ASSIGN_OR_RETURN(const StartPoint start,
-                      TakeStartPoint(from_checkpoint, services.board, resolved.spec, check));
+                      TakeStartPoint(from_checkpoint, caller, services, resolved.spec, check));
   resolved.resolved_bytes = resolved.spec.SerializeAsString();
-  return MakeSubmission(resolved, start, user, services);
+  return MakeSubmission(resolved, start, caller.user, services);
 }
 
 bool IsAboutData(const v1::SpecChange& change) {
@@ -139,7 +157,7 @@ bool IsAboutData(const v1::SpecChange& change) {
 
 absl::StatusOr<std::shared_ptr<core::Submission>> SubmissionOf(
     const v1::JobSpec& spec, const v1::SubmitOptions& options, const std::string& from_checkpoint,
-    const std::string& user, Services& services, RequestCheck& check) {
+    const access::Caller& caller, Services& services, RequestCheck& check) {
   std::vector<FieldViolation> violations;
   const auto resolved = services.resolve_cache->Resolve(spec, violations);
   check.Add(std::move(violations));
@@ -152,28 +170,30 @@ absl::StatusOr<std::shared_ptr<core::Submission>> SubmissionOf(
         !from_checkpoint.empty() || !known.from_checkpoint().empty() || known.has_init();
     TY_ASSIGN_OR_RETURN(submission,
                         may_start_elsewhere
-                            ? FromStartPoint(*resolved, from_checkpoint, user, services, check)
-                            : MakeSubmission(*resolved, {}, user, services));
+                            ? FromStartPoint(*resolved, from_checkpoint, caller, services, check)
+                            : MakeSubmission(*resolved, {}, caller.user, services));
   }
-  TY_RETURN_IF_ERROR(TakeOptions(options, services.board, check, *submission));
+  TY_RETURN_IF_ERROR(TakeOptions(options, caller, services, check, *submission));
   TY_RETURN_IF_ERROR(check.Take());
+  TY_RETURN_IF_ERROR(CheckProject(caller, services, *submission));
   return submission;
 }
 
 absl::StatusOr<core::SubmitJob> SubmissionOf(const v1::CreateJobRequest& request,
-                                             const std::string& user, Services& services,
+                                             const access::Caller& caller, Services& services,
                                              RequestCheck& check) {
   check.MaxBytes("request_id", request.request_id(), kRequestIdBytesMax);
   TY_ASSIGN_OR_RETURN(const auto submission,
                       SubmissionOf(request.spec(), request.options(), request.from_checkpoint(),
-                                   user, services, check));
-  core::SubmitJob input{submission, request.request_id(), "", UserActor(user)};
+                                   caller, services, check));
+  core::SubmitJob input{submission, request.request_id(), "", UserActor(caller.user)};
   if (!request.request_id().empty()) input.request_hash = HashOf(request);
   return input;
 }
 
 absl::StatusOr<Clone> CloneOf(const v1::CloneJobRequest& request, const runtime::JobView& original,
-                              const std::string& user, Services& services, RequestCheck& check) {
+                              const access::Caller& caller, Services& services,
+                              RequestCheck& check) {
   check.MaxBytes("request_id", request.request_id(), kRequestIdBytesMax);
   check.MaxCount("changes", request.changes_size(), kChangesMax);
   const v1::JobSpec before = ResolvedSpecOf(original.record);
@@ -195,7 +215,7 @@ absl::StatusOr<Clone> CloneOf(const v1::CloneJobRequest& request, const runtime:
   StartPoint start;
   if (check.ok()) {
     TY_ASSIGN_OR_RETURN(
-        start, TakeStartPoint(request.from_checkpoint(), services.board, resolved.spec, check));
+        start, TakeStartPoint(request.from_checkpoint(), caller, services, resolved.spec, check));
   }
   CheckArray(request.options(), resolved.spec, check);
 
@@ -210,11 +230,12 @@ absl::StatusOr<Clone> CloneOf(const v1::CloneJobRequest& request, const runtime:
   }
   resolved.written_bytes = after.SerializeAsString();
   resolved.resolved_bytes = resolved.spec.SerializeAsString();
-  auto submission = MakeSubmission(resolved, start, user, services);
-  TY_RETURN_IF_ERROR(TakeOptions(request.options(), services.board, check, *submission));
+  auto submission = MakeSubmission(resolved, start, caller.user, services);
+  TY_RETURN_IF_ERROR(TakeOptions(request.options(), caller, services, check, *submission));
   TY_RETURN_IF_ERROR(check.Take());
+  TY_RETURN_IF_ERROR(CheckProject(caller, services, *submission));
   submission->cloned_from = original.record.id;
-  clone.input = {submission, request.request_id(), HashOf(request), UserActor(user)};
+  clone.input = {submission, request.request_id(), HashOf(request), UserActor(caller.user)};
   return clone;
 }
 
