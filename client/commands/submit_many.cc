@@ -32,7 +32,7 @@ constexpr size_t kMessagesUnderWay = 4;
 constexpr int64_t kRefusalsTold = 20;
 // A stream that takes longer than this is given up.
 constexpr absl::Duration kStreamTimeout = absl::Hours(24);
-constexpr absl::Duration kRetryFor = absl::Seconds(30);
+constexpr absl::Duration kStreamRetryFor = absl::Seconds(30);
 constexpr absl::Duration kSubmitDrawInterval = absl::Milliseconds(100);
 
 // The documents that went into one message.
@@ -89,7 +89,7 @@ class Submitter {
       if (submitted_ + refused_ > before) broken_since = absl::InfiniteDuration();
       if (status.ok() || status.code() != absl::StatusCode::kUnavailable) return status;
       if (broken_since == absl::InfiniteDuration()) broken_since = now;
-      if (now - broken_since > kRetryFor || context_.interrupt.WaitFor(backoff.Next())) {
+      if (now - broken_since > kStreamRetryFor || context_.interrupt.WaitFor(backoff.Next())) {
         return Annotate(status, absl::StrCat("after ", submitted_, " jobs"));
       }
     }

@@ -209,6 +209,14 @@ TEST_F(GateTest, AJobThatTheCallerMayNotSeeCannotBeBuiltUpon) {
   request.mutable_options()->add_after("jobs/1");
   v1::Job job;
   EXPECT_EQ(RefusalOf(bert->CreateJob(Context("").get(), request, &job)), "HIDDEN");
+  request.mutable_options()->clear_after();
+  request.mutable_spec()->set_from_checkpoint("1/best");
+  EXPECT_THAT(bert->CreateJob(Context("").get(), request, &job).error_message(),
+              HasSubstr("job 'jobs/1' does not exist"));
+  request.mutable_spec()->clear_from_checkpoint();
+  request.mutable_spec()->mutable_init()->set_job("1/600");
+  EXPECT_THAT(bert->CreateJob(Context("").get(), request, &job).error_message(),
+              HasSubstr("job 'jobs/1' does not exist"));
 }
 
 TEST_F(GateTest, CancellingManyJobsLeavesThoseOfOthers) {
