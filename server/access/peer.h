@@ -11,13 +11,13 @@ namespace trainyard::access {
 
 struct Peer {
   // The user of the process, or empty if the transport does not say it.
-  std::string user;
+  std::string user = {};
   // The role that the system gives this user. What was set for the user goes before it.
   Role role = Role::kNone;
   RoleSource role_source = RoleSource::kDefault;
   // See Caller.
-  std::string address;
-  std::string worker;
+  std::string address = {};
+  std::string worker = {};
   bool is_host = false;
 };
 

@@ -10,6 +10,7 @@
 #include "common/base/status_macros.h"
 #include "common/spec/interval.h"
 #include "server/rpc/answers.h"
+#include "server/rpc/convert.h"
 #include "server/rpc/convert_access.h"
 #include "server/rpc/limits.h"
 #include "server/rpc/request.h"

@@ -21,7 +21,7 @@ using access::TokenScope;
 
 constexpr size_t kNoteBytesMax = 256;
 
-v1::TokenScope ToProto(TokenScope scope) {
+v1::TokenScope ScopeProto(TokenScope scope) {
   switch (scope) {
     case TokenScope::kRead:
       return v1::TOKEN_SCOPE_READ;
@@ -33,7 +33,7 @@ v1::TokenScope ToProto(TokenScope scope) {
   return v1::TOKEN_SCOPE_FULL;
 }
 
-TokenScope FromProto(v1::TokenScope scope, RequestCheck& check) {
+TokenScope ScopeFromProto(v1::TokenScope scope, RequestCheck& check) {
   switch (scope) {
     case v1::TOKEN_SCOPE_UNSPECIFIED:
     case v1::TOKEN_SCOPE_FULL:
@@ -48,12 +48,12 @@ TokenScope FromProto(v1::TokenScope scope, RequestCheck& check) {
   }
 }
 
-v1::Token ToProto(const TokenRecord& record) {
+v1::Token TokenProto(const TokenRecord& record) {
   v1::Token proto;
   const auto time = [](absl::Time from) { return ToTimestamp(absl::ToUnixMicros(from)); };
   proto.set_id(record.id);
   proto.set_user(record.user);
-  proto.set_scope(ToProto(record.scope));
+  proto.set_scope(ScopeProto(record.scope));
   proto.set_note(record.note);
   *proto.mutable_create_time() = time(record.created);
   *proto.mutable_expire_time() = time(record.expires);
@@ -99,7 +99,7 @@ grpc::ServerUnaryReactor* AccessServiceImpl::CreateToken(const access::Caller& c
   TokenRecord draft;
   draft.user = request->user().empty() ? caller.user : request->user();
   if (!IsUserName(draft.user)) check.Add("user", "is no user name");
-  draft.scope = FromProto(request->scope(), check);
+  draft.scope = ScopeFromProto(request->scope(), check);
   draft.note = request->note();
   check.MaxBytes("note", draft.note, kNoteBytesMax);
   const absl::Duration lifetime = LifetimeOf(*request, check);
@@ -118,7 +118,7 @@ grpc::ServerUnaryReactor* AccessServiceImpl::CreateToken(const access::Caller& c
                        const access::NewToken made = access::MakeToken(std::move(record), now);
                        TY_RETURN_IF_ERROR(services_.access_store.PutToken(made.record));
                        sign_in.tokens.Add(made.record);
-                       *response->mutable_token() = ToProto(made.record);
+                       *response->mutable_token() = TokenProto(made.record);
                        response->set_text(made.text);
                        return absl::OkStatus();
                      });
@@ -133,7 +133,7 @@ grpc::ServerUnaryReactor* AccessServiceImpl::ListTokens(const access::Caller& ca
   if (!allowed.ok()) return Finished(context, allowed);
   for (const TokenRecord& record :
        services_.sign_in->tokens.List(request->all_users() ? "" : user)) {
-    *response->add_tokens() = ToProto(record);
+    *response->add_tokens() = TokenProto(record);
   }
   return Finished(context, absl::OkStatus());
 }
@@ -154,7 +154,7 @@ grpc::ServerUnaryReactor* AccessServiceImpl::RevokeToken(const access::Caller& c
     services_.streams.EndOfUsers(UserActor(revoked.user),
                                  error::TokenRevoked(id, *revoked.revoked));
     TY_RETURN_IF_ERROR(services_.access_store.PutToken(revoked));
-    *response = ToProto(revoked);
+    *response = TokenProto(revoked);
     return absl::OkStatus();
   });
 }
@@ -190,7 +190,7 @@ grpc::ServerUnaryReactor* AccessServiceImpl::InviteWorker(const access::Caller& 
                        const access::NewToken made = access::MakeToken(std::move(record), now);
                        TY_RETURN_IF_ERROR(services_.access_store.PutToken(made.record));
                        sign_in.tokens.Add(made.record);
-                       *response->mutable_token() = ToProto(made.record);
+                       *response->mutable_token() = TokenProto(made.record);
                        response->set_text(made.text);
                        response->set_fingerprint(sign_in.fingerprint());
                        for (const std::string& address : sign_in.addresses)
