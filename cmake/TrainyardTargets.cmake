@@ -50,6 +50,8 @@ set(TY_TEST_ENVIRONMENT GOMP_SPINCOUNT=1000)
 # ty_test(lifecycle_test SRCS job_fsm_test.cc DEPS ty_server_lifecycle LABELS unit threads [TIMEOUT 60] [PROCESSORS 2])
 # A GoogleTest binary; each TEST is one ctest entry. SEPARATE compiles sources one by one that name local things alike.
 # Labels: unit contract integration faults gpu slow, and `threads` for what runs under TSan.
+# The target `thread_tests` builds all of that label.
+add_custom_target(thread_tests)
 function(ty_test NAME)
   cmake_parse_arguments(ARG "SEPARATE" "TIMEOUT;PROCESSORS" "SRCS;DEPS;LABELS" ${ARGN})
   if(NOT ARG_TIMEOUT)
@@ -70,6 +72,9 @@ function(ty_test NAME)
     ty_warnings ty_test_optimization ${ARG_DEPS} ty_testing GTest::gmock GTest::gtest_main)
   if(ARG_SEPARATE)
     set_target_properties(${NAME} PROPERTIES UNITY_BUILD OFF)
+  endif()
+  if(threads IN_LIST ARG_LABELS)
+    add_dependencies(thread_tests ${NAME})
   endif()
   # A list among the properties must reach ctest as one word: each of the scripts on the way takes a level of escapes.
   string(REPLACE ";" "\\\\\\\\\\\\\;" labels "${ARG_LABELS}")
