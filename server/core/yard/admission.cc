@@ -124,7 +124,9 @@ class Census {
   std::string FewerText(int32_t most) const {
     if (most == 0 && submission_.reservation.empty()) return "no worker offers a device";
     if (most == 0) return "submit it without --reservation";
-    return absl::StrCat("ask for at most ", most, " (",
+    const int32_t fitting = most / demand_.multiple_of * demand_.multiple_of;
+    if (fitting == 0) return "cut it into fewer stages (stages.count)";
+    return absl::StrCat("ask for at most ", fitting, " (",
                         demand_.is_elastic() ? "devices.min" : "devices.count", ")");
   }
 

@@ -46,6 +46,15 @@ TEST_F(YardAdmission, MoreDevicesThanThePoolHasAreRefusedWithTheNumbers) {
   EXPECT_TRUE(Try(Strict(2)).ok());
 }
 
+TEST_F(YardAdmission, APipelineIsAdvisedAMultipleOfItsStages) {
+  Join("lab-2", 1);
+  Submission submission = Strict(4);
+  submission.demand.multiple_of = 2;
+  EXPECT_THAT(Refusal(submission), HasSubstr("ask for at most 2 (devices.count)"));
+  submission.demand.multiple_of = 4;
+  EXPECT_THAT(Refusal(submission), HasSubstr("cut it into fewer stages (stages.count)"));
+}
+
 TEST_F(YardAdmission, AnElasticJobIsJudgedByItsLeast) {
   Submission submission = Strict(8);
   submission.demand.min_count = 3;
