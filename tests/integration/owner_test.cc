@@ -122,7 +122,8 @@ class OwnerTest : public ::testing::Test {
   // Submits a job of this user. Returns its name.
   std::string SubmitAs(const std::string& user, int epochs = 1) {
     grpc::ClientContext context;
-    context.AddMetadata("trainyard-user", user);
+    // Root is an administrator, and acts for others.
+    context.AddMetadata("trainyard-as", user);
     rpc::SetTimeout(context, kPatience);
     v1::CreateJobRequest request;
     *request.mutable_spec() = Spec(epochs);

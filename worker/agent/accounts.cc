@@ -81,7 +81,7 @@ Account AccountOf(uid_t uid, gid_t gid) {
     return getpwuid_r(uid, entry, buffer.data(), buffer.size(), found);
   });
   if (account.ok() && account->has_value()) return **std::move(account);
-  Account bare{.name = absl::StrCat("uid-", uid), .home = "/", .shell = "/bin/sh", .owner = {}};
+  Account bare{.name = absl::StrCat(uid), .home = "/", .shell = "/bin/sh", .owner = {}};
   if (uid != geteuid()) bare.owner = {.is_self = false, .uid = uid, .gid = gid, .groups = {gid}};
   return bare;
 }
