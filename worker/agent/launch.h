@@ -21,7 +21,7 @@ struct Programs {
   // The trainer of the `cpu` backend. The trainer of another backend has "-<backend>" after its
   // name.
   std::string trainer;
-  ProcessLimits limits;  // of processes that run as another user
+  ProcessLimits limits = {};  // of processes that run as another user
 };
 
 // Starts a supervisor in a session of its own, so that it outlives this daemon. The run directory

@@ -46,7 +46,7 @@ class CheckpointFetcherTest : public ::testing::Test {
       absl::MutexLock lock(&state_.mutex);
       done = true;
     });
-    fetcher.Begin(kId, source_, Target());
+    fetcher.Begin(kId, source_, Target(), FileOwner());
     EXPECT_TRUE(state_.Wait([&] { return done; }));
     return fetcher.TakeDone().at(kId);
   }
@@ -139,7 +139,7 @@ TEST_F(CheckpointFetcherTest, InTheBackgroundItTriesUntilTheServerIsBack) {
     absl::MutexLock lock(&state_.mutex);
     ++done;
   });
-  fetcher.Begin(kId, source_, Target());
+  fetcher.Begin(kId, source_, Target(), FileOwner());
   ASSERT_TRUE(state_.Wait([&] { return done == 1; }));
   EXPECT_TRUE(fetcher.TakeDone().at(kId).ok());
   EXPECT_TRUE(fetcher.TakeDone().empty());
@@ -150,7 +150,7 @@ TEST_F(CheckpointFetcherTest, ACheckpointThatIsNotThereIsNotFoundAndAFetchCanBeC
   EXPECT_EQ(Fetch().code(), absl::StatusCode::kNotFound);
   server_.reset();
   CheckpointFetcher fetcher(*stub_, *Clock::Real(), *Rng::Real(), [] {});
-  fetcher.Begin(kId, source_, Target());
+  fetcher.Begin(kId, source_, Target(), FileOwner());
   fetcher.Cancel(kId);
   EXPECT_TRUE(fetcher.TakeDone().empty());
 }
