@@ -184,12 +184,12 @@ TEST(Accounts, SayWhoIsMissing) {
   const auto missing = FindAccount("no-such-user-here");
   EXPECT_EQ(ErrorReason(missing.status()), error::kOwnerRefused);
   EXPECT_THAT(std::string(missing.status().message()), HasSubstr("no account 'no-such-user-here'"));
-  EXPECT_FALSE(FindAccount("uid-4321").ok());
+  EXPECT_FALSE(FindAccount("4321").ok());
   EXPECT_FALSE(FindAccount("0").ok());
   const auto own = FindAccount(OwnUserName());
   ASSERT_TRUE(own.ok()) << own.status();
   EXPECT_TRUE(own->owner.is_self);
-  EXPECT_EQ(AccountOf(4321, 4322).name, "uid-4321");
+  EXPECT_EQ(AccountOf(4321, 4322).name, "4321");
   EXPECT_EQ(AccountOf(4321, 4322).owner.groups, std::vector<gid_t>{4322});
 }
 
