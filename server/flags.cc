@@ -5,6 +5,7 @@
 #include <map>
 
 #include "common/base/duration.h"
+#include "common/base/flag_style.h"
 #include "common/base/version.h"
 
 namespace trainyard {
@@ -33,7 +34,8 @@ ParsedFlags ParseFlags(int argc, char** argv, const std::string& default_state_d
   constexpr int kUsage = 2;
   ParsedFlags flags;
   flags.options.state_dir = default_state_dir;
-  CLI::App app("Accepts, queues and places training jobs, and remembers all of it.");
+  CLI::App app("Accepts, queues and places training jobs, and remembers all of it.",
+               "trainyard-server");
   app.set_version_flag("--version", std::string("trainyard-server ") + Version());
   app.add_option("--state_dir", flags.options.state_dir, "Everything that the server remembers")
       ->capture_default_str();
@@ -64,7 +66,8 @@ ParsedFlags ParseFlags(int argc, char** argv, const std::string& default_state_d
   AddDuration(app, "--overdue_after", config.overdue_after_us,
               "A job that has waited this long goes before fair share");
   try {
-    app.parse(argc, argv);
+    std::vector<std::string> args = ReversedArgs(argc, argv, FlagStyle::kUnderscores);
+    app.parse(args);
   } catch (const CLI::ParseError& error) {
     flags.exit_code = app.exit(error) == 0 ? 0 : kUsage;
   }

@@ -6,13 +6,14 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/escape.h"
 
 namespace trainyard {
 
 int DisplayWidth(absl::string_view text) {
   int width = 0;
   for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '\x1b') {
+    if (text[i] == kEscape) {
       while (i < text.size() && text[i] != 'm') ++i;
       continue;
     }

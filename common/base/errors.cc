@@ -160,7 +160,7 @@ absl::Status WorkerNotFound(absl::string_view name) {
 
 absl::Status DeviceNotFound(absl::string_view worker, absl::string_view device) {
   return NotFound("device", absl::StrCat(worker, "/", device),
-                  "`trainyard devices` shows the devices there are");
+                  "`trainyard devices ls` shows the devices there are");
 }
 
 absl::Status ReservationNotFound(absl::string_view name) {

@@ -6,6 +6,7 @@
 
 #include "CLI/CLI.hpp"
 #include "common/base/files.h"
+#include "common/base/flag_style.h"
 #include "common/base/program_paths.h"
 #include "common/base/version.h"
 #include "common/base/worker_name.h"
@@ -35,7 +36,8 @@ std::optional<int> ReadWorkerFlags(int argc, char** argv, WorkerFlags& flags) {
   SetDefaults(flags);
   CLI::App app(
       "Runs the ranks of jobs on this host, for a trainyard-server. Ending it leaves its "
-      "jobs running; the next one on the same state directory adopts them.");
+      "jobs running; the next one on the same state directory adopts them.",
+      "trainyard-worker");
   app.set_version_flag("--version", Version());
   app.option_defaults()->always_capture_default();
   app.add_option("--server", flags.server, "unix:/path, or 127.0.0.1:port");
@@ -69,7 +71,8 @@ std::optional<int> ReadWorkerFlags(int argc, char** argv, WorkerFlags& flags) {
   app.add_option("--log_format", flags.log_format, "text or json")
       ->transform(CLI::CheckedTransformer(formats));
   try {
-    app.parse(argc, argv);
+    std::vector<std::string> args = ReversedArgs(argc, argv, FlagStyle::kUnderscores);
+    app.parse(args);
   } catch (const CLI::ParseError& end) {
     return app.exit(end);
   }

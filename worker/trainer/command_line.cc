@@ -13,6 +13,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "common/base/files.h"
+#include "common/base/flag_style.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
@@ -230,7 +231,7 @@ void AddRunOptions(CLI::App& app, const Program& program, Flags& flags) {
 int RunCommandLine(int argc, char** argv, const Program& program) {
   Flags flags;
   flags.plan_options.backend = program.backend;
-  CLI::App app{"Trains one rank of an attempt, as its run directory says."};
+  CLI::App app{"Trains one rank of an attempt, as its run directory says.", program.name};
   app.set_version_flag("--version", absl::StrCat(program.name, " ", Version()));
   auto* run_dir = app.add_option("--run_dir", flags.run_dir, "the attempt's run directory");
   AddRunOptions(app, program, flags);
@@ -252,7 +253,8 @@ int RunCommandLine(int argc, char** argv, const Program& program) {
                  "beside what is recorded, and exit with 1 if they differ")
       ->excludes(run_dir);
   try {
-    app.parse(argc, argv);
+    std::vector<std::string> args = ReversedArgs(argc, argv, FlagStyle::kUnderscores);
+    app.parse(args);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? run_dir::kExitSucceeded : run_dir::kExitUserError;
   }
