@@ -4,12 +4,14 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/base/errors.h"
@@ -37,6 +39,10 @@ constexpr absl::Duration kFinishedSilence = absl::Minutes(1);
 // A promise that is shorter or longer than the last one by these factors is written at once.
 constexpr double kMuchShorter = 0.5;
 constexpr double kMuchLonger = 1.2;
+// The first lines about the training come soon, and later ones rarely, so that the log of a week
+// stays short.
+constexpr absl::Duration kLogPauseMin = absl::Seconds(5);
+constexpr absl::Duration kLogPauseMax = absl::Minutes(1);
 // When a full disk has held back this much, further metrics are lost.
 constexpr size_t kMaxBufferBytes = 16 << 20;
 
@@ -81,6 +87,8 @@ absl::StatusOr<Reporter> Reporter::Open(const run_dir::RunDir& dir, int rank, Pr
   if (ftruncate(fd.get(), end) != 0) return ErrnoStatus(errno, "cannot truncate", path);
   Reporter reporter(dir, rank, std::move(fd), std::move(progress), clock);
   reporter.window_uptime_ = clock.Uptime();
+  reporter.log_uptime_ = clock.Uptime();
+  reporter.log_pause_ = kLogPauseMin;
   TY_RETURN_IF_ERROR(reporter.EnterState(Progress::State::kStarting));
   return reporter;
 }
@@ -108,6 +116,16 @@ void Reporter::AddSpeed(const FinishedStep& report, absl::Duration now) {
   window_rows_ = 0;
 }
 
+void Reporter::LogTraining(const FinishedStep& report, absl::Duration now) {
+  if (rank_ != 0 || now - log_uptime_ < log_pause_) return;
+  log_uptime_ = now;
+  log_pause_ = std::min(2 * log_pause_, kLogPauseMax);
+  LogInfo("trained", {{"step", absl::StrCat(report.step)},
+                      {"epoch", absl::StrCat(report.epoch + 1)},
+                      {"loss", absl::StrFormat("%.4g", report.loss)},
+                      {"samples_per_s", absl::StrFormat("%.4g", progress_.samples_per_s)}});
+}
+
 absl::Status Reporter::StepDone(const FinishedStep& report) {
   const absl::Duration now = clock_->Uptime();
   progress_.step = report.step;
@@ -125,7 +143,10 @@ absl::Status Reporter::StepDone(const FinishedStep& report) {
     return EnterState(Progress::State::kRunning);
   }
   const bool is_time = now - window_uptime_ >= kProgressInterval;
-  if (is_time) AddSpeed(report, now);
+  if (is_time) {
+    AddSpeed(report, now);
+    LogTraining(report, now);
+  }
   if (is_time || now - flush_uptime_ >= kFlushInterval) TY_RETURN_IF_ERROR(Flush());
   if (!is_time) return Promise(running_silence_);
   silence_ = running_silence_;

@@ -67,6 +67,8 @@ class Reporter {
   // Says what the full disk holds up, or nothing.
   std::string DiskFullText() const;
   void AddSpeed(const FinishedStep& report, absl::Duration now);
+  // Writes a line to the log now and then, so that whoever reads it sees that the training goes on.
+  void LogTraining(const FinishedStep& report, absl::Duration now);
 
   run_dir::RunDir dir_;
   int rank_;
@@ -84,6 +86,8 @@ class Reporter {
   absl::Duration window_uptime_;
   absl::Duration window_data_wait_;
   int64_t window_rows_ = 0;
+  absl::Duration log_uptime_;       // of the last line about the training
+  absl::Duration log_pause_;        // before the next one
   absl::Status disk_full_;          // the error of the last flush, if the disk was full
   absl::Status checkpoint_status_;  // the error of the last checkpoint, if the disk was full
   int64_t lost_lines_ = 0;          // since the disk is full

@@ -1,6 +1,8 @@
 // Tests the contents of metrics.jsonl and progress.json, and when a rank writes them.
 #include "worker/trainer/run/reporter.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_split.h"
 #include "common/base/errors.h"
 #include "common/base/full_disk.h"
@@ -82,6 +84,21 @@ TEST_F(ReporterTest, SpeedIsToldOnceASecond) {
   EXPECT_THAT(Metrics(), HasSubstr("\"name\":\"samples_per_s\",\"value\":640,"));
   EXPECT_EQ(Progress().samples_per_s, 640);
   EXPECT_EQ(Progress().step, 11);
+}
+
+TEST_F(ReporterTest, TheLogSaysNowAndThenHowTheTrainingGoes) {
+  Reporter reporter = Open();
+  ::testing::internal::CaptureStderr();
+  for (int64_t step = 1; step <= 200; ++step) {
+    ASSERT_TRUE(Step(reporter, step).ok());
+    clock_.SleepFor(absl::Seconds(1));
+  }
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, HasSubstr("trained step=6 epoch=1 loss=2.5 samples_per_s=64"));
+  // After 5, 15, 35, 75 and 135 s, and then once a minute.
+  EXPECT_THAT(log, HasSubstr("trained step=16 "));
+  EXPECT_THAT(log, HasSubstr("trained step=196 "));
+  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 6);
 }
 
 TEST_F(ReporterTest, OnlyRankZeroWritesMetrics) {
