@@ -116,6 +116,22 @@ grpc::ServerUnaryReactor* FleetServiceImpl::DeclareWorkerLost(
                   worker, response);
 }
 
+grpc::ServerUnaryReactor* FleetServiceImpl::DeleteWorker(grpc::CallbackServerContext* context,
+                                                         const v1::DeleteWorkerRequest* request,
+                                                         v1::DeleteWorkerResponse*) {
+  RequestCheck check;
+  const std::string worker = check.Worker("name", request->name());
+  check.MaxBytes("reason", request->reason(), kReasonBytesMax);
+  const std::string user = UserOf(*context, services_, check);
+  if (!check.ok()) return Refused(context, check);
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  services_.runtime.Post(core::DeleteWorker{worker, UserActor(user), request->reason()},
+                         [reactor](const absl::StatusOr<core::Reply>& reply) {
+                           reactor->Finish(ToGrpcStatus(reply.status()));
+                         });
+  return reactor;
+}
+
 grpc::ServerUnaryReactor* FleetServiceImpl::QuarantineDevice(
     grpc::CallbackServerContext* context, const v1::QuarantineDeviceRequest* request,
     v1::Worker* response) {

@@ -28,6 +28,9 @@ class FleetServiceImpl : public v1::FleetService::CallbackService {
   grpc::ServerUnaryReactor* DrainWorker(grpc::CallbackServerContext* context,
                                         const v1::DrainWorkerRequest* request,
                                         v1::Worker* response) override;
+  grpc::ServerUnaryReactor* DeleteWorker(grpc::CallbackServerContext* context,
+                                         const v1::DeleteWorkerRequest* request,
+                                         v1::DeleteWorkerResponse* response) override;
   grpc::ServerUnaryReactor* DeclareWorkerLost(grpc::CallbackServerContext* context,
                                               const v1::DeclareWorkerLostRequest* request,
                                               v1::Worker* response) override;

@@ -2,6 +2,7 @@
 #include "server/rpc/list_jobs.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
 #include "common/base/labels.h"
+#include "common/base/pattern.h"
 #include "common/base/status_macros.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/limits.h"
@@ -25,13 +27,15 @@ class Filter {
         user_(request.user()),
         project_(request.project()),
         tags_(request.tags().begin(), request.tags().end()),
+        name_(request.job_name()),
         array_(array) {}
 
   bool Accepts(const core::JobRecord& job) const {
     return (states_.empty() || states_.contains(ToProto(job.state))) &&
            (user_.empty() || user_ == job.submission->user) &&
            (project_.empty() || project_ == job.submission->project) &&
-           (array_ == JobId{} || array_ == job.array) && HasTags(*job.submission);
+           (array_ == JobId{} || array_ == job.array) && HasTags(*job.submission) &&
+           (name_.empty() || MatchesPattern(job.submission->name, name_));
   }
 
  private:
@@ -46,8 +50,11 @@ class Filter {
   const std::string user_;
   const std::string project_;
   const std::vector<std::string> tags_;
+  const std::string name_;
   const JobId array_;
 };
+
+constexpr size_t kNamePatternBytesMax = 63;
 
 using StateCounts = std::map<v1::JobState, int32_t>;
 
@@ -62,6 +69,7 @@ absl::Status ListPage(const v1::ListJobsRequest& request, const runtime::Board& 
   int64_t after = 0;
   check.MaxBytes("user", request.user(), kUserBytesMax);
   check.Name("project", request.project(), /*may_be_empty=*/true);
+  check.MaxBytes("job_name", request.job_name(), kNamePatternBytesMax);
   check.MaxCount("tags", request.tags_size(), static_cast<int>(kLabelsMax));
   JobId array;
   if (!request.array().empty()) array = check.Job("array", request.array());
@@ -86,6 +94,12 @@ absl::Status ListPage(const v1::ListJobsRequest& request, const runtime::Board& 
     // The first job of an array comes last here, and stands for all that were counted.
     return job.id == job.array && counts.contains(job.array);
   };
+  const auto count_more = [&] {
+    if (!request.count_more()) return;
+    const int64_t last = ParseJobName(response.jobs().rbegin()->name())->value;
+    const auto rest = board.ListJobs(last, std::numeric_limits<size_t>::max(), accept, after);
+    response.set_more_jobs(static_cast<int64_t>(rest.size()));
+  };
   // One job more than asked for shows whether there is another page.
   const auto views = board.ListJobs(before, static_cast<size_t>(page_size) + 1, accept, after);
   size_t bytes = 0;
@@ -95,6 +109,7 @@ absl::Status ListPage(const v1::ListJobsRequest& request, const runtime::Board& 
     if (response.jobs_size() == page_size || (bytes > kPageBytesMax && response.jobs_size() > 0)) {
       response.set_next_page_token(
           absl::StrCat(ParseJobName(response.jobs().rbegin()->name())->value));
+      count_more();
       break;
     }
     v1::Job* job = response.add_jobs();

@@ -132,11 +132,13 @@ void TurnLoop::AcceptSync(SyncItem item, std::vector<Answer>& answers) {
 // over. A turn looks at no others.
 void TurnLoop::AnswerWaiting(std::vector<Answer>& answers) {
   for (const std::string& worker : turn_.desired_changed) AnswerWaiting(worker, answers);
-  for (const core::WorkerRecord& worker : turn_.delta.workers) {
-    const auto waiting = waiting_.find(worker.name);
-    if (waiting == waiting_.end() || yard_.WorkerOfSession(waiting->second.session).ok()) continue;
-    AnswerWaiting(worker.name, answers);
-  }
+  const auto answer_ended = [&](const std::string& worker) {
+    const auto waiting = waiting_.find(worker);
+    if (waiting == waiting_.end() || yard_.WorkerOfSession(waiting->second.session).ok()) return;
+    AnswerWaiting(worker, answers);
+  };
+  for (const core::WorkerRecord& worker : turn_.delta.workers) answer_ended(worker.name);
+  for (const std::string& worker : turn_.delta.deleted_workers) answer_ended(worker);
   for (const std::string& worker : answer_by_.Due(now_.uptime_us)) AnswerWaiting(worker, answers);
 }
 

@@ -162,6 +162,7 @@ grpc::Status Service::CallUnary(size_t number, absl::string_view request) {
       [&] { return Call(*fleet_, &Fleet::DeclareWorkerLost, request); },
       [&] { return Call(*fleet_, &Fleet::QuarantineDevice, request); },
       [&] { return Call(*fleet_, &Fleet::ReleaseDevice, request); },
+      [&] { return Call(*fleet_, &Fleet::DeleteWorker, request); },
       [&] { return Call(*sharing_, &Sharing::SetQuota, request); },
       [&] { return Call(*sharing_, &Sharing::ListQuotas, request); },
       [&] { return Call(*sharing_, &Sharing::DeleteQuota, request); },

@@ -43,6 +43,7 @@ void Apply(const Delta& delta, Snapshot& snapshot) {
   PutAll(delta.jobs, snapshot.jobs, [](const auto& row) { return row.id; });
   PutAll(delta.attempts, snapshot.attempts, [](const auto& row) { return row.id; });
   PutAll(delta.workers, snapshot.workers, [](const auto& row) { return row.name; });
+  for (const std::string& name : delta.deleted_workers) snapshot.workers.erase(name);
   for (const CheckpointRef& id : delta.deleted_checkpoints) snapshot.checkpoints.erase(id);
   PutAll(delta.checkpoints, snapshot.checkpoints, [](const auto& row) { return row.id; });
   PutAll(delta.requests, snapshot.requests, [](const auto& row) { return row.request_id; });

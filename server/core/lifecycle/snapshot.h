@@ -50,6 +50,7 @@ struct Delta {
   std::vector<JobId> deleted_submissions;
   std::vector<AttemptRecord> attempts;
   std::vector<WorkerRecord> workers;
+  std::vector<std::string> deleted_workers;
   std::vector<CheckpointRecord> checkpoints;
   std::vector<CheckpointRef> deleted_checkpoints;
   std::vector<EventRecord> events;  // ascending by sequence
@@ -64,7 +65,7 @@ struct Delta {
 
   bool empty() const {
     return jobs.empty() && deleted_jobs.empty() && deleted_submissions.empty() &&
-           attempts.empty() && workers.empty() && checkpoints.empty() &&
+           attempts.empty() && workers.empty() && deleted_workers.empty() && checkpoints.empty() &&
            deleted_checkpoints.empty() && events.empty() && requests.empty() && quotas.empty() &&
            deleted_quotas.empty() && reservations.empty() && deleted_reservations.empty() &&
            !usage_changed;

@@ -64,6 +64,8 @@ class Contacts {
   void Open(const std::string& worker, const std::string& session, Now now);
   // Ends the session. What remains is the time at which the worker was last seen.
   void Close(const std::string& worker);
+  // Ends the session, and knows the worker no longer.
+  void Forget(const std::string& worker);
 
   // Returns null if the session has ended or never existed.
   const std::string* WorkerOf(absl::string_view session) const;

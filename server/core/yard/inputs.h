@@ -147,6 +147,13 @@ struct DeclareWorkerLost {
   std::string actor;
   std::string reason;
 };
+// Forgets a worker. Returns FAILED_PRECONDITION while it is ACTIVE, and while it has parts of
+// attempts that have not ended.
+struct DeleteWorker {
+  std::string worker;
+  std::string actor;
+  std::string reason;
+};
 // Sets one device aside, or takes it back. An attempt that runs there continues. Returns NOT_FOUND
 // if there is no such device.
 struct QuarantineDevice {
@@ -196,8 +203,8 @@ struct DeleteJob {
 using Input =
     std::variant<SubmitJob, CancelJob, SuspendJob, ResumeJob, RegisterWorker, SyncReport,
                  CommitCheckpoint, JudgeCheckpoint, NoteLostMetrics, CordonWorker, UncordonWorker,
-                 DrainWorker, DeclareWorkerLost, QuarantineDevice, ReleaseDevice, SetQuota,
-                 DeleteQuota, CreateReservation, DeleteReservation, DeleteJob>;
+                 DrainWorker, DeclareWorkerLost, DeleteWorker, QuarantineDevice, ReleaseDevice,
+                 SetQuota, DeleteQuota, CreateReservation, DeleteReservation, DeleteJob>;
 
 struct Reply {
   JobId job;             // for SubmitJob and the verbs on jobs

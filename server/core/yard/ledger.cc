@@ -94,6 +94,11 @@ void Ledger::PutWorker(WorkerRecord worker) {
   snapshot_.workers.insert_or_assign(std::move(name), std::move(worker));
 }
 
+void Ledger::DeleteWorker(const std::string& name) {
+  TY_CHECK(snapshot_.workers.erase(name) == 1);
+  changes_.workers.insert(name);
+}
+
 void Ledger::AddRequest(RequestRecord request) {
   changes_.requests.push_back(request);
   std::string id = request.request_id;
@@ -149,7 +154,10 @@ Delta Ledger::Take() {
   Changes changes = std::exchange(changes_, {});
   const int64_t revision = snapshot_.revision + 1;
   for (const JobId& id : changes.jobs) snapshot_.jobs.at(id).revision = revision;
-  for (const std::string& name : changes.workers) snapshot_.workers.at(name).revision = revision;
+  for (const std::string& name : changes.workers) {
+    const auto worker = snapshot_.workers.find(name);
+    if (worker != snapshot_.workers.end()) worker->second.revision = revision;
+  }
   Delta delta;
   CopyRecords(changes.jobs, snapshot_.jobs, delta.jobs);
   delta.deleted_jobs.assign(changes.deleted_jobs.begin(), changes.deleted_jobs.end());
@@ -157,7 +165,7 @@ Delta Ledger::Take() {
   delta.deleted_submissions.assign(changes.deleted_submissions.begin(),
                                    changes.deleted_submissions.end());
   CopyRecords(changes.attempts, snapshot_.attempts, delta.attempts);
-  CopyRecords(changes.workers, snapshot_.workers, delta.workers);
+  CopyOrDelete(changes.workers, snapshot_.workers, delta.workers, delta.deleted_workers);
   CopyRecords(changes.checkpoints, snapshot_.checkpoints, delta.checkpoints);
   delta.deleted_checkpoints.assign(changes.deleted_checkpoints.begin(),
                                    changes.deleted_checkpoints.end());

@@ -39,6 +39,7 @@ class Ledger {
   void DropSubmission(JobId id);
   void AddAttempt(AttemptRecord attempt);
   void PutWorker(WorkerRecord worker);
+  void DeleteWorker(const std::string& name);
   void AddRequest(RequestRecord request);
   void AddCheckpoint(CheckpointRecord checkpoint);
   void DeleteCheckpoint(const CheckpointRef& id);
@@ -67,7 +68,7 @@ class Ledger {
     std::set<JobId> kept_submissions;
     std::set<JobId> deleted_submissions;
     std::set<AttemptId> attempts;
-    std::set<std::string> workers;
+    std::set<std::string> workers;  // changed or deleted
     std::set<CheckpointRef> checkpoints;
     std::set<CheckpointRef> deleted_checkpoints;
     std::vector<EventRecord> events;

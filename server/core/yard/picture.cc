@@ -203,13 +203,14 @@ void Picture::RefreshWorker(const YardState& state, const std::string& name) {
       pool_.begin(), pool_.end(), name,
       [](const PoolWorker& worker, const std::string& wanted) { return worker.name < wanted; });
   const bool is_there = place != pool_.end() && place->name == name;
-  const WorkerRecord& record = state.ledger.worker(name);
-  if (std::holds_alternative<worker_fsm::Gone>(record.state)) {
+  const auto record = state.snapshot().workers.find(name);
+  if (record == state.snapshot().workers.end() ||
+      std::holds_alternative<worker_fsm::Gone>(record->second.state)) {
     if (is_there) pool_.erase(place);
   } else if (is_there) {
-    *place = MakePoolWorker(state, record);
+    *place = MakePoolWorker(state, record->second);
   } else {
-    pool_.insert(place, MakePoolWorker(state, record));
+    pool_.insert(place, MakePoolWorker(state, record->second));
   }
 }
 

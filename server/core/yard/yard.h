@@ -125,6 +125,7 @@ class Yard {
   absl::StatusOr<Reply> Take(const UncordonWorker& in, Now now);
   absl::StatusOr<Reply> Take(const DrainWorker& in, Now now);
   absl::StatusOr<Reply> Take(const DeclareWorkerLost& in, Now now);
+  absl::StatusOr<Reply> Take(const DeleteWorker& in, Now now);
   absl::StatusOr<Reply> Take(const QuarantineDevice& in, Now now);
   absl::StatusOr<Reply> Take(const ReleaseDevice& in, Now now);
   absl::StatusOr<Reply> Take(const SetQuota& in, Now now);

@@ -1,5 +1,6 @@
 // Takes each kind of input. An input that is refused has changed nothing.
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -242,6 +243,29 @@ absl::StatusOr<Reply> Yard::Take(const DeclareWorkerLost& in, Now now) {
   Stepper stepper(state_, now);
   stepper.LoseParts(in.worker, message, [](JobId) { return true; });
   stepper.StepWorker(in.worker, worker_fsm::GaveUp{now.wall_us}, in.actor, message);
+  return Reply{};
+}
+
+absl::StatusOr<Reply> Yard::Take(const DeleteWorker& in, Now now) {
+  const WorkerRecord* worker = FindWorker(in.worker);
+  if (worker == nullptr) return error::WorkerNotFound(WorkerName(in.worker));
+  if (std::holds_alternative<worker_fsm::Active>(worker->state)) {
+    return error::WorkerNotUnreachable(WorkerName(in.worker));
+  }
+  const std::set<AttemptId>& attempts = state_.live.On(in.worker);
+  if (!attempts.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "worker '", WorkerName(in.worker), "' cannot be removed: ", AttemptName(*attempts.begin()),
+        " may still run there; if its host is off, `trainyard workers lost ", in.worker,
+        "` lets the job start elsewhere"));
+  }
+  state_.ledger.AddEvent(now.wall_us, WorkerName(in.worker), "WORKER_DELETED", in.actor, in.reason);
+  state_.ledger.DeleteWorker(in.worker);
+  state_.contacts.Forget(in.worker);
+  state_.worker_timers.Set(in.worker, std::nullopt);
+  state_.changes.touched_workers.erase(in.worker);
+  state_.changes.workers.insert(in.worker);  // the pool loses it
+  state_.changes.plan_again = true;
   return Reply{};
 }
 

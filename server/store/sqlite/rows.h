@@ -29,6 +29,7 @@ absl::Status DeleteAttempts(Database& db, JobId job);
 absl::Status ReadAttempts(Database& db, core::Snapshot& snapshot);
 
 absl::Status WriteWorker(Database& db, const core::WorkerRecord& worker);
+absl::Status DeleteWorker(Database& db, const std::string& name);
 // A worker whose row is damaged is read as UNREACHABLE and cordoned, and a device as quarantined.
 absl::Status ReadWorkers(Database& db, core::Snapshot& snapshot);
 

@@ -109,6 +109,9 @@ absl::Status SqliteStore::WriteRows(const core::Delta& delta, JobId first_new) {
   for (const core::WorkerRecord& worker : delta.workers) {
     TY_RETURN_IF_ERROR(WriteWorker(*writer_, worker));
   }
+  for (const std::string& name : delta.deleted_workers) {
+    TY_RETURN_IF_ERROR(DeleteWorker(*writer_, name));
+  }
   for (const core::CheckpointRecord& checkpoint : delta.checkpoints) {
     TY_RETURN_IF_ERROR(WriteCheckpoint(*writer_, checkpoint));
   }

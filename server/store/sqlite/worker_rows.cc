@@ -147,6 +147,13 @@ absl::Status WriteWorker(Database& db, const WorkerRecord& worker) {
   return absl::OkStatus();
 }
 
+absl::Status DeleteWorker(Database& db, const std::string& name) {
+  TY_RETURN_IF_ERROR(Devices().Delete(db, name));
+  TY_RETURN_IF_ERROR(Labels().Delete(db, name));
+  TY_RETURN_IF_ERROR(FailedJobs().Delete(db, name));
+  return Workers().Delete(db, name);
+}
+
 absl::Status ReadWorkers(Database& db, core::Snapshot& snapshot) {
   TY_RETURN_IF_ERROR(Workers().ReadDamaged(db, [&](WorkerRow& row, absl::Status damage) {
     auto state = Unflatten(row);

@@ -265,41 +265,46 @@ TEST_P(StoreContract, EveryAttemptStateAndPartComesBack) {
   }
 }
 
+WorkerRecord SomeWorker(const std::string& name) {
+  WorkerRecord worker;
+  worker.name = name;
+  worker.uid = "uid";
+  worker.version = "0.1.0";
+  worker.hostname = "host";
+  worker.address = "10.0.0.1";
+  worker.scheduling = core::Scheduling::kDraining;
+  core::DeviceRecord cpu;
+  cpu.name = "cpu-10";
+  cpu.type = "cpu";
+  cpu.cpus = {0, 1};
+  cpu.threads = 2;
+  core::DeviceRecord gpu;
+  gpu.name = "GPU-1";
+  gpu.type = "h200";
+  gpu.memory_bytes = int64_t{139} << 30;
+  gpu.health = core::DeviceHealth::kQuarantined;
+  gpu.health_reason = "Xid 79";
+  gpu.product = "NVIDIA H200";
+  gpu.island = 3;
+  gpu.quarantine = "it is hot";
+  gpu.bf16 = true;
+  worker.devices = {cpu, gpu};
+  worker.labels = {{"rack", "r1"}, {"zone", ""}};
+  worker.failed_jobs = {JobId{9}, JobId{4}};
+  worker.create_us = 1;
+  worker.last_seen_us = 2;
+  worker.revision = 3;
+  return worker;
+}
+
 TEST_P(StoreContract, WorkersComeBackWithTheirDevicesInOrder) {
   const core::WorkerState states[] = {core::worker_fsm::Active{}, core::worker_fsm::Unreachable{5},
                                       core::worker_fsm::Gone{6}};
   Delta delta = Next();
   int number = 0;
   for (const core::WorkerState& state : states) {
-    WorkerRecord worker;
-    worker.name = absl::StrCat("lab-", ++number);
-    worker.uid = "uid";
-    worker.version = "0.1.0";
-    worker.hostname = "host";
-    worker.address = "10.0.0.1";
+    WorkerRecord worker = SomeWorker(absl::StrCat("lab-", ++number));
     worker.state = state;
-    worker.scheduling = core::Scheduling::kDraining;
-    core::DeviceRecord cpu;
-    cpu.name = "cpu-10";
-    cpu.type = "cpu";
-    cpu.cpus = {0, 1};
-    cpu.threads = 2;
-    core::DeviceRecord gpu;
-    gpu.name = "GPU-1";
-    gpu.type = "h200";
-    gpu.memory_bytes = int64_t{139} << 30;
-    gpu.health = core::DeviceHealth::kQuarantined;
-    gpu.health_reason = "Xid 79";
-    gpu.product = "NVIDIA H200";
-    gpu.island = 3;
-    gpu.quarantine = "it is hot";
-    gpu.bf16 = true;
-    worker.devices = {cpu, gpu};
-    worker.labels = {{"rack", "r1"}, {"zone", ""}};
-    worker.failed_jobs = {JobId{9}, JobId{4}};
-    worker.create_us = 1;
-    worker.last_seen_us = 2;
-    worker.revision = 3;
     delta.workers.push_back(worker);
   }
   ASSERT_TRUE(store_->Commit(delta).ok());
@@ -417,6 +422,25 @@ TEST_P(StoreContract, ALaterRowReplacesAnEarlierOne) {
   ASSERT_TRUE(store_->Commit(change).ok());
   Reopen();
   EXPECT_EQ(Load().jobs.at(JobId{1}), change.jobs[0]);
+}
+
+TEST_P(StoreContract, WorkersComeAndGo) {
+  Delta delta = Next();
+  delta.workers = {SomeWorker("lab-1"), SomeWorker("lab-2")};
+  ASSERT_TRUE(store_->Commit(delta).ok());
+
+  Delta change = Next();
+  change.deleted_workers = {"lab-1"};
+  ASSERT_TRUE(store_->Commit(change).ok());
+  Reopen();
+  EXPECT_EQ(Load().workers.size(), 1u);
+  EXPECT_EQ(Load().workers.at("lab-2").devices, delta.workers[1].devices);
+
+  Delta again = Next();
+  again.workers = {SomeWorker("lab-1")};
+  ASSERT_TRUE(store_->Commit(again).ok());
+  Reopen();
+  EXPECT_EQ(Load().workers.size(), 2u);
 }
 
 TEST_P(StoreContract, QuotasComeAndGo) {

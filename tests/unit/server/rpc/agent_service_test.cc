@@ -380,6 +380,12 @@ TEST_F(AgentServiceTest, WorkersAreShownAndSteered) {
   const grpc::Status refused = fleet_->DeclareWorkerLost(Context().get(), lost, &changed);
   EXPECT_EQ(refused.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
   EXPECT_THAT(refused.error_message(), ::testing::HasSubstr("it still reports"));
+  v1::DeleteWorkerRequest removal;
+  removal.set_name("workers/lab-1");
+  v1::DeleteWorkerResponse removed;
+  const grpc::Status kept = fleet_->DeleteWorker(Context().get(), removal, &removed);
+  EXPECT_EQ(kept.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(kept.error_message(), ::testing::HasSubstr("it still reports"));
   v1::GetWorkerRequest get;
   get.set_name("workers/lab-9");
   EXPECT_EQ(fleet_->GetWorker(Context().get(), get, &changed).error_code(),

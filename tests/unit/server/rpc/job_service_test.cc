@@ -361,6 +361,32 @@ TEST_F(JobServiceTest, JobsAreFoundByTheirTags) {
   EXPECT_THAT(job.resolved_spec().tags(), ElementsAre("paper", "baseline"));
 }
 
+TEST_F(JobServiceTest, JobsAreFoundByTheirNamesAndTheRestIsCounted) {
+  for (const char* name : {"sweep-1", "other", "sweep-2", "sweep-3"}) {
+    v1::CreateJobRequest request;
+    *request.mutable_spec() = Spec(name);
+    v1::Job job;
+    ASSERT_TRUE(jobs_->CreateJob(Context().get(), request, &job).ok());
+  }
+  const auto list = [&](const std::string& name, int page_size, bool counts) {
+    v1::ListJobsRequest request;
+    request.set_job_name(name);
+    request.set_page_size(page_size);
+    request.set_count_more(counts);
+    v1::ListJobsResponse response;
+    EXPECT_TRUE(jobs_->ListJobs(Context().get(), request, &response).ok());
+    return response;
+  };
+  const v1::ListJobsResponse sweep = list("sweep-*", 1, true);
+  ASSERT_EQ(sweep.jobs_size(), 1);
+  EXPECT_EQ(sweep.jobs(0).name(), "jobs/4");
+  EXPECT_EQ(sweep.more_jobs(), 2);
+  EXPECT_EQ(list("sweep-*", 3, true).more_jobs(), 0);
+  EXPECT_EQ(list("sweep-*", 1, false).more_jobs(), 0) << "it was not asked for";
+  EXPECT_EQ(list("other", 0, false).jobs(0).name(), "jobs/2");
+  EXPECT_EQ(list("sweep", 0, false).jobs_size(), 0);
+}
+
 // The answer to the first request may have been lost.
 TEST_F(JobServiceTest, ASubmissionThatIsRepeatedAfterWhatItRefersToWasDeletedIsTheSameJob) {
   CreateJob("original");

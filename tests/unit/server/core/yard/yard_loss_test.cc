@@ -76,6 +76,34 @@ TEST_F(YardLoss, WhoKnowsThatAHostIsOffNeedNotWait) {
   EXPECT_TRUE(Apply(DeclareWorkerLost{"lab-1", "user:op", ""}).ok()) << "said twice";
 }
 
+TEST_F(YardLoss, AWorkerThatRunsNothingCanBeForgotten) {
+  Join("lab-1", 1);
+  Join("lab-2", 1);
+  const JobId job = Submit(1);
+  Run("lab-1", job);
+  const auto forget = [&](const std::string& worker) {
+    return Apply(DeleteWorker{worker, "user:op", "sold"});
+  };
+  EXPECT_EQ(forget("lab-9").code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(forget("lab-1").message()), ::testing::HasSubstr("it still reports"));
+  Advance(config_.lease_us - kSecond);
+  ASSERT_TRUE(Sync("lab-2", {}).ok());
+  Advance(kSecond);
+  ASSERT_EQ(WorkerState("lab-1"), "UNREACHABLE");
+  EXPECT_THAT(std::string(forget("lab-1").message()),
+              ::testing::HasSubstr("jobs/1/attempts/1 may still run there"));
+  ASSERT_TRUE(Apply(DeclareWorkerLost{"lab-1", "user:op", ""}).ok());
+  ASSERT_TRUE(forget("lab-1").ok());
+  EXPECT_EQ(turn_.delta.deleted_workers, std::vector<std::string>{"lab-1"});
+  EXPECT_EQ(yard_->snapshot().workers.count("lab-1"), 0u);
+  EXPECT_EQ(forget("lab-1").code(), absl::StatusCode::kNotFound);
+  Advance(config_.lease_us / 2);  // no timer of it fires any more
+  EXPECT_EQ(Desired("lab-2"), "jobs/1/attempts/2 RUN");
+  Join("lab-1", 1);
+  EXPECT_EQ(WorkerState("lab-1"), "ACTIVE");
+  EXPECT_EQ(State(Submit(1)), "STARTING") << "its device is in the pool again";
+}
+
 TEST_F(YardLoss, AWorkerThatWakesUpLateIsFenced) {
   Join("lab-1", 1);
   const JobId job = Submit(1);
