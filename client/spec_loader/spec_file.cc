@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "client/spec_loader/field_value.h"
+#include "common/base/escape.h"
 #include "common/base/status_macros.h"
 #include "common/base/strings.h"
 #include "common/spec/fields.h"
@@ -64,6 +65,8 @@ class Loader {
 
 void Loader::LoadRoot(const YamlNode& root) {
   file_.places[""] = root.place;
+  // Without a mapping, every required key would be missing too.
+  file_.is_readable = root.kind == YamlNode::Kind::kMap;
   if (root.kind == YamlNode::Kind::kNull) {
     Refuse(root.place, "", "the file is empty; jobs/ has specs to start from");
   } else if (root.kind != YamlNode::Kind::kMap) {
@@ -261,9 +264,20 @@ void Loader::LoadBareWord(Message& message, const YamlNode& node, const std::str
   }
 }
 
-// Returns the path of a violation without "spec.".
+// Flags by the fields of the request that they fill in.
+constexpr std::pair<absl::string_view, absl::string_view> kFlagOfField[] = {
+    {"options.array_size", "--array"}, {"options.array_parallel", "--array"},
+    {"options.after", "--after"},      {"options.after_ok", "--after-ok"},
+    {"options.begin_time", "--begin"}, {"options.reservation", "--reservation"},
+    {"from_checkpoint", "--from"},     {"request_id", "--request-id"},
+};
+
+// Returns the path of a violation without "spec.", or the flag from which it comes.
 std::string FilePath(absl::string_view field) {
   if (field == kSpecPrefix) return "";
+  for (const auto& [path, flag] : kFlagOfField) {
+    if (field == path) return std::string(flag);
+  }
   absl::string_view rest = field;
   if (absl::StartsWith(rest, "spec.")) rest.remove_prefix(5);
   return std::string(rest);
@@ -337,6 +351,8 @@ void AddViolations(SpecFile& file, const std::vector<FieldViolation>& violations
     const std::string path = FilePath(violation.field);
     if (IsKnown(file, path)) continue;
     Mistake mistake = {NearestPlace(file, path), path, violation.description};
+    // A mistake that is not in the spec comes from a flag.
+    if (!absl::StartsWith(violation.field, kSpecPrefix)) mistake.place.line = 0;
     for (const std::string& change : changed) {
       if (IsAtOrBelow(path, change)) mistake.place.line = 0;
     }
@@ -360,9 +376,9 @@ void AddRuleMistakes(SpecFile& file, const v1::JobSpec& spec,
 
 std::string RenderMistakes(const SpecFile& file, bool color) {
   const std::vector<absl::string_view> lines = absl::StrSplit(file.text, '\n');
-  const char* bold = color ? "\x1b[1m" : "";
-  const char* red = color ? "\x1b[31m" : "";
-  const char* plain = color ? "\x1b[0m" : "";
+  const char* bold = color ? "\xff[1m" : "";
+  const char* red = color ? "\xff[31m" : "";
+  const char* plain = color ? "\xff[0m" : "";
   std::string out;
   size_t shown = 0;
   for (const Mistake& mistake : file.mistakes) {
@@ -383,9 +399,10 @@ std::string RenderMistakes(const SpecFile& file, bool color) {
     if (line >= lines.size() || lines[line].size() > 200) continue;
     const std::string number = absl::StrCat(line_of_file);
     const int carets = std::max(1, mistake.place.length);
-    absl::StrAppend(&out, "  ", number, " | ", lines[line], "\n  ", std::string(number.size(), ' '),
-                    " | ", std::string(static_cast<size_t>(mistake.place.column - 1), ' '), red,
-                    "^", std::string(static_cast<size_t>(carets - 1), '~'), plain, "\n");
+    absl::StrAppend(&out, "  ", number, " | ", WithoutEscapes(lines[line]), "\n  ",
+                    std::string(number.size(), ' '), " | ",
+                    std::string(static_cast<size_t>(mistake.place.column - 1), ' '), red, "^",
+                    std::string(static_cast<size_t>(carets - 1), '~'), plain, "\n");
   }
   return out;
 }

@@ -22,7 +22,7 @@ struct SpecFile {
   std::string text;
   // The number of lines of the file before `text`, which is one of several documents.
   int first_line = 0;
-  // False if the text is no YAML or exceeds a limit; `spec` is then empty.
+  // False if the text is no YAML, no mapping, or exceeds a limit; `spec` is then empty.
   bool is_readable = true;
   v1::JobSpec spec;
   // Maps the path of a field without "spec." to the place of its value, or of its key if the field

@@ -224,7 +224,7 @@ void CheckDevices(const v1::JobSpec& spec, const v1::JobSpec& resolved, Violatio
     violations.push_back({"spec.devices.max",
                           absl::StrCat("needs devices.min, such as {min: 1, max: ", devices.max(),
                                        "}; or write count: ", devices.max())});
-  } else if (devices.min() > resolved.devices().count()) {
+  } else if (devices.has_min() && devices.min() > resolved.devices().count()) {
     violations.push_back(
         {"spec.devices.min",
          absl::StrCat(devices.min(), " is more than the ", resolved.devices().count(),

@@ -217,5 +217,28 @@ TEST(SpecFile, MoreMistakesThanAnybodyReadsAreCounted) {
   EXPECT_THAT(Messages(Load(text)), HasSubstr("... and "));
 }
 
+TEST(SpecFile, AnEmptyFileIsOneMistake) {
+  for (const char* text : {"", "# nothing\n", "- a\n- b\n", "text\n"}) {
+    SpecFile file = ParseSpecFile("a.yaml", text);
+    AddRuleMistakes(file, file.spec, {});
+    EXPECT_EQ(file.mistakes.size(), 1u) << text << RenderMistakes(file, false);
+  }
+}
+
+TEST(SpecFile, AWrongNumberOfDevicesIsOneMistake) {
+  SpecFile file =
+      ParseSpecFile("a.yaml",
+                    "name: a\nmodel: {mlp: {}}\ndata: {dataset: glyphs}\ntrain: {epochs: 1}\n"
+                    "optimizer: {sgd: {lr: 0.1}}\ndevices: -1\n");
+  AddRuleMistakes(file, file.spec, {});
+  EXPECT_EQ(file.mistakes.size(), 1u) << RenderMistakes(file, false);
+}
+
+TEST(SpecFile, AMistakeOfAFlagIsNoneOfTheFile) {
+  SpecFile file = ParseSpecFile("a.yaml", "name: a\n");
+  AddViolations(file, {{"options.array_size", "10000000 is not accepted"}}, {});
+  EXPECT_EQ(RenderMistakes(file, false), "command line: --array: 10000000 is not accepted\n");
+}
+
 }  // namespace
 }  // namespace trainyard::spec_loader
