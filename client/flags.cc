@@ -9,7 +9,11 @@
 #include <sstream>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/flag_style.h"
 #include "common/base/strings.h"
 
 namespace trainyard::client {
@@ -25,7 +29,10 @@ void Collect(const CLI::App& app, const std::string& prefix, std::vector<VerbInf
       Collect(*verb, name + " ", verbs);
       continue;
     }
-    VerbInfo info{name, verb->get_description(), {}};
+    VerbInfo info{name, verb->get_description(), {}, {}};
+    for (const CLI::Option* option : verb->get_options()) {
+      if (option->get_positional()) info.words.push_back(option->get_name());
+    }
     for (const CLI::App* level = verb; level != nullptr; level = level->get_parent()) {
       for (const CLI::Option* option : level->get_options()) {
         for (const std::string& flag : option->get_lnames()) info.flags.push_back("--" + flag);
@@ -37,19 +44,117 @@ void Collect(const CLI::App& app, const std::string& prefix, std::vector<VerbInf
   }
 }
 
-// Returns a message with the nearest verb if the first word is no verb. Returns nothing otherwise,
-// and the user then reads the message of CLI11.
-std::string VerbHint(const CLI::App& app, const std::vector<std::string>& args) {
+using Synonyms = std::map<std::string, std::vector<std::string>>;
+
+std::vector<std::string> VerbsOf(const CLI::App& level) {
   std::vector<std::string> names;
-  for (const CLI::App* verb : app.get_subcommands({})) names.push_back(verb->get_name());
-  for (const std::string& arg : args) {
-    if (!arg.empty() && arg[0] == '-') continue;
-    if (std::find(names.begin(), names.end(), arg) != names.end()) return "";
-    const std::string nearest = NearestWord(arg, names);
-    return absl::StrCat("unknown command '", arg, "'",
-                        nearest.empty() ? "" : absl::StrCat("; did you mean '", nearest, "'?"));
+  for (const CLI::App* verb : level.get_subcommands({})) names.push_back(verb->get_name());
+  return names;
+}
+
+const CLI::App* FindVerb(const CLI::App& level, const std::string& name) {
+  for (const CLI::App* verb : level.get_subcommands({})) {
+    if (verb->get_name() == name) return verb;
   }
-  return "";
+  return nullptr;
+}
+
+// Returns the level that the words choose: the program, a group or a verb. The first word that
+// should choose a verb and does not is kept in `stray`.
+const CLI::App& LevelOf(const CLI::App& app, const std::vector<std::string>& args,
+                        std::string& stray) {
+  const CLI::App* level = &app;
+  for (const std::string& arg : args) {
+    if (level->get_subcommands({}).empty() || arg == "--") break;
+    if (arg.empty() || arg[0] == '-') continue;
+    const CLI::App* verb = FindVerb(*level, arg);
+    if (verb != nullptr) {
+      level = verb;
+      stray.clear();
+    } else if (stray.empty()) {
+      stray = arg;  // unless it is the value of a flag, and the verb is still to come
+    }
+  }
+  return *level;
+}
+
+// Returns the words that choose the level: "trainyard checkpoints get".
+std::string PathOf(const CLI::App& level) {
+  const CLI::App* parent = level.get_parent();
+  return parent == nullptr ? level.get_name()
+                           : absl::StrCat(PathOf(*parent), " ", level.get_name());
+}
+
+// Returns "; did you mean 'ls'?" for a word that is no verb, or all verbs of a group. The program
+// has too many of them to list.
+std::string VerbSuggestion(const CLI::App& level, const std::string& word,
+                           const Synonyms& synonyms) {
+  std::vector<std::string> meant;
+  if (const auto synonym = synonyms.find(word); synonym != synonyms.end()) {
+    for (const std::string& verb : synonym->second) {
+      if (FindVerb(level, verb) != nullptr) meant.push_back(verb);
+    }
+  }
+  const std::vector<std::string> verbs = VerbsOf(level);
+  if (meant.empty()) {
+    const std::string nearest = NearestWord(word, verbs);
+    if (!nearest.empty()) meant.push_back(nearest);
+  }
+  if (!meant.empty()) {
+    return absl::StrCat("; did you mean '", absl::StrJoin(meant, "' or '"), "'?");
+  }
+  return level.get_parent() == nullptr ? ""
+                                       : absl::StrCat("; expected ", absl::StrJoin(verbs, ", "));
+}
+
+bool HasFlag(const CLI::App& level, const std::string& name) {
+  for (const CLI::App* app = &level; app != nullptr; app = app->get_parent()) {
+    if (app->get_option_no_throw(name) != nullptr) return true;
+  }
+  return false;
+}
+
+std::vector<std::string> FlagNames(const CLI::App& level) {
+  std::vector<std::string> names;
+  for (const CLI::App* app = &level; app != nullptr; app = app->get_parent()) {
+    for (const CLI::Option* option : app->get_options()) {
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    }
+  }
+  return names;
+}
+
+// Returns the flag that is meant: the nearest one, or else the only one that begins so.
+std::string FlagSuggestion(const CLI::App& level, const std::string& name) {
+  const std::vector<std::string> names = FlagNames(level);
+  std::string meant = NearestWord(name, names);
+  if (meant.empty()) {
+    const auto begins_so = [&](const std::string& flag) { return absl::StartsWith(flag, name); };
+    if (std::count_if(names.begin(), names.end(), begins_so) == 1) {
+      meant = *std::find_if(names.begin(), names.end(), begins_so);
+    }
+  }
+  return meant.empty() ? "" : absl::StrCat("; did you mean '", meant, "'?");
+}
+
+// Returns what is wrong with the first word that nobody expected. CLI11 names such words in reverse
+// order.
+std::string ExtraText(const CLI::App& app, const CLI::App& level,
+                      const std::vector<std::string>& args) {
+  for (const std::string& arg : args) {
+    if (arg == "--") break;
+    const bool is_number =
+        arg.size() > 1 &&
+        (absl::ascii_isdigit(static_cast<unsigned char>(arg[1])) || arg[1] == '.');
+    if (arg.size() < 2 || arg[0] != '-' || is_number) continue;
+    const std::string name = FlagInStyle(arg.substr(0, arg.find('=')), FlagStyle::kHyphens);
+    if (!absl::StartsWith(name, "--") || HasFlag(level, name)) continue;
+    return absl::StrCat("unknown option '", arg.substr(0, arg.find('=')), "'",
+                        FlagSuggestion(level, name));
+  }
+  const std::vector<std::string> extras = app.remaining(/*recurse=*/true);
+  return extras.empty() ? "too many arguments"
+                        : absl::StrCat("'", extras.front(), "' is not expected here");
 }
 
 }  // namespace
@@ -164,23 +269,55 @@ Flags CommandLine::AddVerb(const std::string& name, const std::string& summary,
   return Flags(verb);
 }
 
+void CommandLine::SetVersion(const std::string& text) {
+  app_->set_version_flag("--version", text, "Print the version and exit");
+}
+
+void CommandLine::AddSynonym(const std::string& word, const std::vector<std::string>& verbs) {
+  synonyms_[word] = verbs;
+}
+
 CommandLine::Outcome CommandLine::Parse(const std::vector<std::string>& args) {
   Outcome outcome;
+  std::vector<std::string> words = FlagsInStyle(args, FlagStyle::kHyphens);
+  const bool asks_for_help = !words.empty() && words.front() == "help";
+  if (asks_for_help) words.erase(words.begin());
+  std::string stray;
+  const CLI::App& level = LevelOf(*app_, words, stray);
+  const auto refuse = [&](absl::string_view why) {
+    outcome.exit_code = kUsage;
+    outcome.err = absl::StrCat(program_, ": ", why, "\ntry: ", PathOf(level), " --help\n");
+    return outcome;
+  };
+  const std::string unknown_verb =
+      absl::StrCat("unknown command '", stray, "'", VerbSuggestion(level, stray, synonyms_));
+  if (asks_for_help) {
+    if (!stray.empty()) return refuse(unknown_verb);
+    words.emplace_back("--help");
+  }
   // CLI11 takes the arguments from the back of the vector.
-  std::vector<std::string> reversed(args.rbegin(), args.rend());
+  std::reverse(words.begin(), words.end());
   try {
-    app_->parse(reversed);
+    app_->parse(words);
     outcome.verb = chosen_;
-  } catch (const CLI::Success& success) {  // --help
+  } catch (const CLI::Success& success) {  // --help and --version
     std::ostringstream out;
     std::ostringstream err;
     outcome.exit_code = app_->exit(success, out, err);
     outcome.out = out.str();
   } catch (const CLI::ParseError& error) {
-    const std::string hint = VerbHint(*app_, args);
-    outcome.exit_code = kUsage;
-    outcome.err = absl::StrCat(program_, ": ", hint.empty() ? error.what() : hint,
-                               "\ntry: ", program_, " --help\n");
+    if (!stray.empty()) return refuse(unknown_verb);
+    if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+      return refuse(ExtraText(*app_, level, args));
+    }
+    if (!level.get_subcommands({}).empty()) {
+      const std::vector<std::string> verbs = VerbsOf(level);
+      return refuse(level.get_parent() == nullptr
+                        ? std::string("a verb is missing, such as ls or submit")
+                        : absl::StrCat("'", PathOf(level), "' needs one of ",
+                                       absl::StrJoin(verbs, ", "), " after it"));
+    }
+    return refuse(error.what());
   }
   return outcome;
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -68,6 +69,7 @@ struct VerbInfo {
   std::string name;  // such as "checkpoints get"
   std::string summary;
   std::vector<std::string> flags;  // such as "--follow"
+  std::vector<std::string> words;  // the words without a flag, such as "JOB"
 };
 
 class CommandLine {
@@ -94,7 +96,14 @@ class CommandLine {
   // what comes after the name in the example of the help.
   Flags AddVerb(const std::string& name, const std::string& summary, const std::string& example);
 
-  // Parses `args`, which come without the program's name.
+  // --version prints this text.
+  void SetVersion(const std::string& text);
+  // Suggests `verbs` to those who type `word`, a word of other tools: the verbs of this list that
+  // exist where the word stands.
+  void AddSynonym(const std::string& word, const std::vector<std::string>& verbs);
+
+  // Parses `args`, which come without the program's name. The words of a flag may be joined by
+  // underscores too, and `help VERB` is `VERB --help`.
   Outcome Parse(const std::vector<std::string>& args);
   std::vector<VerbInfo> Describe() const;
 
@@ -102,6 +111,7 @@ class CommandLine {
   const std::string program_;
   const std::unique_ptr<CLI::App> app_;
   std::string chosen_;
+  std::map<std::string, std::vector<std::string>> synonyms_;
 };
 
 }  // namespace trainyard::client

@@ -290,7 +290,7 @@ Result BenchScaling(const Context& context, const BenchOptions& options) {
   v1::JobSpec spec;
   std::unique_ptr<link::ServerLink> link;
   if (IsFile(options.source)) {
-    TY_ASSIGN_OR_RETURN(spec_loader::SpecFile file, spec_loader::ReadSpecFile(options.source));
+    TY_ASSIGN_OR_RETURN(spec_loader::SpecFile file, ReadSpec(context, options.source));
     TY_RETURN_IF_ERROR(ApplyChanges(options.spec, file).status());
     if (!file.mistakes.empty()) return TellMistakes(context, file, "nothing was run");
     spec = std::move(file.spec);

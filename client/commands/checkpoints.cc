@@ -147,7 +147,7 @@ Result ListCheckpoints(const Context& context, const ListCheckpointsOptions& opt
                                         {"SIZE", Table::Align::kRight},
                                         {"ACCURACY", Table::Align::kRight},
                                         {"LOSS", Table::Align::kRight},
-                                        {"CREATED (UTC)"},
+                                        {"CREATED"},
                                         {"BEST"}};
   const bool has_damage =
       std::any_of(response.checkpoints().begin(), response.checkpoints().end(),
@@ -235,7 +235,7 @@ void AddCheckpoints(VerbTable& verbs) {
             .Count(1, 2);
         flags.Value("-O,--output-dir", options.output_dir,
                     "Folder for the download (a temporary one)");
-        flags.Value("--dataset_dir", options.dataset_dir,
+        flags.Value("--dataset-dir", options.dataset_dir,
                     "Folder of the data sets; without the job's, only hashes are compared");
       },
       VerifyCheckpoint);

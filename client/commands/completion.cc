@@ -1,5 +1,5 @@
-// completion prints a script with which a shell completes verbs and flags. The words come from the
-// grammar of the command line itself, so the script cannot miss any.
+// completion prints a script with which a shell completes verbs, flags, jobs, workers and specs.
+// The words come from the grammar of the command line itself, so the script cannot miss any.
 #include <algorithm>
 #include <map>
 #include <ostream>
@@ -36,10 +36,38 @@ Words SplitVerbs(const std::vector<client::VerbInfo>& verbs) {
   return words;
 }
 
+// Asks the server for what can stand in place of a word. A server that does not answer must not
+// hold the shell up, and nothing is said about it.
+constexpr char kAsk[] =
+    "_trainyard_ask() { timeout 2 trainyard \"$@\" -q -o name 2>/dev/null; }\n"
+    "_trainyard_jobs() {\n"
+    "  _trainyard_ask ls --limit 100 | sed 's|^jobs/||'\n"
+    "  timeout 2 trainyard ls --limit 100 -q --columns name 2>/dev/null | sed 1d | sort -u\n"
+    "}\n"
+    "_trainyard_workers() { _trainyard_ask workers ls | sed 's|^workers/||'; }\n";
+
+// Returns the function of kAsk that lists what may stand in place of the verb's words, or an empty
+// text for words such as files.
+std::string AskFunction(const client::VerbInfo& verb) {
+  for (const std::string& word : verb.words) {
+    if (word == "JOB" || word == "A" || word == "JOB|FILE" || word == "CHECKPOINT") {
+      return "_trainyard_jobs";
+    }
+    if (word == "WORKER") return "_trainyard_workers";
+  }
+  return "";
+}
+
+// Returns true if the verb reads specs.
+bool TakesSpecs(const client::VerbInfo& verb) {
+  return verb.name == "submit" || verb.name == "run" || verb.name == "plan" ||
+         verb.name == "explain" || verb.name == "bench scaling";
+}
+
 std::string BashCompletion(const std::vector<client::VerbInfo>& verbs) {
   const Words words = SplitVerbs(verbs);
-  std::string out =
-      "# bash completion of trainyard\n"
+  std::string out = absl::StrCat("# bash completion of trainyard\n", kAsk);
+  out +=
       "_trainyard() {\n"
       "  local current=${COMP_WORDS[COMP_CWORD]} verb= word i\n"
       "  for ((i = 1; i < COMP_CWORD; i++)); do\n"
@@ -54,13 +82,25 @@ std::string BashCompletion(const std::vector<client::VerbInfo>& verbs) {
                     "' -- \"$current\")) ;;\n");
   }
   for (const client::VerbInfo& verb : verbs) {
-    absl::StrAppend(&out, "    '", verb.name, "'*) COMPREPLY=($(compgen -W '",
-                    absl::StrJoin(verb.flags, " "), "' -- \"$current\")) ;;\n");
+    const std::string ask = AskFunction(verb);
+    absl::StrAppend(&out, "    '", verb.name, "'|'", verb.name, " '*) case $current in\n      -*) ",
+                    "COMPREPLY=($(compgen -W '", absl::StrJoin(verb.flags, " "),
+                    "' -- \"$current\")) ;;\n");
+    if (TakesSpecs(verb)) {
+      absl::StrAppend(&out, "      *) COMPREPLY=($(compgen -f -X '!*.@(yaml|yml|json)' -- ",
+                      "\"$current\") $(compgen -d -S / -- \"$current\")) ;;&\n");
+    }
+    if (!ask.empty()) {
+      absl::StrAppend(&out, "      *) COMPREPLY+=($(compgen -W \"$(", ask,
+                      ")\" -- \"$current\")) ;;\n");
+    }
+    absl::StrAppend(&out, "    esac ;;\n");
   }
   absl::StrAppend(&out,
                   "  esac\n"
                   "  [ ${#COMPREPLY[@]} -gt 0 ] || COMPREPLY=($(compgen -f -- \"$current\"))\n"
                   "}\n"
+                  "shopt -s extglob\n"
                   "complete -o filenames -F _trainyard trainyard\n");
   return out;
 }
@@ -72,8 +112,8 @@ std::string Quoted(const std::string& text) {
 
 std::string ZshCompletion(const std::vector<client::VerbInfo>& verbs) {
   const Words words = SplitVerbs(verbs);
-  std::string out =
-      "#compdef trainyard\n"
+  std::string out = absl::StrCat("#compdef trainyard\n", kAsk);
+  out +=
       "_trainyard() {\n"
       "  local verb= word i\n"
       "  for ((i = 2; i < CURRENT; i++)); do\n"
@@ -86,8 +126,14 @@ std::string ZshCompletion(const std::vector<client::VerbInfo>& verbs) {
     absl::StrAppend(&out, "    ", first, ") compadd -- ", absl::StrJoin(second, " "), " ;;\n");
   }
   for (const client::VerbInfo& verb : verbs) {
-    absl::StrAppend(&out, "    ", Quoted(verb.name), "*) compadd -- ",
-                    absl::StrJoin(verb.flags, " "), "; _files ;;\n");
+    const std::string ask = AskFunction(verb);
+    absl::StrAppend(&out, "    ", Quoted(verb.name), "|", Quoted(verb.name + " "), "*) compadd -- ",
+                    absl::StrJoin(verb.flags, " "), "; ",
+                    ask.empty() ? "" : absl::StrCat("compadd -- ${(f)\"$(", ask, ")\"}; "),
+                    TakesSpecs(verb) ? "_files -g '*.(yaml|yml|json)(-.)'"
+                    : ask.empty()    ? "_files"
+                                     : ":",
+                    " ;;\n");
   }
   absl::StrAppend(&out, "  esac\n}\n_trainyard \"$@\"\n");
   return out;
@@ -112,6 +158,14 @@ std::string FishCompletion(const std::vector<client::VerbInfo>& verbs) {
   }
   for (const client::VerbInfo& verb : verbs) {
     const std::vector<std::string> parts = absl::StrSplit(verb.name, ' ');
+    const std::string ask = AskFunction(verb);
+    if (!ask.empty()) {
+      // fish has another syntax for functions, so the commands stand here by themselves.
+      absl::StrAppend(&out, "complete -c trainyard -n '__fish_seen_subcommand_from ", parts.back(),
+                      "' -a '(timeout 2 trainyard ",
+                      ask == "_trainyard_jobs" ? "ls --limit 100" : "workers ls",
+                      " -q -o name 2>/dev/null | string replace -r \"^(jobs|workers)/\" \"\")'\n");
+    }
     for (const std::string& flag : verb.flags) {
       absl::StrAppend(&out, "complete -c trainyard -n '__fish_seen_subcommand_from ", parts.back(),
                       "' -l ", flag.substr(2), "\n");

@@ -42,6 +42,9 @@ absl::StatusOr<std::string> ConfiguredServer(const std::string& path) {
     const spec_loader::Mistake& mistake = document.mistakes.front();
     return refuse(absl::StrCat("line ", mistake.place.line, ": ", mistake.message));
   }
+  if (document.root.kind != YamlNode::Kind::kMap && document.root.kind != YamlNode::Kind::kNull) {
+    return refuse("expected a mapping with the keys current and contexts");
+  }
   const YamlNode* current = Find(document.root, "current");
   if (current == nullptr) return "";
   const YamlNode* contexts = Find(document.root, "contexts");

@@ -157,7 +157,9 @@ absl::Status Fetch(const Context& context, const FetchOptions& options, const st
     progress.Clear();
     TY_RETURN_IF_ERROR(result.status());
     const std::string error(absl::StripAsciiWhitespace(result->err));
-    if (result->exit_code == fetch::kExitUnavailable) return absl::UnavailableError(error);
+    if (result->exit_code == fetch::kExitUnavailable) {
+      return MakeError(absl::StatusCode::kUnavailable, "SOURCE_UNREACHABLE", error);
+    }
     if (result->exit_code != 0) return absl::DataLossError(error);
     context.Say(absl::StrCat(path, " ", progress.verdict()));
   }
@@ -195,17 +197,17 @@ Result FetchData(const Context& context, const FetchOptions& options) {
 
 void AddData(VerbTable& verbs) {
   const auto declare = [](client::Flags& flags, auto& options) {
-    flags.Value("--dataset_dir", options.dataset_dir, "Folder of the data sets").Required();
+    flags.Value("--dataset-dir", options.dataset_dir, "Folder of the data sets").Required();
   };
   verbs.Group("data", "Data sets in a folder of this machine");
-  verbs.Add<DataOptions>("data ls", "List the data sets in a folder", "--dataset_dir /srv/data",
+  verbs.Add<DataOptions>("data ls", "List the data sets in a folder", "--dataset-dir /srv/data",
                          declare, ListData);
   verbs.Add<DataOptions>("data verify",
                          "Read all samples, and list the corrupt ones and missing parts",
-                         "--dataset_dir /srv/data", declare, VerifyData);
+                         "--dataset-dir /srv/data", declare, VerifyData);
   verbs.Add<FetchOptions>(
       "data fetch", "Download public data sets, or resume their download",
-      "cifar10 fashion-mnist --dataset_dir /srv/data",
+      "cifar10 fashion-mnist --dataset-dir /srv/data",
       [declare](client::Flags& flags, FetchOptions& options) {
         flags.Words("DATASET", options.datasets, DataSourceNames()).Required();
         flags.Value("--mirror", options.mirror,

@@ -9,6 +9,7 @@
 #include "client/commands/verbs.h"
 #include "client/daemons/pid_file.h"
 #include "client/output/text.h"
+#include "common/base/errors.h"
 #include "common/base/status_macros.h"
 
 namespace trainyard::commands {
@@ -20,6 +21,7 @@ struct DownOptions {
   bool force = false;
 };
 
+constexpr absl::Duration kSayInterval = absl::Seconds(5);
 constexpr absl::Duration kDownGrace = absl::Seconds(10);
 // A trainer that must stop finishes its step, writes a checkpoint, and has a grace period for that.
 constexpr absl::Duration kCancelTimeout = absl::Seconds(90);
@@ -49,11 +51,16 @@ absl::Status CancelAll(const Context& context, link::ServerLink& link) {
   const std::vector<v1::JobState> live = {v1::JOB_STATE_QUEUED, v1::JOB_STATE_STARTING,
                                           v1::JOB_STATE_RUNNING, v1::JOB_STATE_STOPPING};
   const absl::Duration start = context.clock.Uptime();
+  absl::Duration last_said = start;
   bool is_first = true;
   while (true) {
     TY_ASSIGN_OR_RETURN(const std::vector<v1::Job> jobs, LiveJobs(link, live));
     if (jobs.empty()) return absl::OkStatus();
     if (is_first) context.Say(absl::StrCat("cancelling ", Names(jobs)));
+    if (context.clock.Uptime() - last_said > kSayInterval) {
+      last_said = context.clock.Uptime();
+      context.Say(absl::StrCat("waiting for ", Names(jobs), " to end; Ctrl-C stops waiting"));
+    }
     is_first = false;
     for (const v1::Job& job : jobs) {
       if (job.state() == v1::JOB_STATE_STOPPING) continue;
@@ -84,10 +91,9 @@ absl::Status SettleJobs(const Context& context, const DownOptions& options,
   if (options.force && !options.cancel) return absl::OkStatus();
   const auto link = link::ServerLink::Connect(address, context.interrupt, absl::Seconds(5));
   if (!link.ok()) {
-    return absl::UnavailableError(absl::StrCat("the server runs but does not answer (",
-                                               link.status().message(),
-                                               "), so it is unknown whether jobs run; "
-                                               "`trainyard down --force` stops it anyway"));
+    return Annotate(link.status(),
+                    "the server runs but does not answer, so it is unknown whether jobs run; "
+                    "`trainyard down --force` stops it anyway");
   }
   if (options.cancel) return CancelAll(context, **link);
   TY_ASSIGN_OR_RETURN(
@@ -130,7 +136,7 @@ void AddDown(VerbTable& verbs) {
   verbs.Add<DownOptions>(
       "down", "Stop what `trainyard up` started", "--cancel",
       [](client::Flags& flags, DownOptions& options) {
-        flags.Value("--state_dir", options.state_dir,
+        flags.Value("--state-dir", options.state_dir,
                     "Folder for all state (~/.local/state/trainyard)");
         flags.Switch("--cancel", options.cancel, "Cancel the jobs first and wait for their end");
         flags.Switch(

@@ -38,6 +38,27 @@ std::string WhyNoWait(const v1::Job& job) {
   return absl::StrCat("it is ", state, " and does not wait");
 }
 
+// Returns "it is STARTING on lab-1, which has not reported for 20m", if the job waits for workers.
+std::string SilentText(const Context& context, link::ServerLink& link, const v1::Job& job) {
+  if (job.state() != v1::JOB_STATE_STARTING && job.state() != v1::JOB_STATE_STOPPING) return "";
+  const auto workers = link.Call(&v1::FleetService::Stub::ListWorkers, v1::ListWorkersRequest());
+  if (!workers.ok()) return "";
+  const absl::Time now = context.clock.Now();
+  for (const v1::RankPlacement& rank : job.placement()) {
+    for (const v1::Worker& worker : workers->workers()) {
+      const bool is_away =
+          worker.state() != v1::WORKER_STATE_ACTIVE || output::IsSilent(worker, now);
+      if (worker.name() != rank.worker() || !is_away) continue;
+      return absl::StrCat("it is ", output::StateText(job.state()), " on ",
+                          output::ShortName(worker.name()), ", which has not reported for ",
+                          output::AgeText(now - output::ToTime(worker.last_seen_time())),
+                          "; it goes on when the worker comes back, and `trainyard workers lost ",
+                          output::ShortName(worker.name()), "` lets it start elsewhere");
+    }
+  }
+  return "";
+}
+
 Result ExplainJob(const Context& context, link::ServerLink& link, const std::string& selector) {
   TY_ASSIGN_OR_RETURN(const std::string name, ResolveOne(link, selector));
   v1::GetJobRequest get;
@@ -64,14 +85,15 @@ Result ExplainJob(const Context& context, link::ServerLink& link, const std::str
     context.out << ExplanationText(
         context, explanation, absl::StrCat("trainyard clone ", output::ShortName(name), " --yes"));
   } else {
-    context.out << WhyNoWait(job) << "\n";
+    const std::string silent = SilentText(context, link, job);
+    context.out << (silent.empty() ? WhyNoWait(job) : silent) << "\n";
   }
   return link::kOk;
 }
 
 Result ExplainSpec(const Context& context, link::ServerLink& link, const std::string& path,
                    const SubmitFlags& flags) {
-  TY_ASSIGN_OR_RETURN(spec_loader::SpecFile file, spec_loader::ReadSpecFile(path));
+  TY_ASSIGN_OR_RETURN(spec_loader::SpecFile file, ReadSpec(context, path));
   TY_ASSIGN_OR_RETURN(const std::vector<std::string> changed, ApplyChanges(flags.spec, file));
   if (!file.mistakes.empty()) return TellMistakes(context, file, "nothing was explained");
   v1::ExplainJobRequest request;

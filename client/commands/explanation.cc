@@ -38,7 +38,7 @@ std::string StartText(const v1::Explanation& explanation) {
     text = "now";
   } else if (explanation.has_start_in()) {
     text = absl::StrCat("in about ", DurationText(output::ToDuration(explanation.start_in())), " (",
-                        output::TimeText(explanation.start_time()), " UTC)");
+                        output::TimeText(explanation.start_time()), ")");
   } else {
     text = explanation.infeasible() ? "never" : "unknown";
   }

@@ -57,8 +57,8 @@ void FetchProgress::Draw() {
   if (now - last_draw_ < (on_terminal ? kFetchDrawInterval : kFetchLineInterval)) return;
   last_draw_ = now;
   if (on_terminal) {
-    context_.err << "\r" << output::TransferBarLine(view_, context_.terminal) << "\x1b[K"
-                 << std::flush;
+    context_.err << output::kLineStart << output::TransferBarLine(view_, context_.terminal)
+                 << output::kClearRest << std::flush;
     is_drawn_ = true;
   } else {
     context_.err << output::TransferTextLine(view_) << "\n" << std::flush;
@@ -66,7 +66,7 @@ void FetchProgress::Draw() {
 }
 
 void FetchProgress::Clear() {
-  if (is_drawn_) context_.err << "\r\x1b[K" << std::flush;
+  if (is_drawn_) context_.err << output::kLineStart << output::kClearRest << std::flush;
   is_drawn_ = false;
 }
 

@@ -88,6 +88,14 @@ std::string CheckpointsText(link::ServerLink& link, const v1::Job& job) {
   return absl::StrJoin(steps, ", ");
 }
 
+// Returns where a later attempt begins, since it may repeat steps that were seen already.
+std::string OriginText(const v1::Job& job) {
+  if (job.attempt() <= 1) return "";
+  const int64_t step = job.progress().checkpoint_step();
+  return step > 0 ? absl::StrCat(", from the checkpoint of step ", step)
+                  : ", from the beginning, since there is no checkpoint";
+}
+
 }  // namespace
 
 std::string PlacementText(const v1::Job& job) {
@@ -101,7 +109,7 @@ std::string PlacementText(const v1::Job& job) {
 }
 
 void JobReporter::Clear() {
-  if (is_drawn_) context_.err << "\r\x1b[K" << std::flush;
+  if (is_drawn_) context_.err << output::kLineStart << output::kClearRest << std::flush;
   is_drawn_ = false;
 }
 
@@ -122,6 +130,7 @@ void JobReporter::OnJob(const v1::Job& job) {
   view_ = progress;
   view_.loss = loss;
   view_.accuracy = accuracy;
+  view_.is_test_accuracy = has_test_accuracy_;
   // Points may be ahead of the job's record, and a new attempt begins at an earlier step.
   if (before.attempt() == job.attempt()) view_.step = std::max(view_.step, step);
   is_dirty_ = true;
@@ -143,7 +152,7 @@ void JobReporter::TellState(const v1::Job& before) {
       break;
     case v1::JOB_STATE_STARTING:
       Tell(absl::StrCat(name, " is ", styled, ": attempt ", job_.attempt(), " on ",
-                        PlacementText(job_)));
+                        PlacementText(job_), OriginText(job_)));
       return;
     case v1::JOB_STATE_STOPPING: {
       const std::string reason = v1::StopReason_Name(job_.stop_reason());
@@ -188,7 +197,7 @@ void JobReporter::OnPoints(const std::vector<v1::MetricPoint>& points) {
 void JobReporter::OnEvaluation(const v1::MetricPoint& point) {
   if (evaluation_.step != point.step()) evaluation_ = {.step = point.step()};
   if (point.name() == "test.accuracy") {
-    has_test_accuracy_ = true;
+    view_.is_test_accuracy = has_test_accuracy_ = true;
     view_.accuracy = evaluation_.accuracy = point.value();
   } else {
     evaluation_.loss = point.value();
@@ -212,8 +221,9 @@ void JobReporter::Tick() {
   const absl::Duration now = context_.clock.Uptime();
   if (context_.terminal.err_is_terminal) {
     if (now - last_draw_ < kDrawInterval) return;
-    context_.err << "\r" << output::ProgressBarLine(view_, context_.terminal) << "\x1b[K"
-                 << std::flush;
+    context_.err << output::kLineStart
+                 << output::ProgressBarLine(view_, output::Resized(context_.terminal))
+                 << output::kClearRest << std::flush;
     is_drawn_ = true;
   } else {
     const bool is_new_epoch = view_.epoch != last_epoch_;

@@ -1,16 +1,17 @@
 // ls fetches jobs page by page and shows them as a table in which an array is one row.
 #include <algorithm>
-#include <map>
+#include <optional>
 #include <ostream>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "client/commands/list_columns.h"
 #include "client/commands/selector.h"
 #include "client/commands/verbs.h"
 #include "client/output/table.h"
 #include "client/output/text.h"
-#include "common/base/ids.h"
 #include "common/base/status_macros.h"
 #include "common/base/strings.h"
 
@@ -27,14 +28,21 @@ struct ListOptions {
   std::string project;
   std::string array;  // the name of one of its jobs
   std::vector<std::string> tags;
+  std::string name;
+  std::string sort;
+  bool reverse = false;
+  std::string columns;
   bool expand = false;
 };
 
+// Returns true if the list may be empty although there are jobs.
+bool IsFiltered(const ListOptions& options) {
+  return !options.states.empty() || !options.user.empty() || !options.project.empty() ||
+         !options.array.empty() || !options.tags.empty() || !options.name.empty();
+}
+
 constexpr int kLimitDefault = 20;
 constexpr int kPageSizeMax = 1000;
-// Longer reasons are cut in the table; -o wide shows all of them.
-constexpr int kWhyWidth = 44;
-constexpr int kDescriptionWidth = 40;
 
 // Reads the name of a state, such as "running" or "RUNNING".
 absl::StatusOr<v1::JobState> ParseState(const std::string& text) {
@@ -51,8 +59,15 @@ absl::StatusOr<v1::JobState> ParseState(const std::string& text) {
       absl::StrCat("'", text, "' is not a state of a job; expected ", absl::StrJoin(names, ", ")));
 }
 
-absl::StatusOr<std::vector<v1::Job>> FetchJobs(const Context& context, link::ServerLink& link,
-                                               const ListOptions& options) {
+// The jobs that are listed, and how many more there are.
+struct JobPage {
+  std::vector<v1::Job> jobs;
+  bool has_more = false;
+  int64_t more = 0;  // 0 if the server does not count them
+};
+
+absl::StatusOr<JobPage> FetchJobs(const Context& context, link::ServerLink& link,
+                                  const ListOptions& options) {
   v1::ListJobsRequest request;
   for (const std::string& text : options.states) {
     TY_ASSIGN_OR_RETURN(const v1::JobState state, ParseState(text));
@@ -67,145 +82,79 @@ absl::StatusOr<std::vector<v1::Job>> FetchJobs(const Context& context, link::Ser
   // The data formats list the jobs of arrays one by one. Only tables group them.
   request.set_group_arrays(context.options.IsTable() && !options.expand && options.array.empty());
   const int limit = options.limit > 0 ? options.limit : options.all ? INT32_MAX : kLimitDefault;
-  std::vector<v1::Job> jobs;
+  request.set_job_name(options.name);
+  request.set_count_more(true);
+  JobPage found;
+  std::vector<v1::Job>& jobs = found.jobs;
   while (static_cast<int64_t>(jobs.size()) < limit) {
     request.set_page_size(std::min(limit - static_cast<int>(jobs.size()), kPageSizeMax));
     TY_ASSIGN_OR_RETURN(v1::ListJobsResponse page,
                         link.Call(&v1::JobService::Stub::ListJobs, request));
     for (v1::Job& job : *page.mutable_jobs()) jobs.push_back(std::move(job));
-    if (page.next_page_token().empty()) break;
+    found.has_more = !page.next_page_token().empty();
+    found.more = page.more_jobs();
+    if (!found.has_more) break;
     request.set_page_token(page.next_page_token());
   }
-  return jobs;
+  return found;
 }
 
-std::string ProgressText(const v1::Job& job) {
-  const v1::Progress& progress = job.progress();
-  if (progress.total_steps() <= 0) return "";
-  return absl::StrCat(100 * progress.step() / progress.total_steps(), "%");
-}
-
-std::string AccuracyText(const v1::Job& job) {
-  const auto accuracy = job.final_metrics().find("test.accuracy");
-  return accuracy == job.final_metrics().end() ? "" : output::PercentText(accuracy->second);
-}
-
-std::string EtaText(const v1::Job& job) {
-  if (job.state() != v1::JOB_STATE_RUNNING || !job.progress().has_eta()) return "";
-  return output::AgeText(output::ToDuration(job.progress().eta()));
-}
-
-// Returns how long the job ran, or has been running.
-std::string TookText(const v1::Job& job, absl::Time now) {
-  if (!job.has_start_time()) return "";
-  const absl::Time end = job.has_end_time() ? output::ToTime(job.end_time()) : now;
-  return output::AgeText(end - output::ToTime(job.start_time()));
-}
-
-std::string WorkersText(const v1::Job& job) {
-  std::vector<std::string> workers;
-  for (const v1::RankPlacement& rank : job.placement()) {
-    const std::string worker = output::ShortName(rank.worker());
-    if (std::find(workers.begin(), workers.end(), worker) == workers.end()) {
-      workers.push_back(worker);
-    }
-  }
-  return absl::StrJoin(workers, ",");
-}
-
-// Returns the first line of the description, cut to what a table can hold.
-std::string DescriptionText(const v1::Job& job) {
-  const std::string& text = job.resolved_spec().description();
-  return output::Shortened(text.substr(0, text.find('\n')), kDescriptionWidth);
-}
-
-// Returns the reason for the state of a job that waits or has failed.
-std::string WhyText(const v1::Job& job) {
-  if (job.state() == v1::JOB_STATE_QUEUED && job.queue_reasons_size() > 0) {
-    return job.queue_reasons(0);
-  }
-  if (job.state() == v1::JOB_STATE_FAILED || output::IsHeld(job)) {
-    return job.failure().message().substr(0, job.failure().message().find('\n'));
-  }
-  return "";
-}
-
-// Returns "12..10011" for the jobs of an array.
-std::string JobText(const v1::Job& job) {
-  std::string first = output::ShortName(job.name());
-  if (job.array_states().empty()) return first;
-  return absl::StrCat(first, "..", ParseJobName(job.name())->value + job.array_size() - 1);
-}
-
-// Returns "RUNNING", or for an array "[3 running, 9,997 queued]". States of jobs that run come
-// first.
-std::string StateCell(const Context& context, const v1::Job& job) {
-  if (job.array_states().empty()) {
-    return context.terminal.Style(output::StateStyle(job.state()), output::StateText(job.state()));
-  }
-  std::map<v1::JobState, int32_t> counts;
-  for (const v1::StateCount& count : job.array_states()) counts[count.state()] = count.jobs();
-  std::vector<std::string> parts;
-  for (const v1::JobState state :
-       {v1::JOB_STATE_RUNNING, v1::JOB_STATE_STARTING, v1::JOB_STATE_STOPPING, v1::JOB_STATE_QUEUED,
-        v1::JOB_STATE_SUSPENDED, v1::JOB_STATE_FAILED, v1::JOB_STATE_CANCELLED,
-        v1::JOB_STATE_SUCCEEDED}) {
-    if (counts[state] == 0) continue;
-    parts.push_back(context.terminal.Style(
-        output::StateStyle(state), absl::StrCat(FormatCount(counts[state]), " ",
-                                                absl::AsciiStrToLower(output::StateText(state)))));
-  }
-  return absl::StrCat("[", absl::StrJoin(parts, ", "), "]");
+// Says how many jobs the table leaves out, since nobody can see it otherwise.
+void TellMore(const Context& context, const ListOptions& options, const JobPage& page) {
+  if (!page.has_more) return;
+  const std::string how = options.all ? "" : "; `trainyard ls --all` lists all, --limit N more";
+  context.Say(absl::StrCat(
+      page.more > 0 ? absl::StrCat("... and ", FormatCount(page.more), " more") : "... and more",
+      how));
 }
 
 Result List(const Context& context, const ListOptions& options) {
+  const absl::Time now = context.clock.Now();
+  std::vector<std::string> names = UsualColumns(context.options.format == Format::kWide);
+  if (!options.columns.empty()) names = absl::StrSplit(options.columns, ',');
+  std::vector<ListColumn> columns;
+  std::vector<Table::Column> heads;
+  for (const std::string& name : names) {
+    TY_ASSIGN_OR_RETURN(ListColumn column, ColumnOf(context, name, now));
+    heads.push_back(column.head);
+    columns.push_back(std::move(column));
+  }
+  std::optional<ListColumn> order;
+  if (!options.sort.empty()) {
+    TY_ASSIGN_OR_RETURN(order, ColumnOf(context, options.sort, now));
+  }
   TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
-  TY_ASSIGN_OR_RETURN(const std::vector<v1::Job> jobs, FetchJobs(context, *link, options));
-  if (PrintResources(context, jobs)) return link::kOk;
-  if (jobs.empty()) {
-    context.Say("no jobs; `trainyard submit FILE` makes one");
+  TY_ASSIGN_OR_RETURN(JobPage page, FetchJobs(context, *link, options));
+  std::vector<v1::Job>& jobs = page.jobs;
+  if (order.has_value()) {
+    SortBy(*order, options.reverse, jobs);
+  } else if (options.reverse) {
+    std::reverse(jobs.begin(), jobs.end());
+  }
+  if (PrintResources(context, jobs)) {
+    TellMore(context, options, page);
     return link::kOk;
   }
-  const bool is_wide = context.options.format == Format::kWide;
-  std::vector<Table::Column> columns = {{"JOB", Table::Align::kRight},
-                                        {"NAME"},
-                                        {"STATE"},
-                                        {"DEVICES", Table::Align::kRight},
-                                        {"DONE", Table::Align::kRight},
-                                        {"ACCURACY", Table::Align::kRight},
-                                        {"ETA", Table::Align::kRight},
-                                        {"TOOK", Table::Align::kRight},
-                                        {"AGE", Table::Align::kRight}};
-  if (is_wide) {
-    for (const char* title :
-         {"USER", "PROJECT", "ATTEMPT", "WORKERS", "CREATED", "TAGS", "DESCRIPTION"}) {
-      columns.push_back({title});
-    }
+  if (jobs.empty()) {
+    context.Say(IsFiltered(options) ? "no such jobs; `trainyard ls -a` lists all"
+                                    : "no jobs; `trainyard submit FILE` makes one");
+    return link::kOk;
   }
-  columns.push_back({"WHY"});
-  Table table(std::move(columns));
-  const absl::Time now = context.clock.Now();
+  Table table(std::move(heads));
   for (const v1::Job& job : jobs) {
-    const bool is_array = !job.array_states().empty();
-    std::vector<std::string> row = {JobText(job),
-                                    is_array ? job.spec().name() : job.resolved_spec().name(),
-                                    StateCell(context, job),
-                                    output::DevicesText(job.resolved_spec()),
-                                    is_array ? "" : ProgressText(job),
-                                    is_array ? "" : AccuracyText(job),
-                                    is_array ? "" : EtaText(job),
-                                    is_array ? "" : TookText(job, now),
-                                    output::AgeText(now - output::ToTime(job.create_time()))};
-    if (is_wide) {
-      row.insert(row.end(), {job.user(), job.resolved_spec().project(),
-                             job.attempt() > 0 ? absl::StrCat(job.attempt()) : "", WorkersText(job),
-                             output::TimeText(job.create_time()),
-                             absl::StrJoin(job.resolved_spec().tags(), ","), DescriptionText(job)});
-    }
-    row.push_back(is_wide ? WhyText(job) : output::Shortened(WhyText(job), kWhyWidth));
+    std::vector<std::string> row;
+    row.reserve(columns.size());
+    for (const ListColumn& column : columns) row.push_back(column.text(job));
     table.AddRow(std::move(row));
   }
-  context.out << table.Render();
+  // A line that is wider than the terminal would be wrapped, and the table torn.
+  const bool is_cut = context.terminal.out_is_terminal && context.options.format == Format::kTable;
+  for (const absl::string_view line : absl::StrSplit(table.Render(), '\n', absl::SkipEmpty())) {
+    context.out << (is_cut ? output::Fitted(line, context.terminal.width) : std::string(line))
+                << "\n";
+  }
+  context.out << std::flush;
+  TellMore(context, options, page);
   return link::kOk;
 }
 
@@ -213,7 +162,9 @@ Result List(const Context& context, const ListOptions& options) {
 
 void AddList(VerbTable& verbs) {
   verbs.Add<ListOptions>(
-      "ls", "List jobs, newest first", "--state running --state queued",
+      "ls", "List jobs, newest first",
+      "--state running --state queued\n"
+      "  trainyard ls --name 'sweep-*' --columns job,lr,accuracy --sort accuracy --reverse",
       [](client::Flags& flags, ListOptions& options) {
         flags.Repeated("--state", options.states, "Only jobs in this state; may be repeated");
         flags.Value("--limit", options.limit, "At most this many jobs (20)").Range(1, 1'000'000);
@@ -223,6 +174,14 @@ void AddList(VerbTable& verbs) {
         flags.Value("--array", options.array, "Only the jobs of this array, one by one");
         flags.Repeated("--tag", options.tags,
                        "Only jobs with this tag; may be repeated, and then all of them");
+        flags.Value("--name", options.name,
+                    "Only jobs of this name, in which * stands for any text: 'sweep-*'");
+        flags.Value("--sort", options.sort,
+                    "Sort those that are listed by a column, or by a field of the spec");
+        flags.Switch("--reverse", options.reverse, "The other way round");
+        flags.Value("--columns", options.columns,
+                    "Columns, and fields of the spec by their path or its last word: "
+                    "job,name,lr,train.epochs,accuracy");
         flags.Switch("--expand", options.expand, "The jobs of arrays one by one");
       },
       List);

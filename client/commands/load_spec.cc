@@ -8,6 +8,26 @@
 #include "common/spec/change.h"
 
 namespace trainyard::commands {
+namespace {
+
+template <typename Read>
+auto Interruptibly(const Context& context, Read read) {
+  context.interrupt.AllowExit(true);
+  auto result = read();
+  context.interrupt.AllowExit(false);
+  return result;
+}
+
+}  // namespace
+
+absl::StatusOr<spec_loader::SpecFile> ReadSpec(const Context& context, const std::string& path) {
+  return Interruptibly(context, [&] { return spec_loader::ReadSpecFile(path); });
+}
+
+absl::StatusOr<std::vector<spec_loader::SpecText>> ReadSpecs(const Context& context,
+                                                             const std::string& path) {
+  return Interruptibly(context, [&] { return spec_loader::ReadSpecTexts(path); });
+}
 
 absl::StatusOr<std::vector<std::string>> ApplyChanges(const SpecFlags& flags,
                                                       spec_loader::SpecFile& file) {

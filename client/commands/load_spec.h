@@ -12,6 +12,12 @@
 
 namespace trainyard::commands {
 
+// Read specs as the functions of spec_loader do. Ctrl-C ends the program while it reads, because a
+// pipe, or a file system of the network, may never answer.
+absl::StatusOr<spec_loader::SpecFile> ReadSpec(const Context& context, const std::string& path);
+absl::StatusOr<std::vector<spec_loader::SpecText>> ReadSpecs(const Context& context,
+                                                             const std::string& path);
+
 // Applies the changes and checks all rules; mistakes are added to `file`. Returns the paths that
 // were changed: a mistake at one of them comes from the command line, and not from the file.
 absl::StatusOr<std::vector<std::string>> ApplyChanges(const SpecFlags& flags,

@@ -9,6 +9,8 @@
 #include "client/commands/verbs.h"
 #include "client/output/text.h"
 #include "common/base/backoff.h"
+#include "common/base/errors.h"
+#include "common/base/escape.h"
 #include "common/base/ids.h"
 #include "common/base/status_macros.h"
 
@@ -97,7 +99,7 @@ class LogPrinter {
       return;
     }
     if (!with_rank_) {
-      context_.out << data << std::flush;
+      context_.out << WithoutEscapes(data) << std::flush;
       return;
     }
     std::string& rest = partial_[rank];
@@ -111,8 +113,8 @@ class LogPrinter {
     context_.out << std::flush;
   }
   void PrintLine(int rank, absl::string_view line) {
-    context_.out << context_.terminal.Style("2", absl::StrCat("[", rank, "]")) << " " << line
-                 << "\n";
+    context_.out << context_.terminal.Style("2", absl::StrCat("[", rank, "]")) << " "
+                 << WithoutEscapes(line) << "\n";
   }
 
   const Context& context_;
@@ -182,6 +184,14 @@ Result Logs(const Context& context, const LogsOptions& options) {
     context.Say(absl::StrCat(job.name(), " is ", output::StateText(job.state()),
                              " and has not run yet, so there is no log"));
     return link::kOk;
+  }
+  const int ranks = job.placement_size();
+  // The other attempts of an elastic job may have had more ranks.
+  const bool is_newest = !ParseAttemptName(name).ok();
+  if (is_newest && options.rank >= ranks && ranks > 0) {
+    return MakeError(absl::StatusCode::kNotFound, "NOT_FOUND",
+                     absl::StrCat(job.name(), " has no rank ", options.rank, "; it has ",
+                                  ranks == 1 ? "rank 0 alone" : absl::StrCat("0 to ", ranks - 1)));
   }
   const bool with_rank = options.rank < 0 && job.resolved_spec().devices().count() > 1;
   LogPrinter printer(context, with_rank);

@@ -25,6 +25,7 @@ Machine MachineOf(const Context& context, const std::string& state_dir, const st
   machine.worker_log = JoinPath(machine.state_dir, "worker.log");
   machine.server_pid_file = JoinPath(machine.state_dir, "server.pid");
   machine.worker_pid_file = JoinPath(machine.state_dir, "worker.pid");
+  machine.settings_file = JoinPath(machine.state_dir, "up.json");
   machine.address = listen.empty()
                         ? absl::StrCat("unix:", JoinPath(machine.server_state_dir, "server.sock"))
                         : listen;

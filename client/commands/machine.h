@@ -16,6 +16,7 @@ struct Machine {
   std::string worker_log;
   std::string server_pid_file;  // <state_dir>/server.pid
   std::string worker_pid_file;
+  std::string settings_file;  // <state_dir>/up.json
   // The address from `listen`, or else unix:<state_dir>/server/server.sock.
   std::string address;
 };

@@ -15,6 +15,7 @@
 #include "client/output/text.h"
 #include "common/base/status_macros.h"
 #include "common/base/strings.h"
+#include "common/spec/fields.h"
 
 namespace trainyard::commands {
 namespace {
@@ -53,33 +54,59 @@ bool IsMeant(const std::string& series, const std::vector<std::string>& words) {
   });
 }
 
-// Returns the words after JOB.
-std::vector<std::string> GroupsOf(const MetricsOptions& options) {
-  return {options.words.begin() + 1, options.words.end()};
+// The words of the command line: first jobs, then groups of metrics.
+struct MetricWords {
+  std::vector<std::string> jobs;
+  std::vector<std::string> groups;
+};
+
+// Returns true if the word can only mean jobs: 12, 3-5, last. A name may also be a group of
+// metrics.
+bool IsJobNumber(const std::string& word) {
+  const auto selections = ParseSelector(word);
+  return selections.ok() && std::all_of(selections->begin(), selections->end(),
+                                        [](const Selection& s) { return s.name.empty(); });
 }
 
-// Asks for the names of all series, and returns those that --metric and the words choose. Returns
-// NOT_FOUND if the job has metrics, but none of these.
+// The first word names jobs, whatever it looks like. A later one does if it can mean nothing else.
+MetricWords SplitWords(const MetricsOptions& options) {
+  MetricWords words;
+  for (const std::string& word : options.words) {
+    const bool is_job = words.jobs.empty() || (words.groups.empty() && IsJobNumber(word));
+    (is_job ? words.jobs : words.groups).push_back(word);
+  }
+  return words;
+}
+
+// Asks for the names of all series, and returns those that --metric and the groups choose; all of
+// them if nothing is chosen. Returns NOT_FOUND if the job has metrics, but none of these.
 absl::StatusOr<std::vector<std::string>> ChosenNames(link::ServerLink& link,
-                                                     const MetricsOptions& options,
+                                                     const std::vector<std::string>& metrics,
+                                                     const std::vector<std::string>& groups,
                                                      const std::string& job) {
-  const std::vector<std::string> words = GroupsOf(options);
-  std::vector<std::string> names = options.metrics;
-  if (words.empty()) return names;
+  std::vector<std::string> names = metrics;
+  if (groups.empty() && metrics.empty()) return names;
   v1::QueryMetricsRequest request;
   request.set_name(job);
   request.set_max_points(1);
   TY_ASSIGN_OR_RETURN(const v1::QueryMetricsResponse all,
                       link.Call(&v1::JobService::Stub::QueryMetrics, request));
-  std::set<std::string> groups;
-  const size_t given = names.size();
+  if (all.series().empty()) return names;
+  std::set<std::string> known_groups;
+  std::vector<std::string> known;
   for (const v1::MetricSeries& series : all.series()) {
-    if (IsMeant(series.name(), words)) names.push_back(series.name());
-    groups.insert(series.name().substr(0, series.name().find('.')));
+    if (IsMeant(series.name(), groups)) names.push_back(series.name());
+    known.push_back(series.name());
+    known_groups.insert(series.name().substr(0, series.name().find('.')));
   }
-  if (names.size() == given && !groups.empty()) {
-    return absl::NotFoundError(absl::StrCat(job, " has no metrics '", absl::StrJoin(words, "', '"),
-                                            "'; it has ", absl::StrJoin(groups, ", ")));
+  for (const std::string& metric : metrics) {
+    if (std::find(known.begin(), known.end(), metric) != known.end()) continue;
+    return absl::NotFoundError(
+        absl::StrCat(job, " has no metric '", metric, "'", spec::Suggestion(metric, known)));
+  }
+  if (names.size() == metrics.size() && !groups.empty()) {
+    return absl::NotFoundError(absl::StrCat(job, " has no metrics '", absl::StrJoin(groups, "', '"),
+                                            "'; it has ", absl::StrJoin(known_groups, ", ")));
   }
   return names;
 }
@@ -93,57 +120,77 @@ std::string ValueText(const std::string& name, double value) {
   return output::NumberText(value);
 }
 
-void Draw(const Context& context, const MetricsOptions& options,
-          const v1::QueryMetricsResponse& response) {
+// Draws the series that were chosen, or else those of the default. `of` follows the title.
+void Draw(const Context& context, bool is_chosen, const v1::QueryMetricsResponse& response,
+          absl::string_view of) {
   output::PlotOptions plot;
   plot.width = std::min(context.terminal.width, 100);
   plot.unicode = context.terminal.unicode;
   for (const v1::MetricSeries& series : response.series()) {
-    const bool is_chosen = !options.metrics.empty() || options.words.size() > 1;
     if (!is_chosen && !IsDrawnByDefault(series.name())) continue;
     std::vector<output::Point> points;
     for (const v1::MetricPoint& point : series.points()) {
       points.push_back({static_cast<double>(point.step()), point.value()});
     }
     if (points.size() < 2) continue;
-    context.out << output::RenderPlot(series.name(), points, plot) << "\n";
+    context.out << output::RenderPlot(absl::StrCat(series.name(), of), points, plot) << "\n";
   }
 }
 
-void PrintSummary(const Context& context, const v1::QueryMetricsResponse& response) {
+std::vector<std::string> SummaryOf(const v1::MetricSeries& series) {
+  const auto by_value = [](const v1::MetricPoint& a, const v1::MetricPoint& b) {
+    return a.value() < b.value();
+  };
+  const auto [min, max] =
+      std::minmax_element(series.points().begin(), series.points().end(), by_value);
+  const v1::MetricPoint& last = *series.points().rbegin();
+  double sum = 0;
+  for (const v1::MetricPoint& point : series.points()) sum += point.value();
+  const auto text = [&](double value) { return ValueText(series.name(), value); };
+  return {series.name(),
+          absl::StrCat(series.points_size()),
+          text(sum / series.points_size()),
+          text(series.points(0).value()),
+          text(min->value()),
+          text(max->value()),
+          text(last.value()),
+          absl::StrCat(last.step())};
+}
+
+// The series of one job.
+struct JobSeries {
+  std::string job;
+  v1::QueryMetricsResponse response;
+};
+
+void PrintSummary(const Context& context, const std::vector<JobSeries>& jobs) {
   using output::Table;
-  Table table({{"METRIC"},
-               {"POINTS", Table::Align::kRight},
-               {"MEAN", Table::Align::kRight},
-               {"FIRST", Table::Align::kRight},
-               {"MIN", Table::Align::kRight},
-               {"MAX", Table::Align::kRight},
-               {"LAST", Table::Align::kRight},
-               {"AT STEP", Table::Align::kRight}});
-  for (const v1::MetricSeries& series : response.series()) {
-    if (series.points().empty()) continue;
-    const auto by_value = [](const v1::MetricPoint& a, const v1::MetricPoint& b) {
-      return a.value() < b.value();
-    };
-    const auto [min, max] =
-        std::minmax_element(series.points().begin(), series.points().end(), by_value);
-    const v1::MetricPoint& last = *series.points().rbegin();
-    double sum = 0;
-    for (const v1::MetricPoint& point : series.points()) sum += point.value();
-    const auto text = [&](double value) { return ValueText(series.name(), value); };
-    table.AddRow({series.name(), absl::StrCat(series.points_size()),
-                  text(sum / series.points_size()), text(series.points(0).value()),
-                  text(min->value()), text(max->value()), text(last.value()),
-                  absl::StrCat(last.step())});
+  std::vector<Table::Column> columns;
+  if (jobs.size() > 1) columns.push_back({"JOB", Table::Align::kRight});
+  columns.insert(columns.end(), {{"METRIC"},
+                                 {"POINTS", Table::Align::kRight},
+                                 {"MEAN", Table::Align::kRight},
+                                 {"FIRST", Table::Align::kRight},
+                                 {"MIN", Table::Align::kRight},
+                                 {"MAX", Table::Align::kRight},
+                                 {"LAST", Table::Align::kRight},
+                                 {"AT STEP", Table::Align::kRight}});
+  Table table(std::move(columns));
+  for (const JobSeries& job : jobs) {
+    for (const v1::MetricSeries& series : job.response.series()) {
+      if (series.points().empty()) continue;
+      std::vector<std::string> row = SummaryOf(series);
+      if (jobs.size() > 1) row.insert(row.begin(), output::ShortName(job.job));
+      table.AddRow(std::move(row));
+    }
   }
   context.out << table.Render();
 }
 
 // Prints points as they come, until the job has ended.
-Result FollowPoints(const Context& context, link::ServerLink& link, const MetricsOptions& options,
+Result FollowPoints(const Context& context, link::ServerLink& link,
+                    const std::vector<std::string>& wanted, const std::vector<std::string>& words,
                     const std::string& name) {
-  const std::vector<std::string>& wanted = options.metrics;
-  const std::vector<std::string> words = GroupsOf(options);
   link::Follower follower(link, context.clock, context.rng, {.names = {name}, .metrics_of = name});
   while (!context.interrupt.triggered()) {
     auto update = follower.Next(absl::Milliseconds(100));
@@ -169,37 +216,64 @@ Result FollowPoints(const Context& context, link::ServerLink& link, const Metric
   return link::kInterrupted;
 }
 
+absl::StatusOr<JobSeries> FetchSeries(const Context& context, link::ServerLink& link,
+                                      const MetricsOptions& options,
+                                      const std::vector<std::string>& groups,
+                                      const std::string& job) {
+  v1::QueryMetricsRequest request;
+  request.set_name(job);
+  TY_ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                      ChosenNames(link, options.metrics, groups, job));
+  for (const std::string& metric : names) request.add_metrics(metric);
+  // Data formats get all points. A plot can use no more of them than it has columns.
+  if (context.options.IsTable()) {
+    request.set_max_points(names.empty() ? kPlotPoints : kChosenPoints);
+  }
+  TY_ASSIGN_OR_RETURN(v1::QueryMetricsResponse response,
+                      link.Call(&v1::JobService::Stub::QueryMetrics, request));
+  return JobSeries{job, std::move(response)};
+}
+
+// Prints the series of one job in the format that the user chose. Returns false for a table.
+bool PrintSeries(const Context& context, const v1::QueryMetricsResponse& response) {
+  if (context.options.format != Format::kJsonLines) {
+    return PrintResources(context, response.series());
+  }
+  for (const v1::MetricSeries& series : response.series()) {
+    for (const v1::MetricPoint& point : series.points()) PrintList(context, {&point}, {""});
+  }
+  return true;
+}
+
 Result Metrics(const Context& context, const MetricsOptions& options) {
   const Format format = context.options.format;
   if (options.follow && (format == Format::kJson || format == Format::kYaml)) {
     return absl::InvalidArgumentError(
         "--follow has no end, and a JSON or YAML list needs one; use -o jsonl");
   }
+  const MetricWords words = SplitWords(options);
   TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
-  TY_ASSIGN_OR_RETURN(const std::string name, ResolveOne(*link, options.words[0]));
-  if (options.follow) return FollowPoints(context, *link, options, name);
-  v1::QueryMetricsRequest request;
-  request.set_name(name);
-  TY_ASSIGN_OR_RETURN(const std::vector<std::string> names, ChosenNames(*link, options, name));
-  for (const std::string& metric : names) request.add_metrics(metric);
-  // Data formats get all points. A plot can use no more of them than it has columns.
-  if (context.options.IsTable())
-    request.set_max_points(names.empty() ? kPlotPoints : kChosenPoints);
-  TY_ASSIGN_OR_RETURN(const v1::QueryMetricsResponse response,
-                      link->Call(&v1::JobService::Stub::QueryMetrics, request));
-  if (format == Format::kJsonLines) {
-    for (const v1::MetricSeries& series : response.series()) {
-      for (const v1::MetricPoint& point : series.points()) PrintList(context, {&point}, {""});
+  TY_ASSIGN_OR_RETURN(const std::vector<std::string> names, ResolveSelectors(*link, words.jobs));
+  if (names.size() > 1 && (options.follow || !context.options.IsTable())) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        names.size(), " jobs are named; --follow and -o json take the metrics of one at a time"));
+  }
+  if (options.follow) {
+    return FollowPoints(context, *link, options.metrics, words.groups, names.front());
+  }
+  const bool is_chosen = !options.metrics.empty() || !words.groups.empty();
+  std::vector<JobSeries> jobs;
+  for (const std::string& name : names) {
+    TY_ASSIGN_OR_RETURN(JobSeries job, FetchSeries(context, *link, options, words.groups, name));
+    if (PrintSeries(context, job.response)) return link::kOk;
+    if (job.response.series().empty()) {
+      context.Say(absl::StrCat(name, " has no metrics yet"));
+      continue;
     }
-    return link::kOk;
+    Draw(context, is_chosen, job.response, names.size() > 1 ? absl::StrCat(" of ", name) : "");
+    jobs.push_back(std::move(job));
   }
-  if (PrintResources(context, response.series())) return link::kOk;
-  if (response.series().empty()) {
-    context.Say(absl::StrCat(name, " has no metrics yet"));
-    return link::kOk;
-  }
-  Draw(context, options, response);
-  PrintSummary(context, response);
+  if (!jobs.empty()) PrintSummary(context, jobs);
   return link::kOk;
 }
 
@@ -209,6 +283,7 @@ void AddMetrics(VerbTable& verbs) {
   verbs.Add<MetricsOptions>(
       "metrics", "Draw or print the metrics of a job",
       "last --metric train.loss\n"
+      "  trainyard metrics 12 15          the curves of two jobs, one after the other\n"
       "  trainyard metrics last comm      what communication costs, and how much is hidden",
       [](client::Flags& flags, MetricsOptions& options) {
         flags
@@ -217,7 +292,7 @@ void AddMetrics(VerbTable& verbs) {
                                 "; then words for groups of metrics: comm for comm.* and "
                                 "compute.*, gpu for gpu.*"))
             .Required()
-            .ShownAs("JOB [GROUP ...]");
+            .ShownAs("JOB ... [GROUP ...]");
         flags.Repeated("--metric", options.metrics, "Only this metric; may be repeated");
         flags.Switch("-f,--follow", options.follow, "Print points as they come");
       },

@@ -69,7 +69,7 @@ absl::StatusOr<std::string> AskTrainer(const std::string& binary_dir, const v1::
   std::vector<std::string> args = {trainer, "--plan", "-"};
   args.insert(args.end(), flags.begin(), flags.end());
   TY_ASSIGN_OR_RETURN(const daemons::ChildResult result,
-                      daemons::RunChild(args, output::ProtoJson(spec, false), kPlanTimeout));
+                      daemons::RunChild(args, output::WireJson(spec), kPlanTimeout));
   if (result.exit_code == kTrainerUserError) {
     return absl::InvalidArgumentError(
         absl::StripPrefix(absl::StripTrailingAsciiWhitespace(result.err), "trainyard-trainer: "));
@@ -101,7 +101,7 @@ absl::StatusOr<std::string> MemoryPlan(const std::string& binary_dir, const v1::
 namespace {
 
 Result Plan(const Context& context, const PlanOptions& options) {
-  TY_ASSIGN_OR_RETURN(spec_loader::SpecFile file, spec_loader::ReadSpecFile(options.file));
+  TY_ASSIGN_OR_RETURN(spec_loader::SpecFile file, ReadSpec(context, options.file));
   TY_RETURN_IF_ERROR(ApplyChanges(options.spec, file).status());
   if (!file.mistakes.empty()) return TellMistakes(context, file, "nothing was planned");
   TY_ASSIGN_OR_RETURN(const v1::JobSpec resolved, spec::ResolveSpec(file.spec));

@@ -99,13 +99,27 @@ Result SetQuota(const Context& context, const SetQuotaOptions& options) {
                       link->Call(&v1::SharingService::Stub::SetQuota, request));
   context.Say(
       absl::StrCat("the quota of ", set.subject(), " is set; `trainyard quotas ls` shows it"));
+  const bool has_zero = options.devices == 0 || options.queued_jobs == 0 ||
+                        options.submits_per_minute == 0 || options.storage == "0";
+  if (has_zero) context.Say("0 is no limit, and shuts nobody out");
   PrintOne(context, set, set.subject());
   return link::kOk;
 }
 
 Result DeleteQuotas(const Context& context, const DeleteQuotasOptions& options) {
   TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
+  TY_ASSIGN_OR_RETURN(const v1::ListQuotasResponse known,
+                      link->Call(&v1::SharingService::Stub::ListQuotas, v1::ListQuotasRequest()));
+  std::vector<std::string> names;
+  for (const v1::Quota& quota : known.quotas()) names.push_back(quota.subject());
   for (const std::string& subject : options.subjects) {
+    if (std::find(names.begin(), names.end(), subject) == names.end()) {
+      const std::string nearest = NearestWord(subject, names);
+      return absl::NotFoundError(
+          absl::StrCat("'", subject, "' has no quota of its own",
+                       nearest.empty() ? std::string("; `trainyard quotas ls` lists all")
+                                       : absl::StrCat("; did you mean '", nearest, "'?")));
+    }
     v1::DeleteQuotaRequest request;
     request.set_subject(subject);
     TY_RETURN_IF_ERROR(link->Call(&v1::SharingService::Stub::DeleteQuota, request).status());

@@ -66,7 +66,7 @@ Result ListReservations(const Context& context) {
     context.Say("no reservations; `trainyard reservations create` makes one");
     return link::kOk;
   }
-  Table table({{"NAME"}, {"STATE"}, {"START (UTC)"}, {"END (UTC)"}, {"FOR"}, {"BY"}, {"DEVICES"}});
+  Table table({{"NAME"}, {"STATE"}, {"START"}, {"END"}, {"FOR"}, {"BY"}, {"DEVICES"}});
   const absl::Time now = context.clock.Now();
   for (const v1::Reservation& made : response.reservations()) {
     const bool has_begun = output::ToTime(made.start_time()) <= now;
@@ -97,7 +97,7 @@ Result CreateReservation(const Context& context, const ReservationOptions& optio
                       link->Call(&v1::SharingService::Stub::CreateReservation, request));
   context.Say(absl::StrCat("reserved ", DevicesText(made), " from ",
                            output::TimeText(made.start_time()), " to ",
-                           output::TimeText(made.end_time()), " UTC"));
+                           output::TimeText(made.end_time())));
   if (!PrintOne(context, made, made.name())) context.out << made.name() << "\n";
   return link::kOk;
 }

@@ -4,14 +4,18 @@
 
 #include <algorithm>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "client/output/text.h"
 #include "common/base/errors.h"
 #include "common/base/ids.h"
 #include "common/base/status_macros.h"
+#include "common/base/strings.h"
 
 namespace trainyard::commands {
 namespace {
@@ -21,8 +25,17 @@ constexpr int64_t kJobsMax = 1000;
 constexpr int kBackMax = 999;
 
 absl::Status BadSelector(absl::string_view text, absl::string_view why) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("'", text, "' ", why, "; write 12, jobs/12, last, @~1 or 1-10,15"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "'", text, "' ", why, "; write 12, jobs/12, last, @~1, 1-10,15, or the name of a job"));
+}
+
+// The name of a spec may also begin with a digit, but such a text is more likely a mistyped number.
+bool IsJobName(absl::string_view text) {
+  return !text.empty() && absl::ascii_isalpha(static_cast<unsigned char>(text[0])) &&
+         std::all_of(text.begin(), text.end(), [](char c) {
+           return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' ||
+                  c == '-';
+         });
 }
 
 bool ParseNumber(absl::string_view text, int64_t& number) {
@@ -43,6 +56,10 @@ absl::StatusOr<Selection> ParsePart(absl::string_view text, absl::string_view pa
     }
     return selection;
   }
+  if (IsJobName(part)) {
+    selection.name = std::string(part);
+    return selection;
+  }
   absl::ConsumePrefix(&rest, "jobs/");
   const std::vector<absl::string_view> ends = absl::StrSplit(rest, absl::MaxSplits('-', 1));
   if (!ParseNumber(ends.front(), selection.first) || !ParseNumber(ends.back(), selection.last)) {
@@ -53,6 +70,50 @@ absl::StatusOr<Selection> ParsePart(absl::string_view text, absl::string_view pa
     return BadSelector(text, absl::StrCat("names more than ", kJobsMax, " jobs"));
   }
   return selection;
+}
+
+// Returns the names of the newest jobs, of whatever name, for suggestions.
+std::vector<std::string> SomeNames(link::ServerLink& link) {
+  constexpr int kLookedAt = 200;
+  v1::ListJobsRequest request;
+  request.set_page_size(kLookedAt);
+  request.set_group_arrays(true);
+  std::vector<std::string> names;
+  const auto newest = link.Call(&v1::JobService::Stub::ListJobs, request);
+  if (!newest.ok()) return names;
+  for (const v1::Job& job : newest->jobs()) names.push_back(job.resolved_spec().name());
+  return names;
+}
+
+// Returns the one job that has this name.
+absl::StatusOr<std::string> JobOfName(link::ServerLink& link, const std::string& name) {
+  constexpr int kCandidatesMax = 10;
+  v1::ListJobsRequest request;
+  request.set_page_size(kCandidatesMax + 1);
+  request.set_job_name(name);
+  TY_ASSIGN_OR_RETURN(const v1::ListJobsResponse found,
+                      link.Call(&v1::JobService::Stub::ListJobs, request));
+  std::vector<std::string> candidates;
+  for (const v1::Job& job : found.jobs()) {
+    // A server that does not know the filter returns jobs of all names.
+    if (job.resolved_spec().name() != name && job.spec().name() != name) continue;
+    candidates.push_back(absl::StrCat(job.name(), " ", output::StateText(job.state())));
+  }
+  if (candidates.size() == 1) return found.jobs(0).name();
+  if (candidates.empty()) {
+    const std::string nearest = NearestWord(name, SomeNames(link));
+    return MakeError(
+        absl::StatusCode::kNotFound, "NOT_FOUND",
+        absl::StrCat("no job is called '", name, "'",
+                     nearest.empty() ? std::string("; `trainyard ls` lists jobs")
+                                     : absl::StrCat("; did you mean '", nearest, "'?")));
+  }
+  const bool has_more = candidates.size() > kCandidatesMax;
+  if (has_more) candidates.resize(kCandidatesMax);
+  return absl::InvalidArgumentError(absl::StrCat(
+      has_more ? absl::StrCat("more than ", kCandidatesMax) : absl::StrCat(candidates.size()),
+      " jobs are called '", name, "'; write the number of one:\n  ",
+      absl::StrJoin(candidates, "\n  "), has_more ? "\n  ..." : ""));
 }
 
 // Returns true if this names a checkpoint otherwise than by its step.
@@ -122,6 +183,11 @@ absl::StatusOr<std::vector<std::string>> ResolveSelectors(link::ServerLink& link
                                             " jobs; `trainyard ls -a` shows them"));
       }
       add(newest.jobs(selection.back).name());
+      continue;
+    }
+    if (!selection.name.empty()) {
+      TY_ASSIGN_OR_RETURN(const std::string job, JobOfName(link, selection.name));
+      add(job);
       continue;
     }
     for (int64_t job = selection.first; job <= selection.last; ++job) add(JobName(JobId{job}));

@@ -1,4 +1,5 @@
-// Finds jobs and checkpoints by the names that people use: 12, jobs/12, last, @~1, 1-10,15.
+// Finds jobs and checkpoints by the names that people use: 12, jobs/12, last, @~1, 1-10,15, and the
+// name of a job.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@ namespace trainyard::commands {
 
 // The help text of a word that names jobs.
 inline constexpr char kSelectorHelp[] =
-    "Jobs: 12, jobs/12, last, @~1 (the one before the last), 1-10,15";
+    "Jobs: 12, jobs/12, last, @~1 (the one before the last), 1-10,15, or the name of one";
 
 // A selector consists of parts, and this is one of them.
 struct Selection {
@@ -23,17 +24,20 @@ struct Selection {
   // The first and the last job number; both are included.
   int64_t first = 0;
   int64_t last = 0;
+  // The name in the spec of a job, if that was given.
+  std::string name = {};
 
   friend bool operator==(const Selection&, const Selection&) = default;
 };
 
 // Returns INVALID_ARGUMENT with the text and the accepted forms if the text names no jobs, or more
-// than 1,000.
+// than 1,000. Only a name that begins with a letter is taken for the name of a job.
 absl::StatusOr<std::vector<Selection>> ParseSelector(absl::string_view text);
 
 // Returns the names of the jobs, such as jobs/12, each once and in the order given. Jobs that are
 // named by their number are not looked up. Returns NOT_FOUND if there are fewer jobs than a `@~N`
-// asks for.
+// asks for, or no job has the name,
+// and INVALID_ARGUMENT with the candidates if several jobs have it.
 absl::StatusOr<std::vector<std::string>> ResolveSelectors(link::ServerLink& link,
                                                           const std::vector<std::string>& texts);
 // Resolves a selector that must name one job.

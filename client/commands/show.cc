@@ -55,7 +55,7 @@ std::string ModelText(const v1::JobSpec& spec) {
 std::string TimesText(const v1::Job& job, absl::Time now) {
   if (!job.has_start_time()) return "";
   const absl::Time end = job.has_end_time() ? output::ToTime(job.end_time()) : now;
-  return absl::StrCat(output::TimeText(job.start_time()), " UTC, for ",
+  return absl::StrCat(output::TimeText(job.start_time()), ", for ",
                       DurationText(end - output::ToTime(job.start_time())));
 }
 
@@ -85,7 +85,7 @@ void PrintConditions(const v1::Job& job, Sheet& sheet) {
                absl::StrAppend(out, d.job(), d.ok() ? " has succeeded" : " has ended");
              }));
   if (job.has_begin_time()) {
-    sheet.Line("begins", absl::StrCat("not before ", output::TimeText(job.begin_time()), " UTC"));
+    sheet.Line("begins", absl::StrCat("not before ", output::TimeText(job.begin_time())));
   }
   sheet.Line("reservation", job.reservation());
   sheet.Line("project", job.resolved_spec().project());
@@ -160,8 +160,7 @@ void PrintTraining(const v1::Job& job, Sheet& sheet) {
 
 // Prints who submitted the job, what it has used, and where it comes from.
 void PrintHistory(const v1::Job& job, absl::Time now, Sheet& sheet) {
-  sheet.Line("submitted",
-             absl::StrCat(output::TimeText(job.create_time()), " UTC by ", job.user()));
+  sheet.Line("submitted", absl::StrCat(output::TimeText(job.create_time()), " by ", job.user()));
   sheet.Line("ran", TimesText(job, now));
   if (job.has_device_time()) {
     sheet.Line("used", absl::StrCat(DurationText(output::ToDuration(job.device_time())),
@@ -208,13 +207,21 @@ absl::StatusOr<std::vector<v1::Event>> FetchEvents(link::ServerLink& link,
 
 absl::Status PrintEvents(const Context& context, link::ServerLink& link, const std::string& name) {
   TY_ASSIGN_OR_RETURN(const std::vector<v1::Event> events, FetchEvents(link, name));
-  output::Table table({{"TIME (UTC)"}, {"EVENT"}, {"BY"}, {"RESOURCE"}, {"WHY"}});
+  output::Table table({{"TIME"}, {"EVENT"}, {"BY"}, {"RESOURCE"}, {"WHY"}});
   for (const v1::Event& event : events) {
     table.AddRow({output::TimeText(event.time()), event.type(), event.actor(), event.resource(),
                   event.message()});
   }
   context.out << "\n" << table.Render();
   return absl::OkStatus();
+}
+
+// A spec that is handed on should train on the same data. Which data that was is known once the
+// first attempt has read them.
+void PinData(v1::Job& job) {
+  if (job.provenance().data_digest().empty()) return;
+  v1::DataSpec& data = *job.mutable_resolved_spec()->mutable_data();
+  if (data.digest().empty()) data.set_digest(job.provenance().data_digest());
 }
 
 Result Show(const Context& context, const ShowOptions& options) {
@@ -229,7 +236,8 @@ Result Show(const Context& context, const ShowOptions& options) {
   }
   std::vector<const google::protobuf::Message*> messages;
   messages.reserve(jobs.size());
-  for (const v1::Job& job : jobs) {
+  for (v1::Job& job : jobs) {
+    PinData(job);
     messages.push_back(
         options.spec ? static_cast<const google::protobuf::Message*>(&job.resolved_spec()) : &job);
   }

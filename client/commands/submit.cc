@@ -166,7 +166,7 @@ Result Submit(const Context& context, const SubmitOptions& options) {
   }
   std::vector<spec_loader::SpecText> texts;
   for (const std::string& path : files) {
-    TY_ASSIGN_OR_RETURN(auto documents, spec_loader::ReadSpecTexts(path));
+    TY_ASSIGN_OR_RETURN(auto documents, ReadSpecs(context, path));
     std::move(documents.begin(), documents.end(), std::back_inserter(texts));
   }
   if (texts.size() > 1 && options.follow) {

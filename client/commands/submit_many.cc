@@ -52,7 +52,7 @@ class Submitter {
   Result Run() {
     start_ = context_.clock.Uptime();
     TY_RETURN_IF_ERROR(Send());
-    if (context_.terminal.err_is_terminal) context_.err << "\r\x1b[K";
+    if (context_.terminal.err_is_terminal) context_.err << output::kLineStart << output::kClearRest;
     PrintList(context_, messages_, names_);
     const absl::Duration took = context_.clock.Uptime() - start_;
     const double rate = absl::ToDoubleSeconds(took) > 0
@@ -119,8 +119,9 @@ class Submitter {
     }
     const grpc::Status status = stream->Finish();
     if (!status.ok()) return link_.Error(status);
-    return under_way_.empty() ? absl::OkStatus()
-                              : absl::UnavailableError("the server has ended the stream");
+    return under_way_.empty()
+               ? absl::OkStatus()
+               : error::ServerUnreachable(link_.address(), "it has ended the stream");
   }
 
   // Fills the next message, and returns false if no documents are left.
@@ -177,7 +178,7 @@ class Submitter {
 
   void Refuse(SpecFile& file, const absl::Status& status) {
     if (++refused_ > kRefusalsTold) return;
-    if (context_.terminal.err_is_terminal) context_.err << "\r\x1b[K";
+    if (context_.terminal.err_is_terminal) context_.err << output::kLineStart << output::kClearRest;
     const auto violations = GetFieldViolations(status);
     spec_loader::AddViolations(file, violations, {});
     context_.err << spec_loader::RenderMistakes(file, context_.terminal.color);
@@ -192,8 +193,9 @@ class Submitter {
         now - drawn_ < kSubmitDrawInterval)
       return;
     drawn_ = now;
-    context_.err << "\rsubmitted " << FormatCount(submitted_) << " of "
-                 << FormatCount(static_cast<int64_t>(texts_.size())) << "\x1b[K" << std::flush;
+    context_.err << output::kLineStart << "submitted " << FormatCount(submitted_) << " of "
+                 << FormatCount(static_cast<int64_t>(texts_.size())) << output::kClearRest
+                 << std::flush;
   }
 
   const Context& context_;

@@ -47,27 +47,26 @@ absl::StatusOr<TopData> Fetch(const Context& context, link::ServerLink& link) {
 // Redraws in place until q or Ctrl-C, even while the server does not answer.
 Result Live(const Context& context, link::ServerLink& link) {
   output::Keyboard keyboard;
-  context.out << "\x1b[?1049h\x1b[?25l";  // switches to a screen of its own and hides the cursor
+  context.out << "\xff[?1049h\xff[?25l";  // switches to a screen of its own and hides the cursor
   bool is_over = false;
   while (!is_over && !context.interrupt.triggered()) {
     const auto data = Fetch(context, link);
-    std::string picture =
-        data.ok()
-            ? RenderTop(*data, context.terminal, context.terminal.height - 1)
-            : absl::StrCat("the server does not answer; trying again: ", data.status().message(),
-                           "\n");
+    const output::Terminal terminal = output::Resized(context.terminal);
+    std::string picture = data.ok() ? RenderTop(*data, terminal, terminal.height - 1)
+                                    : absl::StrCat("the server does not answer; trying again: ",
+                                                   data.status().message(), "\n");
     // Each line is cleared just before it is drawn, so that the picture does not flicker.
-    absl::StrReplaceAll({{"\n", "\x1b[K\n"}}, &picture);
-    context.out << "\x1b[H" << picture << "\x1b[J" << context.terminal.Style("2", "q ends")
+    absl::StrReplaceAll({{"\n", absl::StrCat(output::kClearRest, "\n")}}, &picture);
+    context.out << "\xff[H" << picture << "\xff[J" << context.terminal.Style("2", "q ends")
                 << std::flush;
     const absl::Duration drawn = context.clock.Uptime();
     while (!is_over && context.clock.Uptime() - drawn < kRefresh &&
            !context.interrupt.triggered()) {
       const char key = keyboard.Read(kKeyWait);
-      is_over = key == 'q' || key == 'Q' || key == '\x1b';
+      is_over = key == 'q' || key == 'Q' || key == output::kEscapeKey;
     }
   }
-  context.out << "\x1b[?25h\x1b[?1049l" << std::flush;
+  context.out << "\xff[?25h\xff[?1049l" << std::flush;
   return link::kOk;
 }
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <map>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -82,7 +81,7 @@ std::string Header(const TopData& data, const Terminal& terminal) {
                    " free", aside == 0 ? "" : absl::StrCat(", ", aside, " set aside")),
       absl::StrCat(FormatCount(data.queue.queued_jobs()), " queued")};
   return absl::StrCat(terminal.Style("1", "trainyard"), "  ", absl::StrJoin(parts, "   "), "   ",
-                      absl::FormatTime("%H:%M:%S UTC", data.now, absl::UTCTimeZone()));
+                      absl::FormatTime("%H:%M:%S %Z", data.now, absl::LocalTimeZone()));
 }
 
 std::string Devices(const TopData& data, const Terminal& terminal) {
@@ -162,33 +161,13 @@ std::string Queue(const TopData& data) {
   return table.Render();
 }
 
-// Returns the line cut to the width, with its ANSI styles closed.
-std::string Fitted(const std::string& line, const Terminal& terminal) {
-  if (output::DisplayWidth(line) <= terminal.width) return line;
-  if (!absl::StrContains(line, "\x1b")) return output::Shortened(line, terminal.width);
-  std::string cut;
-  int columns = 0;
-  for (size_t i = 0; i < line.size(); ++i) {
-    if (line[i] == '\x1b') {
-      const size_t end = std::min(line.find('m', i), line.size() - 1);
-      cut.append(line, i, end - i + 1);
-      i = end;
-      continue;
-    }
-    const bool begins = (static_cast<unsigned char>(line[i]) & 0xc0u) != 0x80u;
-    if (begins && ++columns > terminal.width) break;
-    cut += line[i];
-  }
-  return cut + "\x1b[0m";
-}
-
 // Appends the lines of a table, at most `lines_max`, and says how many rows were left out.
 void Append(const std::string& text, int lines_max, const Terminal& terminal, std::string& out) {
   const std::vector<std::string> lines = absl::StrSplit(text, '\n', absl::SkipEmpty());
   const int count = static_cast<int>(lines.size());
   const int shown = lines_max >= count ? count : std::max(lines_max - 1, 1);
   for (int i = 0; i < shown; ++i) {
-    const std::string line = Fitted(lines[static_cast<size_t>(i)], terminal);
+    const std::string line = output::Fitted(lines[static_cast<size_t>(i)], terminal.width);
     absl::StrAppend(&out, i == 0 ? terminal.Style("1", line) : line, "\n");
   }
   if (shown < count) absl::StrAppend(&out, "  ... and ", count - shown, " more\n");
@@ -203,7 +182,7 @@ std::string RenderTop(const TopData& data, const Terminal& terminal, int height)
   const int shares_max = std::min(share_lines, std::max(room / 5, 3));
   const int queue_lines = data.queue.jobs_size() + 1;
   const int queue_max = std::min(queue_lines, std::max((room - shares_max) / 2, 4));
-  std::string out = absl::StrCat(Fitted(Header(data, terminal), terminal), "\n\n");
+  std::string out = absl::StrCat(output::Fitted(Header(data, terminal), terminal.width), "\n\n");
   if (data.workers.workers().empty()) {
     absl::StrAppend(&out, "no worker has registered; `trainyard up` starts one on this machine\n");
   } else {

@@ -1,11 +1,17 @@
 // Builds the command line from the verbs, and prints how a verb has ended.
 #include "client/commands/verbs.h"
 
+#include <cerrno>
 #include <ostream>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "client/output/plain_stream.h"
 #include "common/base/duration.h"
 #include "common/base/errors.h"
+#include "common/base/escape.h"
+#include "common/base/version.h"
 
 namespace trainyard::commands {
 
@@ -19,7 +25,50 @@ constexpr char kFooter[] =
     "Start here:\n"
     "  trainyard up --detach                        a server and a worker on this machine\n"
     "  trainyard submit jobs/convnet-glyphs.yaml --follow\n"
-    "Each verb has an example: trainyard VERB --help";
+    "Each verb has an example: trainyard help VERB";
+
+// A word of other tools, and the verbs that do here what it does there, with spaces between them.
+struct Synonym {
+  const char* word;
+  const char* verbs;
+};
+constexpr Synonym kSynonyms[] = {
+    {"list", "ls"},
+    {"ps", "ls"},
+    {"jobs", "ls"},
+    {"squeue", "ls top"},
+    {"queue", "ls top"},
+    {"sinfo", "workers"},
+    {"nodes", "workers"},
+    {"gpus", "devices"},
+    {"describe", "show"},
+    {"get", "show"},
+    {"info", "show status"},
+    {"history", "show"},
+    {"tail", "logs"},
+    {"create", "submit create"},
+    {"apply", "submit"},
+    {"sbatch", "submit"},
+    {"train", "submit run"},
+    {"stop", "cancel down"},
+    {"kill", "cancel"},
+    {"scancel", "cancel"},
+    {"abort", "cancel"},
+    {"pause", "suspend"},
+    {"continue", "resume"},
+    {"unpause", "resume"},
+    {"delete", "rm"},
+    {"remove", "rm"},
+    {"del", "rm"},
+    {"retry", "clone"},
+    {"rerun", "clone"},
+    {"fork", "clone"},
+    {"start", "up"},
+    {"why", "explain"},
+    {"dataset", "data"},
+    {"datasets", "data"},
+    {"download", "checkpoints fetch get"},
+};
 
 // The command line with all verbs, and the values of its global flags.
 struct Program {
@@ -34,6 +83,10 @@ struct Program {
     for (const auto& [name, value] : formats) names.push_back(name);
     flags.Value("-o,--output", format, "table, wide, json, jsonl, yaml or name").OneOf(names);
     flags.Switch("--no-color", options.no_color, "Print no colours; $NO_COLOR does the same");
+    line.SetVersion(absl::StrCat("trainyard ", Version()));
+    for (const Synonym& synonym : kSynonyms) {
+      line.AddSynonym(synonym.word, absl::StrSplit(synonym.verbs, ' '));
+    }
     flags.Switch("-q,--quiet", options.quiet, "Print nothing but data and errors");
 #define VERB(file, add) add(verbs);
 #include "client/commands/verbs.def"
@@ -66,6 +119,15 @@ std::string NextStep(const absl::Status& status) {
   }
 }
 
+void TellError(const Context& context, const absl::Status& status) {
+  // A message is the only text that need not be UTF-8: it may come from a log or from gRPC.
+  context.err << context.terminal.Style("1;31", "error:") << " " << WithoutEscapes(status.message())
+              << "\n";
+  const std::string next = NextStep(status);
+  if (!next.empty()) context.err << "  " << next << "\n";
+  context.err << std::flush;
+}
+
 }  // namespace
 
 Parsed ParseCommandLine(const std::vector<std::string>& args) {
@@ -79,15 +141,23 @@ Parsed ParseCommandLine(const std::vector<std::string>& args) {
 }
 
 link::ExitCode Run(const Context& context, const RunFunction& run) {
-  const Result result = run(context);
-  context.out << std::flush;
-  if (result.ok()) return *result;
+  output::PlainStream out(context.out);
+  output::PlainStream err(context.err);
+  const Context plain = {
+      context.options, context.surroundings,   context.terminal, out,         err,
+      context.in,      context.in_is_terminal, context.clock,    context.rng, context.interrupt};
+  const Result result = run(plain);
+  out << std::flush;
+  if (result.ok()) {
+    // Whoever reads the output may stop early, as `head` does.
+    if (out.error() == 0 || out.error() == EPIPE) return *result;
+    TellError(plain,
+              absl::DataLossError(absl::StrCat("the output cannot be written: ",
+                                               std::generic_category().message(out.error()))));
+    return link::kFailed;
+  }
   if (context.interrupt.triggered()) return link::kInterrupted;
-  context.err << context.terminal.Style("1;31", "error:") << " " << result.status().message()
-              << "\n";
-  const std::string next = NextStep(result.status());
-  if (!next.empty()) context.err << "  " << next << "\n";
-  context.err << std::flush;
+  TellError(plain, result.status());
   return link::ExitCodeOf(result.status());
 }
 

@@ -1,4 +1,5 @@
 // watch follows one job as `run` does, or several jobs on a board with a line for each.
+#include <algorithm>
 #include <map>
 #include <ostream>
 #include <variant>
@@ -9,6 +10,7 @@
 #include "client/commands/verbs.h"
 #include "client/link/follower.h"
 #include "client/output/text.h"
+#include "common/base/escape.h"
 #include "common/base/ids.h"
 #include "common/base/status_macros.h"
 
@@ -49,19 +51,25 @@ class Board {
       return;
     last_draw_ = now;
     is_dirty_ = false;
-    if (lines_drawn_ > 0) context_.err << "\x1b[" << lines_drawn_ << "A";
+    if (lines_drawn_ > 0) context_.err << kEscape << "[" << lines_drawn_ << "A";
     lines_drawn_ = 0;
     size_t left_out = 0;
+    // A line that is wrapped would take two, and the board would move down with each drawing.
+    const output::Terminal terminal = output::Resized(context_.terminal);
+    const size_t lines_max =
+        std::min(kLinesMax, static_cast<size_t>(std::max(terminal.height - 2, 1)));
     for (auto it = jobs_.rbegin(); it != jobs_.rend(); ++it) {
-      if (lines_drawn_ >= kLinesMax) {
+      if (lines_drawn_ >= lines_max) {
         ++left_out;
         continue;
       }
-      context_.err << "\r" << Line(it->second) << "\x1b[K\n";
+      context_.err << output::kLineStart << output::Fitted(Line(it->second), terminal.width - 1)
+                   << output::kClearRest << "\n";
       ++lines_drawn_;
     }
     if (left_out > 0) {
-      context_.err << "\r... and " << Counted(left_out, "older job") << "\x1b[K\n";
+      context_.err << output::kLineStart << "... and " << Counted(left_out, "older job")
+                   << output::kClearRest << "\n";
       ++lines_drawn_;
     }
     context_.err << std::flush;

@@ -29,6 +29,12 @@ std::string TypesText(const v1::Worker& worker) {
   return absl::StrJoin(types, ",");
 }
 
+std::string StateCell(const Context& context, const v1::Worker& worker, absl::Time now) {
+  if (output::IsSilent(worker, now)) return context.terminal.Style("33", "SILENT");
+  return context.terminal.Style(worker.state() == v1::WORKER_STATE_ACTIVE ? "32" : "31",
+                                output::StateText(worker.state()));
+}
+
 void PrintWorkers(const Context& context, const v1::ListWorkersResponse& response) {
   Table table({{"WORKER"},
                {"STATE"},
@@ -42,9 +48,7 @@ void PrintWorkers(const Context& context, const v1::ListWorkersResponse& respons
   for (const v1::Worker& worker : response.workers()) {
     const auto busy = std::count_if(worker.devices().begin(), worker.devices().end(),
                                     [](const v1::Device& d) { return !d.attempt().empty(); });
-    table.AddRow({output::ShortName(worker.name()),
-                  context.terminal.Style(worker.state() == v1::WORKER_STATE_ACTIVE ? "32" : "31",
-                                         output::StateText(worker.state())),
+    table.AddRow({output::ShortName(worker.name()), StateCell(context, worker, now),
                   output::SchedulingText(worker.scheduling()), absl::StrCat(worker.devices_size()),
                   absl::StrCat(busy), TypesText(worker),
                   output::AgeText(now - output::ToTime(worker.last_seen_time())),
@@ -103,6 +107,18 @@ Result DeclareLost(const Context& context, const WorkersOptions& options) {
                                              "is GONE; what it ran is queued again");
 }
 
+Result RemoveWorkers(const Context& context, const WorkersOptions& options) {
+  TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
+  for (const std::string& name : options.workers) {
+    v1::DeleteWorkerRequest request;
+    request.set_name(absl::StartsWith(name, "workers/") ? name : WorkerName(name));
+    request.set_reason(options.reason);
+    TY_RETURN_IF_ERROR(link->Call(&v1::FleetService::Stub::DeleteWorker, request).status());
+    context.Say(absl::StrCat(request.name(), " is removed"));
+  }
+  return link::kOk;
+}
+
 }  // namespace
 
 void AddWorkers(VerbTable& verbs) {
@@ -121,6 +137,8 @@ void AddWorkers(VerbTable& verbs) {
       "workers lost",
       "Confirm that the host of an UNREACHABLE worker is off, so that its jobs start elsewhere",
       "lab-1", declare_with_reason, DeclareLost);
+  verbs.Add<WorkersOptions>("workers rm", "Forget workers that are out of contact and run nothing",
+                            "old-1", declare_with_reason, RemoveWorkers);
   verbs.Add<WorkersOptions>("workers uncordon", "Give workers ranks again", "lab-1", declare,
                             Uncordon);
 }

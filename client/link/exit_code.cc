@@ -31,7 +31,8 @@ ExitCode ExitCodeOf(const absl::Status& status) {
     case absl::StatusCode::kAborted:
       return kConflict;
     case absl::StatusCode::kUnavailable:
-      return kUnreachable;
+      // Errors of this machine, such as a path that leads through a file, have no reason.
+      return reason.empty() ? kFailed : kUnreachable;
     case absl::StatusCode::kDeadlineExceeded:
       return kTimedOut;
     case absl::StatusCode::kCancelled:

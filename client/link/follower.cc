@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/base/backoff.h"
+#include "common/base/errors.h"
 
 namespace trainyard::link {
 namespace {
@@ -91,8 +92,9 @@ absl::Status Follower::Keep(const Contact& contact, bool ends_by_itself) {
     }
     if (link_.interrupt().triggered()) return absl::CancelledError("interrupted");
     if (wire_status.ok() && ends_by_itself) return absl::OkStatus();
-    absl::Status status =
-        wire_status.ok() ? absl::UnavailableError("the server has gone") : link_.Error(wire_status);
+    absl::Status status = wire_status.ok()
+                              ? error::ServerUnreachable(link_.address(), "it has gone")
+                              : link_.Error(wire_status);
     if (!IsLoss(status)) return status;
     const absl::Duration now = clock_.Uptime();
     if (!is_lost || got_any) {

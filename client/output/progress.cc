@@ -37,7 +37,10 @@ std::vector<std::string> Facts(const ProgressView& view) {
   if (view.samples_per_s > 0) facts.push_back(RateText(view.samples_per_s) + " samples/s");
   if (view.eta.has_value()) facts.push_back(EtaText(*view.eta));
   if (view.loss.has_value()) facts.push_back("loss " + NumberText(*view.loss));
-  if (view.accuracy.has_value()) facts.push_back("accuracy " + PercentText(*view.accuracy));
+  if (view.accuracy.has_value()) {
+    facts.push_back(absl::StrCat(view.is_test_accuracy ? "test" : "batch", " accuracy ",
+                                 PercentText(*view.accuracy)));
+  }
   return facts;
 }
 

@@ -19,19 +19,20 @@ struct ProgressView {
   double samples_per_s = 0;
   std::optional<absl::Duration> eta;
   std::optional<double> loss;
-  // The accuracy on the test split once that was evaluated, and until then in training.
+  // The accuracy on the test split once that was evaluated, and until then on the batch.
   std::optional<double> accuracy;
+  bool is_test_accuracy = false;
 };
 
 ProgressView ViewOf(const v1::Progress& progress);
 
 // Returns a line for a terminal, of at most terminal.width columns. The least important parts are
 // left out first:
-//   epoch 2/3 ▕████████▌       ▏ 412/936  5,412 samples/s  eta 12s  loss 0.431  accuracy 86.2%
+//   epoch 2/3 ▕████████▌       ▏ 412/936  5,412 samples/s  eta 12s  loss 0.431  test accuracy 86.2%
 std::string ProgressBarLine(const ProgressView& view, const Terminal& terminal);
 
 // Returns a line for a file:
-//   epoch 2/3  step 412/936  44%  5,412 samples/s  eta 12s  loss 0.431  accuracy 86.2%
+//   epoch 2/3  step 412/936  44%  5,412 samples/s  eta 12s  loss 0.431  test accuracy 86.2%
 std::string ProgressTextLine(const ProgressView& view);
 
 // A file that is being downloaded.

@@ -1,12 +1,16 @@
-// Prints messages as JSON with protobuf, and makes YAML from that JSON, so that both use the same
-// names.
+// Prints messages as JSON, and makes YAML from that JSON, so that both use the same names. It does
+// not use protobuf's own JSON, in which numbers are texts, and specs cannot be submitted again.
 #include "client/output/proto_text.h"
 
 #include <google/protobuf/util/json_util.h>
 
+#include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <type_traits>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/check.h"
@@ -16,6 +20,9 @@
 namespace trainyard::output {
 namespace {
 
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
 using nlohmann::ordered_json;
 
 // Returns true if YAML reads the text back as the same text without quotes.
@@ -102,12 +109,120 @@ void AppendYaml(const ordered_json& value, size_t indent, std::string& out) {
   }
 }
 
+// Returns a spec in the form that people write, with its fields in the order of their declaration.
+ordered_json SpecJson(const v1::JobSpec& spec) {
+  ordered_json json = ordered_json::object();
+  const google::protobuf::Descriptor& type = *v1::JobSpec::descriptor();
+  for (int i = 0; i < type.field_count(); ++i) {
+    const std::string value = spec::FieldJson(spec, *type.field(i));
+    if (!value.empty()) json[type.field(i)->name()] = ordered_json::parse(value);
+  }
+  return json;
+}
+
+// Every reader of JSON keeps whole numbers up to 2^53 exactly. Larger ones become texts, as in
+// protobuf's JSON.
+template <typename T>
+ordered_json WholeJson(T value) {
+  constexpr T kExactMax = T{1} << 53;
+  bool is_exact = value <= kExactMax;
+  if constexpr (std::is_signed_v<T>) is_exact = is_exact && value >= -kExactMax;
+  return is_exact ? ordered_json(value) : ordered_json(absl::StrCat(value));
+}
+
+ordered_json NumberJson(double value) {
+  if (std::isfinite(value)) return value;
+  return std::isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity";
+}
+
+ordered_json MessageJson(const Message& message);
+
+// Returns the value at `index` of a repeated field, or of a single field if the index is -1.
+ordered_json ValueJson(const Message& message, const FieldDescriptor& field, int index) {
+  const Reflection& reflection = *message.GetReflection();
+  const auto pick = [&](auto single, auto repeated) {
+    return index < 0 ? (reflection.*single)(message, &field)
+                     : (reflection.*repeated)(message, &field, index);
+  };
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT32:
+      return pick(&Reflection::GetInt32, &Reflection::GetRepeatedInt32);
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return pick(&Reflection::GetUInt32, &Reflection::GetRepeatedUInt32);
+    case FieldDescriptor::CPPTYPE_INT64:
+      return WholeJson(pick(&Reflection::GetInt64, &Reflection::GetRepeatedInt64));
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return WholeJson(pick(&Reflection::GetUInt64, &Reflection::GetRepeatedUInt64));
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return NumberJson(pick(&Reflection::GetDouble, &Reflection::GetRepeatedDouble));
+    case FieldDescriptor::CPPTYPE_FLOAT:
+      return NumberJson(pick(&Reflection::GetFloat, &Reflection::GetRepeatedFloat));
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return pick(&Reflection::GetBool, &Reflection::GetRepeatedBool);
+    case FieldDescriptor::CPPTYPE_ENUM: {
+      const int number = pick(&Reflection::GetEnumValue, &Reflection::GetRepeatedEnumValue);
+      const auto* value = field.enum_type()->FindValueByNumber(number);
+      return value == nullptr ? ordered_json(number) : ordered_json(value->name());
+    }
+    case FieldDescriptor::CPPTYPE_STRING: {
+      const std::string text = pick(&Reflection::GetString, &Reflection::GetRepeatedString);
+      return field.type() == FieldDescriptor::TYPE_BYTES ? absl::Base64Escape(text) : text;
+    }
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      return MessageJson(index < 0 ? reflection.GetMessage(message, &field)
+                                   : reflection.GetRepeatedMessage(message, &field, index));
+  }
+  return nullptr;
+}
+
+// Returns the entries of a map in the order of their keys.
+ordered_json MapJson(const Message& message, const FieldDescriptor& field) {
+  std::map<std::string, ordered_json> entries;
+  const Reflection& reflection = *message.GetReflection();
+  for (int i = 0; i < reflection.FieldSize(message, &field); ++i) {
+    const Message& entry = reflection.GetRepeatedMessage(message, &field, i);
+    const ordered_json key = ValueJson(entry, *field.message_type()->map_key(), -1);
+    entries[key.is_string() ? key.get<std::string>() : key.dump()] =
+        ValueJson(entry, *field.message_type()->map_value(), -1);
+  }
+  return ordered_json(entries);
+}
+
+ordered_json MessageJson(const Message& message) {
+  if (const auto* spec = dynamic_cast<const v1::JobSpec*>(&message)) return SpecJson(*spec);
+  if (message.GetDescriptor()->file()->package() == "google.protobuf") {
+    return ordered_json::parse(WireJson(message));  // a form of its own for times and durations
+  }
+  std::vector<const FieldDescriptor*> fields;
+  message.GetReflection()->ListFields(message, &fields);
+  ordered_json json = ordered_json::object();
+  for (const FieldDescriptor* field : fields) {
+    ordered_json& value = json[field->name()];
+    if (field->is_map()) {
+      value = MapJson(message, *field);
+    } else if (field->is_repeated()) {
+      value = ordered_json::array();
+      const int size = message.GetReflection()->FieldSize(message, field);
+      for (int i = 0; i < size; ++i) value.push_back(ValueJson(message, *field, i));
+    } else {
+      value = ValueJson(message, *field, -1);
+    }
+  }
+  return json;
+}
+
 }  // namespace
 
 std::string ProtoJson(const google::protobuf::Message& message, bool indented) {
+  const ordered_json json = MessageJson(message);
+  // Texts of messages are UTF-8. Whatever is not comes out as U+FFFD.
+  const auto errors = ordered_json::error_handler_t::replace;
+  return indented ? json.dump(1, ' ', false, errors) + "\n" : json.dump(-1, ' ', false, errors);
+}
+
+std::string WireJson(const Message& message) {
   google::protobuf::util::JsonPrintOptions options;
   options.preserve_proto_field_names = true;
-  options.add_whitespace = indented;
   std::string json;
   const auto status = google::protobuf::util::MessageToJsonString(message, &json, options);
   TY_CHECK(status.ok());
@@ -126,14 +241,7 @@ std::string JsonToYaml(absl::string_view json) {
 }
 
 std::string SpecYaml(const v1::JobSpec& spec) {
-  std::vector<std::string> members;
-  const google::protobuf::Descriptor& type = *v1::JobSpec::descriptor();
-  for (int i = 0; i < type.field_count(); ++i) {
-    const std::string value = spec::FieldJson(spec, *type.field(i));
-    if (value.empty()) continue;
-    members.push_back(absl::StrCat(JsonQuote(type.field(i)->name()), ":", value));
-  }
-  return JsonToYaml(absl::StrCat("{", absl::StrJoin(members, ","), "}"));
+  return JsonToYaml(SpecJson(spec).dump());
 }
 
 }  // namespace trainyard::output

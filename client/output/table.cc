@@ -1,6 +1,7 @@
 // Gives the columns their titles; common/base/columns.h aligns them.
 #include "client/output/table.h"
 
+#include "absl/strings/str_replace.h"
 #include "common/base/check.h"
 #include "common/base/columns.h"
 
@@ -9,6 +10,8 @@ namespace trainyard::output {
 void Table::AddRow(std::vector<std::string> cells) {
   TY_CHECK(cells.size() == columns_.size());
   for (std::string& cell : cells) {
+    // A line break in a text of somebody would begin a row that is none.
+    absl::StrReplaceAll({{"\n", "\\n"}, {"\t", "\\t"}}, &cell);
     if (cell.empty()) cell = "-";
   }
   rows_.push_back(std::move(cells));

@@ -13,11 +13,10 @@
 namespace trainyard::output {
 
 std::string Terminal::Style(absl::string_view code, absl::string_view text) const {
-  return color ? absl::StrCat("\x1b[", code, "m", text, "\x1b[0m") : std::string(text);
+  return color ? absl::StrCat("\xff[", code, "m", text, "\xff[0m") : std::string(text);
 }
 
 Terminal DetectTerminal(const TerminalSettings& settings) {
-  constexpr int kNarrowest = 40;
   Terminal terminal;
   terminal.out_is_terminal = isatty(STDOUT_FILENO) != 0;
   terminal.err_is_terminal = isatty(STDERR_FILENO) != 0 && settings.term != "dumb";
@@ -25,6 +24,11 @@ Terminal DetectTerminal(const TerminalSettings& settings) {
                    !settings.has_no_color;
   const std::string locale = absl::AsciiStrToLower(settings.locale);
   terminal.unicode = absl::StrContains(locale, "utf-8") || absl::StrContains(locale, "utf8");
+  return Resized(terminal);
+}
+
+Terminal Resized(Terminal terminal) {
+  constexpr int kNarrowest = 40;
   winsize size{};
   if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
     terminal.width = std::max<int>(size.ws_col, kNarrowest);

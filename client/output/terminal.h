@@ -20,7 +20,7 @@ struct Terminal {
   int height = 24;
 
   // Returns `text` in an ANSI style ("1" bold, "31" red, ...), or unchanged if there are no
-  // colours.
+  // colours. The style is written with kEscape.
   std::string Style(absl::string_view code, absl::string_view text) const;
 };
 
@@ -33,6 +33,13 @@ struct TerminalSettings {
 
 // Looks at the file descriptors 1 and 2.
 Terminal DetectTerminal(const TerminalSettings& settings);
+// Returns the terminal with its present size, which changes with the window.
+Terminal Resized(Terminal terminal);
+
+// Moves to the start of the line, so that it can be drawn again, and clears what is right of the
+// cursor.
+inline constexpr absl::string_view kLineStart = "\xff[G";
+inline constexpr absl::string_view kClearRest = "\xff[K";
 
 using trainyard::DisplayWidth;
 

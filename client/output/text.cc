@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/output/terminal.h"
+#include "common/base/escape.h"
 #include "common/base/strings.h"
 
 namespace trainyard::output {
@@ -32,6 +33,13 @@ std::string StateText(v1::AttemptState state) {
 
 std::string StateText(v1::WorkerState state) {
   return Word(v1::WorkerState_Name(state), "WORKER_STATE_", state);
+}
+
+bool IsSilent(const v1::Worker& worker, absl::Time now) {
+  // A worker reports every few seconds, and its lease lasts for 15 s.
+  constexpr absl::Duration kSilentAfter = absl::Seconds(15);
+  return worker.state() == v1::WORKER_STATE_ACTIVE && worker.has_last_seen_time() &&
+         now - ToTime(worker.last_seen_time()) > kSilentAfter;
 }
 
 std::string SchedulingText(v1::WorkerScheduling scheduling) {
@@ -100,6 +108,25 @@ std::string Shortened(absl::string_view text, int width) {
   return cut + "...";
 }
 
+std::string Fitted(absl::string_view line, int width) {
+  if (DisplayWidth(line) <= width) return std::string(line);
+  if (!absl::StrContains(line, kEscape)) return Shortened(line, width);
+  std::string cut;
+  int columns = 0;
+  for (size_t i = 0; i < line.size(); ++i) {
+    if (line[i] == kEscape) {
+      const size_t end = std::min(line.find('m', i), line.size() - 1);
+      absl::StrAppend(&cut, line.substr(i, end - i + 1));
+      i = end;
+      continue;
+    }
+    const bool begins = (static_cast<unsigned char>(line[i]) & 0xc0u) != 0x80u;
+    if (begins && ++columns > width) break;
+    cut += line[i];
+  }
+  return cut + "\xff[0m";
+}
+
 std::string AgeText(absl::Duration age) {
   // The clocks of two processes may differ a little, so an age may come out negative.
   const int64_t seconds = std::max<int64_t>(absl::ToInt64Seconds(age), 0);
@@ -119,7 +146,7 @@ absl::Duration ToDuration(const google::protobuf::Duration& duration) {
 
 std::string TimeText(const google::protobuf::Timestamp& time) {
   if (time.seconds() == 0) return "";
-  return absl::FormatTime("%Y-%m-%d %H:%M:%S", ToTime(time), absl::UTCTimeZone());
+  return absl::FormatTime("%Y-%m-%d %H:%M:%S %Z", ToTime(time), absl::LocalTimeZone());
 }
 
 std::string NumberText(double value) {

@@ -16,6 +16,9 @@ namespace trainyard::output {
 std::string StateText(v1::JobState state);
 std::string StateText(v1::AttemptState state);
 std::string StateText(v1::WorkerState state);
+// Returns true if the worker should have reported long ago, though its lease lasts. The server
+// gives all workers time to come back when it starts.
+bool IsSilent(const v1::Worker& worker, absl::Time now);
 std::string SchedulingText(v1::WorkerScheduling scheduling);
 std::string HealthText(v1::DeviceHealth health);
 std::string FailureClassText(v1::FailureClass failure_class);
@@ -31,12 +34,15 @@ bool IsHeld(const v1::Job& job);
 bool HasEnded(const v1::Job& job);
 // Returns the devices that a job asks for: "4", or "2-8" if it is elastic.
 std::string DevicesText(const v1::JobSpec& resolved);
+// Returns `line` cut to `width` columns, with its colours ended.
+std::string Fitted(absl::string_view line, int width);
 // Returns at most `width` columns of the text. A longer text is cut and ends with "...".
 std::string Shortened(absl::string_view text, int width);
 
 // Returns an age in one unit, for columns: "12s", "5m", "3h", "2d".
 std::string AgeText(absl::Duration age);
-// Returns a time in UTC, "2026-11-20 21:57:55", or an empty text if it is unset.
+// Returns a time in the local time zone, which it names: "2026-11-20 22:57:55 CET". Returns an
+// empty text if it is unset.
 std::string TimeText(const google::protobuf::Timestamp& time);
 absl::Time ToTime(const google::protobuf::Timestamp& time);
 absl::Duration ToDuration(const google::protobuf::Duration& duration);

@@ -39,6 +39,20 @@ std::string AgreementText(const Report& report) {
                       output::PercentText(report.tolerance));
 }
 
+// A prediction that misses what was measured by more than this says nothing about more devices.
+constexpr double kPredictionErrorMax = 0.1;
+
+// Returns the largest error of a prediction that was measured too, as a fraction.
+double LargestError(const Report& report) {
+  double largest = 0;
+  for (const Measurement& point : report.measured) {
+    const auto predicted = report.PredictedSpeed(point.devices);
+    if (!predicted.has_value()) continue;
+    largest = std::max(largest, std::abs(*predicted / report.SamplesPerSecond(point) - 1));
+  }
+  return largest;
+}
+
 std::string PredictionText(const Report& report) {
   const auto costs = report.costs();
   if (!costs.has_value()) return "no prediction: nothing was measured on 1 device\n";
@@ -59,6 +73,13 @@ std::string PredictionText(const Report& report) {
         output::RateText(*speed), " samples/s, ", TimesText(*speed / one), ", ",
         output::PercentText(*speed / one / devices), " of the ideal",
         devices > report.replicas ? absl::StrCat(", with ", devices, " replicas") : "", "\n");
+  }
+  const double error = LargestError(report);
+  if (error > kPredictionErrorMax) {
+    absl::StrAppend(&text, "do not trust this prediction: it is wrong by ",
+                    output::PercentText(error),
+                    " where it can be compared; was the machine busy, or do devices share "
+                    "processors?\n");
   }
   return text;
 }

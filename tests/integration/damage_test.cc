@@ -39,7 +39,7 @@ class Damage : public ::testing::Test {
         job, [](const Job& seen) { return seen.state() == v1::JOB_STATE_SUSPENDED; }));
     std::vector<int64_t> steps;
     for (const auto& checkpoint : yard_.CliJson({"checkpoints", "ls", job})) {
-      steps.push_back(std::stoll(checkpoint.value("step", "0")));
+      steps.push_back(checkpoint.value("step", int64_t{0}));
     }
     EXPECT_GE(steps.size(), 2u);
     return steps;
@@ -49,7 +49,7 @@ class Damage : public ::testing::Test {
   // The file on the server's disk that holds a file of the checkpoint.
   std::string Blob(const std::string& job, int64_t step, const std::string& file) {
     for (const auto& checkpoint : yard_.CliJson({"checkpoints", "ls", job})) {
-      if (checkpoint.value("step", "0") != absl::StrCat(step)) continue;
+      if (checkpoint.value("step", int64_t{0}) != step) continue;
       for (const auto& one : checkpoint["files"]) {
         if (one.value("name", "") != file) continue;
         const std::string digits = *HashDigits(one.value("hash", ""));

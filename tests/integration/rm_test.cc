@@ -21,9 +21,9 @@ TEST(Remove, AJobGoesWithAllThatItHad) {
 
   const auto preview = yard.CliJson({"rm", "1", "--dry-run"});
   ASSERT_EQ(preview.size(), 1u);
-  EXPECT_NE(preview[0].value("checkpoints", "0"), "0");
-  EXPECT_NE(preview[0].value("log_bytes", "0"), "0");
-  EXPECT_NE(preview[0].value("metric_points", "0"), "0");
+  EXPECT_NE(preview[0].value("checkpoints", 0), 0);
+  EXPECT_NE(preview[0].value("log_bytes", 0), 0);
+  EXPECT_NE(preview[0].value("metric_points", 0), 0);
   ASSERT_EQ(yard.Cli({"show", "1"}).exit_code, 0);
 
   const ProcessResult removed = yard.Cli({"rm", "1"});

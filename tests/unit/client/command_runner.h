@@ -1,6 +1,7 @@
 // Runs the command line inside the test, against a fake server.
 #pragma once
 
+#include <cstdlib>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@ struct CommandResult {
 class CommandRunner {
  public:
   explicit CommandRunner(std::string server) {
+    setenv("TZ", "UTC", 1);  // times are shown in the local time zone
     surroundings.server = std::move(server);
     surroundings.home = home.path();
     surroundings.binary_dir = home.path();

@@ -9,6 +9,7 @@
 #include "common/base/errors.h"
 #include "common/base/hash.h"
 #include "common/base/ids.h"
+#include "common/base/pattern.h"
 #include "common/rpc/status.h"
 #include "common/spec/change.h"
 #include "common/spec/diff.h"
@@ -245,9 +246,15 @@ grpc::Status FakeServer::ListJobs(grpc::ServerContext*, const v1::ListJobsReques
   const int size = request->page_size() > 0 ? request->page_size() : 50;
   size_t skip = request->page_token().empty() ? 0 : std::stoul(request->page_token());
   for (auto it = jobs_.rbegin() + static_cast<ptrdiff_t>(skip); it != jobs_.rend(); ++it, ++skip) {
+    const std::string& name = request->job_name();
+    if (!name.empty() && !MatchesPattern((*it)->resolved_spec().name(), name)) continue;
     if (response->jobs_size() == size) {
-      response->set_next_page_token(std::to_string(skip));
-      break;
+      if (response->next_page_token().empty()) {
+        response->set_next_page_token(std::to_string(skip));
+      }
+      if (!request->count_more()) break;
+      response->set_more_jobs(response->more_jobs() + 1);
+      continue;
     }
     const auto& states = request->states();
     if (!states.empty() &&

@@ -121,6 +121,8 @@ class FakeServer : public v1::JobService::Service,
                            v1::Worker*) override;
   grpc::Status DeclareWorkerLost(grpc::ServerContext*, const v1::DeclareWorkerLostRequest*,
                                  v1::Worker*) override;
+  grpc::Status DeleteWorker(grpc::ServerContext*, const v1::DeleteWorkerRequest*,
+                            v1::DeleteWorkerResponse*) override;
   grpc::Status QuarantineDevice(grpc::ServerContext*, const v1::QuarantineDeviceRequest*,
                                 v1::Worker*) override;
   grpc::Status ReleaseDevice(grpc::ServerContext*, const v1::ReleaseDeviceRequest*,

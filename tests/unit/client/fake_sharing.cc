@@ -159,6 +159,18 @@ grpc::Status FakeServer::DeclareWorkerLost(grpc::ServerContext*,
   return grpc::Status::OK;
 }
 
+grpc::Status FakeServer::DeleteWorker(grpc::ServerContext*, const v1::DeleteWorkerRequest* request,
+                                      v1::DeleteWorkerResponse*) {
+  const std::lock_guard lock(mutex_);
+  const auto known = workers_.find(request->name());
+  if (known == workers_.end()) return rpc::ToGrpcStatus(error::WorkerNotFound(request->name()));
+  if (known->second.state() == v1::WORKER_STATE_ACTIVE) {
+    return rpc::ToGrpcStatus(error::WorkerNotUnreachable(request->name()));
+  }
+  workers_.erase(known);
+  return grpc::Status::OK;
+}
+
 grpc::Status FakeServer::SetAside(const std::string& worker, const std::string& device,
                                   const std::string& reason, v1::Worker* response) {
   const std::lock_guard lock(mutex_);

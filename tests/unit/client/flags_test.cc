@@ -4,10 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 namespace trainyard::client {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -63,17 +66,74 @@ TEST_F(FlagsTest, VerbsOfGroupsAreNamedWithTheirGroup) {
 }
 
 TEST_F(FlagsTest, MistakesOfUseEndWithTwoAndSayWhereToLook) {
-  for (const auto& args : std::vector<std::vector<std::string>>{
-           {}, {"things"}, {"things", "get"}, {"ls", "--bogus"}, {"ls", "--limit", "11"}}) {
+  const std::map<std::vector<std::string>, std::string> mistakes = {
+      {{}, "try: yard --help\n"},
+      {{"lss"}, "try: yard --help\n"},
+      {{"things"}, "try: yard things --help\n"},
+      {{"things", "gte"}, "try: yard things --help\n"},
+      {{"things", "get"}, "try: yard things get --help\n"},
+      {{"ls", "--bogus"}, "try: yard ls --help\n"},
+      {{"ls", "--limit", "11"}, "try: yard ls --help\n"}};
+  for (const auto& [args, where] : mistakes) {
     const CommandLine::Outcome outcome = line_.Parse(args);
     EXPECT_THAT(outcome.verb, IsEmpty());
     EXPECT_EQ(outcome.exit_code, 2);
-    EXPECT_THAT(outcome.err, HasSubstr("try: yard --help"));
+    EXPECT_THAT(outcome.err, EndsWith(where));
   }
 }
 
 TEST_F(FlagsTest, AVerbThatIsNotThereIsToldWithTheNearest) {
-  EXPECT_THAT(line_.Parse({"lss"}).err, HasSubstr("did you mean 'ls'?"));
+  EXPECT_THAT(line_.Parse({"lss"}).err, HasSubstr("unknown command 'lss'; did you mean 'ls'?"));
+  EXPECT_THAT(line_.Parse({"--server", "unix:/x", "lss"}).err, HasSubstr("unknown command"));
+  EXPECT_THAT(line_.Parse({"things", "gte", "x"}).err,
+              HasSubstr("unknown command 'gte'; did you mean 'get'?"));
+  EXPECT_THAT(line_.Parse({"things", "break"}).err, HasSubstr("'break'; expected get"));
+}
+
+TEST_F(FlagsTest, WordsOfOtherToolsLeadToTheVerbsThatAreMeant) {
+  line_.AddSynonym("show-all", {"ls", "nosuch"});
+  line_.AddSynonym("fetch", {"get"});
+  EXPECT_THAT(line_.Parse({"show-all"}).err, HasSubstr("did you mean 'ls'?"));
+  EXPECT_THAT(line_.Parse({"things", "fetch"}).err, HasSubstr("did you mean 'get'?"));
+}
+
+TEST_F(FlagsTest, TheWordsOfAFlagMayBeJoinedByUnderscores) {
+  bool dry_run = false;
+  std::string folder;
+  Flags flags = line_.AddVerb("run", "Run it", "");
+  flags.Switch("--dry-run", dry_run, "Do nothing");
+  flags.Value("--state-dir", folder, "A folder");
+  EXPECT_EQ(line_.Parse({"run", "--dry_run", "--state_dir=/a_b"}).verb, "run");
+  EXPECT_TRUE(dry_run);
+  EXPECT_EQ(folder, "/a_b");
+}
+
+TEST_F(FlagsTest, AnUnknownFlagIsToldWithTheOneThatIsMeant) {
+  EXPECT_THAT(line_.Parse({"ls", "--limt", "3"}).err,
+              HasSubstr("unknown option '--limt'; did you mean '--limit'?"));
+  EXPECT_THAT(line_.Parse({"ls", "--serv=unix:/x"}).err, HasSubstr("did you mean '--server'?"));
+  EXPECT_THAT(line_.Parse({"things", "get", "x", "--bogus", "y"}).err,
+              HasSubstr("yard: unknown option '--bogus'\n"));
+}
+
+TEST_F(FlagsTest, TheFirstWordTooManyIsNamed) {
+  EXPECT_THAT(line_.Parse({"things", "get", "x", "first", "second"}).err,
+              HasSubstr("'first' is not expected here"));
+}
+
+TEST_F(FlagsTest, HelpIsAlsoAVerb) {
+  const CommandLine::Outcome outcome = line_.Parse({"help", "things", "get"});
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_THAT(outcome.out, HasSubstr("Example:\n  yard things get"));
+  EXPECT_THAT(line_.Parse({"help"}).out, HasSubstr("Does things."));
+  EXPECT_EQ(line_.Parse({"help", "lss"}).exit_code, 2);
+}
+
+TEST_F(FlagsTest, VersionIsAlsoAFlag) {
+  line_.SetVersion("yard 1.2");
+  const CommandLine::Outcome outcome = line_.Parse({"--version"});
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(outcome.out, "yard 1.2\n");
 }
 
 TEST_F(FlagsTest, HelpGoesToStdoutAndEndsWithZero) {

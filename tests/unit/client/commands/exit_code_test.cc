@@ -20,6 +20,7 @@ TEST(ExitCode, EveryKindOfErrorHasTheCodeThatScriptsRelyOn) {
   EXPECT_EQ(ExitCodeOf(error::QuotaExceeded("user:anna", "devices", 9, 8)), 7);
   EXPECT_EQ(ExitCodeOf(error::ServerUnreachable("unix:/x", "")), 9);
   EXPECT_EQ(ExitCodeOf(absl::DeadlineExceededError("")), 124);
+  EXPECT_EQ(ExitCodeOf(absl::UnavailableError("Not a directory")), 1) << "no server is meant";
   EXPECT_EQ(ExitCodeOf(absl::CancelledError("")), 130);
 }
 

@@ -129,6 +129,30 @@ TEST_F(Follow, AJobThatFailsEndsWithEightAndItsFirstError) {
                     HasSubstr("trainyard logs 1")));
 }
 
+TEST_F(Follow, ALaterAttemptSaysWhereItBegins) {
+  std::ostringstream out;
+  std::ostringstream err;
+  std::istringstream in;
+  const commands::GlobalOptions options;
+  const commands::Context context = {
+      options,        runner_.surroundings, runner_.terminal, out, err, in, false,
+      *Clock::Real(), *Rng::Real(),         runner_.interrupt};
+  commands::JobReporter reporter(context);
+  v1::Job job;
+  job.set_name("jobs/1");
+  job.set_state(v1::JOB_STATE_STARTING);
+  job.set_attempt(2);
+  reporter.OnJob(job);
+  EXPECT_THAT(err.str(), HasSubstr(", from the beginning, since there is no checkpoint\n"));
+  job.set_state(v1::JOB_STATE_RUNNING);
+  reporter.OnJob(job);
+  job.set_state(v1::JOB_STATE_STARTING);
+  job.set_attempt(3);
+  job.mutable_progress()->set_checkpoint_step(600);
+  reporter.OnJob(job);
+  EXPECT_THAT(err.str(), HasSubstr("attempt 3 on , from the checkpoint of step 600\n"));
+}
+
 TEST_F(Follow, EveryChangeOfStateIsToldWithItsReason) {
   std::ostringstream out;
   std::ostringstream err;
@@ -201,7 +225,7 @@ TEST_F(Follow, OnATerminalTheBarIsRedrawnAndTakenAway) {
     EndJob(v1::JOB_STATE_CANCELLED);
   });
   EXPECT_EQ(result.exit_code, 8);
-  EXPECT_THAT(result.err, HasSubstr("\r"));
+  EXPECT_THAT(result.err, HasSubstr("\x1b[Gepoch"));
   const size_t end = result.err.find("jobs/1 is CANCELLED");
   ASSERT_NE(end, std::string::npos);
   EXPECT_EQ(result.err.find("samples/s", end), std::string::npos);

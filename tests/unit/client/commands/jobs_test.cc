@@ -4,7 +4,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "tests/unit/client/command_runner.h"
 #include "tests/unit/client/fake_server.h"
 
@@ -103,7 +105,7 @@ TEST_F(Jobs, ShowTellsThePrecision) {
   set(v1::PRECISION_BF16);
   EXPECT_THAT(runner_.Run({"show", "1"}).out, HasSubstr("\nprecision     bf16\n"));
   const auto json = nlohmann::json::parse(runner_.Run({"show", "1", "-o", "json"}).out);
-  EXPECT_EQ(json["resolved_spec"]["train"]["precision"], "PRECISION_BF16");
+  EXPECT_EQ(json["resolved_spec"]["train"]["precision"], "bf16");
 }
 
 TEST_F(Jobs, ShowTellsTheStagesOfAPipeline) {
@@ -220,6 +222,55 @@ TEST_F(Jobs, WorkersAreListedAndCordoned) {
   EXPECT_EQ(runner_.Run({"workers", "cordon", "lab-2"}).exit_code, 3);
 }
 
+TEST_F(Jobs, WorkersThatAreOutOfContactCanBeRemoved) {
+  v1::Worker worker;
+  worker.set_name("workers/old");
+  worker.set_state(v1::WORKER_STATE_ACTIVE);
+  server_.AddWorker(worker);
+  EXPECT_EQ(runner_.Run({"workers", "rm", "old"}).exit_code, 6);
+  worker.set_state(v1::WORKER_STATE_UNREACHABLE);
+  server_.AddWorker(worker);
+  const CommandResult removed = runner_.Run({"workers", "rm", "old", "--reason", "sold"});
+  EXPECT_EQ(removed.exit_code, 0) << removed.err;
+  EXPECT_THAT(removed.err, HasSubstr("workers/old is removed"));
+  EXPECT_EQ(runner_.Run({"workers", "rm", "old"}).exit_code, 3);
+}
+
+TEST_F(Jobs, StatusSaysWhatTheServerDoes) {
+  v1::Worker worker;
+  worker.set_name("workers/lab-1");
+  worker.set_state(v1::WORKER_STATE_ACTIVE);
+  worker.add_devices()->set_attempt("jobs/1/attempts/1");
+  worker.add_devices();
+  server_.AddWorker(worker);
+  server_.AddJob("first", v1::JOB_STATE_RUNNING);
+  const CommandResult result = runner_.Run({"status"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out, absl::StrCat("the server at ", server_.address(),
+                                     " answers\n1 worker: 1 active\n"
+                                     "2 devices of active workers: 1 busy, 1 free\n"
+                                     "1 job on devices, 0 in the queue\n"));
+  EXPECT_EQ(CommandRunner("unix:/nonexistent/sock").Run({"status"}).exit_code, 9);
+}
+
+// After a restart, the server expects its workers back for a while.
+TEST_F(Jobs, AWorkerThatHasNotReportedForLongDoesNotLookAlive) {
+  v1::Worker worker;
+  worker.set_name("workers/old");
+  worker.set_state(v1::WORKER_STATE_ACTIVE);
+  worker.mutable_last_seen_time()->set_seconds(absl::ToUnixSeconds(Clock::Real()->Now()) - 1200);
+  server_.AddWorker(worker);
+  EXPECT_THAT(runner_.Run({"workers", "ls"}).out,
+              AllOf(HasSubstr("old     SILENT"), Not(HasSubstr("ACTIVE"))));
+  server_.AddJob("first", v1::JOB_STATE_STARTING);
+  server_.ChangeJob("jobs/1", [](v1::Job& job) {
+    job.add_placement()->set_worker("workers/old");
+    job.mutable_placement(0)->set_device("cpu-0");
+  });
+  EXPECT_THAT(runner_.Run({"explain", "1"}).out,
+              HasSubstr("it is STARTING on old, which has not reported for 20m"));
+}
+
 TEST_F(Jobs, DevicesAreListedWithWhatGpusDoAndWhyTheyAreNotWell) {
   v1::Worker worker;
   worker.set_name("workers/lab-1");
@@ -263,6 +314,93 @@ TEST_F(Jobs, DescriptionsAndTagsAreShown) {
   EXPECT_THAT(runner_.Run({"ls", "-o", "wide"}).out,
               AllOf(HasSubstr("TAGS"), HasSubstr("paper,resnet/ablation  The baseline.")));
   EXPECT_THAT(runner_.Run({"ls"}).out, Not(HasSubstr("paper")));
+}
+
+// A spec that is handed on names the data on which its job has trained.
+TEST_F(Jobs, TheSpecThatIsShownNamesTheDataThatWereRead) {
+  server_.AddJob("first", v1::JOB_STATE_SUCCEEDED);
+  EXPECT_THAT(runner_.Run({"show", "1", "--spec"}).out, Not(HasSubstr("xxh3-128")));
+  server_.ChangeJob(
+      "jobs/1", [](v1::Job& job) { job.mutable_provenance()->set_data_digest("xxh3-128:3d50"); });
+  EXPECT_THAT(runner_.Run({"show", "1", "--spec"}).out, HasSubstr("digest: \"xxh3-128:3d50\"\n"));
+}
+
+// Specs and reasons of some people must not paint the terminals of others.
+TEST_F(Jobs, ControlCharactersOfOthersAreShownAndNotObeyed) {
+  server_.AddJob("first", v1::JOB_STATE_QUEUED);
+  server_.ChangeJob("jobs/1", [](v1::Job& job) {
+    job.add_queue_reasons("lunch \x1b[31mRED\r\nforged");
+    job.mutable_resolved_spec()->set_description("a\x1b]0;title\x07\nb\xc2\x9b");
+  });
+  const std::string table = runner_.Run({"ls"}).out;
+  EXPECT_THAT(table, HasSubstr("lunch \\u001b[31mRED\\u000d\\nforged"));
+  EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 2);
+  EXPECT_THAT(runner_.Run({"show", "1"}).out,
+              HasSubstr("description   a\\u001b]0;title\\u0007\n              b\\u009b\n"));
+  const auto json = nlohmann::json::parse(runner_.Run({"show", "1", "-o", "json"}).out);
+  EXPECT_EQ(json["queue_reasons"][0], "lunch \x1b[31mRED\r\nforged");
+  EXPECT_EQ(json["resolved_spec"]["description"], "a\x1b]0;title\x07\nb\xc2\x9b");
+}
+
+TEST_F(Jobs, TheColoursOfTheClientReachTheTerminal) {
+  server_.AddJob("first", v1::JOB_STATE_RUNNING);
+  runner_.terminal.color = true;
+  EXPECT_THAT(runner_.Run({"ls"}).out, HasSubstr("\x1b[32mRUNNING\x1b[0m"));
+}
+
+TEST_F(Jobs, WhatIsLeftOutOfAListIsCounted) {
+  for (int i = 0; i < 25; ++i) server_.AddJob("a", v1::JOB_STATE_QUEUED);
+  EXPECT_THAT(runner_.Run({"ls"}).err, HasSubstr("... and 5 more; `trainyard ls --all` lists all"));
+  EXPECT_EQ(runner_.Run({"ls", "-a"}).err, "");
+  EXPECT_EQ(runner_.Run({"ls", "-q"}).err, "");
+  EXPECT_THAT(runner_.Run({"ls", "--limit", "24", "-o", "name"}).err, HasSubstr("and 1 more"));
+}
+
+TEST_F(Jobs, LinesAreCutToTheWidthOfTheTerminal) {
+  server_.AddJob("first", v1::JOB_STATE_QUEUED);
+  runner_.terminal.out_is_terminal = true;
+  runner_.terminal.color = true;
+  runner_.terminal.width = 40;
+  const std::string table = runner_.Run({"ls"}).out;
+  for (const absl::string_view line : absl::StrSplit(table, '\n')) {
+    EXPECT_LE(absl::StripTrailingAsciiWhitespace(line).size(), 40u + 13) << line;  // the colours
+  }
+  EXPECT_THAT(table, HasSubstr("JOB  NAME   STATE   DEVICES  DONE"));
+  EXPECT_THAT(runner_.Run({"ls", "-o", "wide"}).out, HasSubstr("DESCRIPTION"));
+}
+
+TEST_F(Jobs, AreFoundByTheirNames) {
+  for (const char* name : {"sweep-1", "sweep-2", "other"}) {
+    server_.AddJob(name, v1::JOB_STATE_SUCCEEDED);
+  }
+  EXPECT_EQ(runner_.Run({"ls", "--name", "sweep-*", "-o", "name"}).out, "jobs/2\njobs/1\n");
+  EXPECT_THAT(runner_.Run({"ls", "--name", "none"}).err, HasSubstr("no such jobs"));
+  EXPECT_THAT(runner_.Run({"show", "other"}).out, HasSubstr("jobs/3  other"));
+}
+
+TEST_F(Jobs, ColumnsAndTheirOrderAreChosen) {
+  const double rates[] = {0.1, 0.02, 0.5};
+  for (int i = 0; i < 3; ++i) {
+    const std::string job = server_.AddJob("a", v1::JOB_STATE_SUCCEEDED);
+    server_.ChangeJob(job, [&](v1::Job& changed) {
+      v1::JobSpec& spec = *changed.mutable_resolved_spec();
+      if (i < 2) spec.mutable_optimizer()->mutable_sgd()->set_lr(rates[i]);
+      if (i == 2) spec.mutable_optimizer()->mutable_adamw()->set_lr(rates[i]);
+      spec.mutable_train()->set_epochs(i + 9);
+    });
+  }
+  EXPECT_EQ(runner_.Run({"ls", "--columns", "job,lr,train.epochs", "--sort", "lr"}).out,
+            "JOB    LR  TRAIN.EPOCHS\n"
+            "  2  0.02            10\n"
+            "  1   0.1             9\n"
+            "  3   0.5            11\n");
+  EXPECT_EQ(runner_.Run({"ls", "--sort", "epochs", "--reverse", "-o", "name"}).out,
+            "jobs/3\njobs/2\njobs/1\n");
+  EXPECT_EQ(runner_.Run({"ls", "--sort", "optimizer.adamw.lr", "-o", "name"}).out.substr(0, 7),
+            "jobs/3\n");
+  const CommandResult unknown = runner_.Run({"ls", "--columns", "accurracy"});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("no column 'accurracy'; did you mean 'accuracy'?"));
 }
 
 TEST_F(Jobs, TheServerIsAskedForAllTagsThatAreGiven) {

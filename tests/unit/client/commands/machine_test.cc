@@ -3,9 +3,14 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <optional>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
 #include "client/daemons/child.h"
 #include "client/daemons/pid_file.h"
 #include "common/base/files.h"
+#include "tests/testing/wait.h"
 #include "tests/unit/client/command_runner.h"
 #include "tests/unit/client/fake_server.h"
 
@@ -14,6 +19,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class MachineTest : public ::testing::Test {
  protected:
@@ -74,6 +80,137 @@ TEST_F(MachineTest, WhatIsUpAlreadyStaysAsItIs) {
   EXPECT_EQ(runner_.Run({"down", "--state_dir", state_}).exit_code, 0);
   EXPECT_FALSE(daemons::IdentifyProcess(server.pid).ok());
   EXPECT_FALSE(daemons::IdentifyProcess(worker.pid).ok());
+}
+
+// Another server answers at the address, so the one that was started ends.
+TEST_F(MachineTest, AServerWhoseAddressIsTakenIsNotTakenForUp) {
+  Script("trainyard-server", "echo \"error: the address is in use\" >&2; exit 1\n");
+  Script("trainyard-worker", "exec sleep 600\n");
+  const CommandResult result =
+      runner_.Run({"up", "--detach", "--state-dir", state_, "--listen", server_.address()});
+  EXPECT_EQ(result.exit_code, 6);
+  EXPECT_THAT(result.err, HasSubstr("the address is in use"));
+  EXPECT_FALSE(FileExists(JoinPath(state_, "worker.pid")));
+}
+
+// The server still knows the worker of an earlier day, and takes it for alive.
+TEST_F(MachineTest, AWorkerThatEndsIsNotTakenForUp) {
+  const auto server = Daemon("server.pid", server_.address());
+  v1::Worker remembered;
+  remembered.set_name("workers/lab-1");
+  remembered.set_state(v1::WORKER_STATE_ACTIVE);
+  server_.AddWorker(remembered);
+  Script("trainyard-worker", "echo '4 CPU devices need 4 processors' >&2; exit 1\n");
+  const CommandResult result = runner_.Run(
+      {"up", "--detach", "--state-dir", state_, "--worker-name", "lab-1", "--cpu-devices", "4"});
+  EXPECT_EQ(result.exit_code, 6);
+  EXPECT_THAT(result.err, HasSubstr("the worker ended with code 1 while it started: 4 CPU devices "
+                                    "need 4 processors"));
+  EXPECT_FALSE(FileExists(JoinPath(state_, "worker.pid")));
+  EXPECT_EQ(runner_.Run({"down", "--state-dir", state_}).exit_code, 0);
+}
+
+TEST_F(MachineTest, AFolderOfDataThatIsNotThereIsRefused) {
+  const CommandResult result =
+      runner_.Run({"up", "--detach", "--state-dir", state_, "--dataset-dir", "/nonexistent"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("--dataset-dir: there is no folder '/nonexistent'"));
+}
+
+TEST_F(MachineTest, AWorkerNameThatTheServerWouldRefuseIsRefusedAtOnce) {
+  for (const std::string& name : {std::string("a/b"), std::string("Lab"), std::string(64, 'x')}) {
+    const CommandResult result =
+        runner_.Run({"up", "--detach", "--state-dir", state_, "--worker-name", name});
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_THAT(result.err, HasSubstr("'" + name +
+                                      "' is no name of a worker; expected 1 to 63 "
+                                      "lower-case letters, digits and dashes"));
+  }
+}
+
+TEST_F(MachineTest, AnInterruptedUpLeavesNoDaemonBehind) {
+  const auto server = Daemon("server.pid", server_.address());
+  Script("trainyard-worker", "exec sleep 600\n");
+  std::optional<daemons::ProcessId> worker;
+  std::thread interrupter([&] {
+    WaitUntil([&] {
+      worker = daemons::RunningProcess(JoinPath(state_, "worker.pid"));
+      return worker.has_value();
+    });
+    runner_.interrupt.Trigger();
+  });
+  EXPECT_EQ(runner_.Run({"up", "--detach", "--state-dir", state_}).exit_code, 130);
+  interrupter.join();
+  ASSERT_TRUE(worker.has_value());
+  EXPECT_FALSE(daemons::IdentifyProcess(worker->pid).ok());
+  EXPECT_FALSE(FileExists(JoinPath(state_, "worker.pid")));
+  ASSERT_TRUE(daemons::StopProcess(server, absl::Seconds(10), *Clock::Real()).ok());
+}
+
+// A worker that writes its flags to its log and registers.
+constexpr char kWorkerScript[] =
+    "echo \"flags: $*\" >&2; echo 'info registered worker=x session=1' >&2; exec sleep 600\n";
+
+TEST_F(MachineTest, UpStartsAgainWithTheFlagsOfBefore) {
+  const auto server = Daemon("server.pid", server_.address());
+  Script("trainyard-worker", kWorkerScript);
+  const std::vector<std::string> up = {"up", "--detach", "--state-dir", state_};
+  std::vector<std::string> first = up;
+  first.insert(first.end(), {"--cpu-devices", "3", "--share-cpus", "--dataset-dir",
+                             runner_.home.path(), "--worker-name", "lab-1"});
+  const CommandResult result = runner_.Run(first);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, Not(HasSubstr("as before")));
+
+  const auto stop_worker = [&] {
+    const auto worker = daemons::RunningProcess(JoinPath(state_, "worker.pid"));
+    ASSERT_TRUE(worker.has_value());
+    ASSERT_TRUE(daemons::StopProcess(*worker, absl::Seconds(10), *Clock::Real()).ok());
+  };
+  stop_worker();
+  const CommandResult again = runner_.Run(up);
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+  const std::string flags = absl::StrCat("--cpu-devices 3 --dataset-dir ", runner_.home.path(),
+                                         " --share-cpus --worker-name lab-1");
+  EXPECT_THAT(again.err, HasSubstr("as before: " + flags));
+  const std::string log = *ReadFile(JoinPath(state_, "worker.log"));
+  EXPECT_THAT(log.substr(log.rfind("flags:")),
+              AllOf(HasSubstr("--name lab-1 --cpu_devices 3 --share_cpus"),
+                    HasSubstr("--dataset_dir " + runner_.home.path())));
+
+  stop_worker();
+  std::vector<std::string> reset = up;
+  reset.emplace_back("--reset");
+  const CommandResult forgotten = runner_.Run(reset);
+  EXPECT_EQ(forgotten.exit_code, 0) << forgotten.err;
+  EXPECT_THAT(forgotten.err, Not(HasSubstr("as before")));
+  EXPECT_EQ(runner_.Run({"down", "--state-dir", state_}).exit_code, 0);
+}
+
+TEST_F(MachineTest, FlagsThatDifferFromThoseThatRunAreRefused) {
+  const auto server = Daemon("server.pid", server_.address());
+  Script("trainyard-worker", kWorkerScript);
+  ASSERT_EQ(runner_.Run({"up", "--detach", "--state-dir", state_, "--cpu-devices", "2"}).exit_code,
+            0);
+  EXPECT_EQ(runner_.Run({"up", "--detach", "--state-dir", state_, "--cpu-devices", "2"}).exit_code,
+            0);
+  const CommandResult result =
+      runner_.Run({"up", "--detach", "--state-dir", state_, "--cpu-devices", "4"});
+  EXPECT_EQ(result.exit_code, 6);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("`--cpu-devices 4` is not what runs already"),
+                                HasSubstr("--cpu-devices 2"), HasSubstr("`trainyard down`")));
+  EXPECT_EQ(runner_.Run({"down", "--state-dir", state_}).exit_code, 0);
+}
+
+TEST_F(MachineTest, AFileOfFlagsThatIsNoneIsRefusedAndForgottenWhereTold) {
+  const auto server = Daemon("server.pid", server_.address());
+  Script("trainyard-worker", kWorkerScript);
+  ASSERT_TRUE(WriteFileAtomically(JoinPath(state_, "up.json"), "{\"format\": 2}").ok());
+  const CommandResult result = runner_.Run({"up", "--detach", "--state-dir", state_});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("up.json' does not hold the flags"));
+  EXPECT_EQ(runner_.Run({"up", "--detach", "--state-dir", state_, "--reset"}).exit_code, 0);
+  EXPECT_EQ(runner_.Run({"down", "--state-dir", state_}).exit_code, 0);
 }
 
 TEST_F(MachineTest, DownRefusesWhileJobsRunAndCancelsThemWhereTold) {

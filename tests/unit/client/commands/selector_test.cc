@@ -22,8 +22,8 @@ TEST(Selector, NumbersNamesRangesAndPositionsAreUnderstood) {
 }
 
 TEST(Selector, WhatNamesNoJobIsRefusedWithTheAcceptedForms) {
-  for (const char* text : {"", "x", "0", "-3", "012", "5-2", "1,", "@~", "@~-1", "@~1000",
-                           "1-100000", "jobs/", "workers/a"}) {
+  for (const char* text : {"", "0", "-3", "012", "5-2", "1,", "@~", "@~-1", "@~1000", "1-100000",
+                           "jobs/", "jobs/x", "workers/a", "1o", "x*"}) {
     const auto parsed = ParseSelector(text);
     EXPECT_EQ(parsed.status().code(), absl::StatusCode::kInvalidArgument) << text;
     EXPECT_THAT(std::string(parsed.status().message()), HasSubstr("write 12, jobs/12, last"));
@@ -50,6 +50,30 @@ TEST_F(Resolve, PositionsCountFromTheNewestJob) {
               ElementsAre("jobs/1", "jobs/2", "jobs/3"));
   EXPECT_EQ(ResolveSelectors(*link_, {"@~3"}).status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(ResolveOne(*link_, "1-2").status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(Resolve, AJobIsFoundByItsName) {
+  server_.AddJob("convnet-glyphs", v1::JOB_STATE_SUCCEEDED);
+  server_.AddJob("b", v1::JOB_STATE_QUEUED);
+  EXPECT_THAT(*ResolveSelectors(*link_, {"b,convnet-glyphs", "2"}),
+              ElementsAre("jobs/2", "jobs/1"));
+  const auto unknown = ResolveOne(*link_, "convnet-glyps");
+  EXPECT_EQ(unknown.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(unknown.status().message()),
+              HasSubstr("no job is called 'convnet-glyps'; did you mean 'convnet-glyphs'?"));
+}
+
+TEST_F(Resolve, ANameThatSeveralJobsHaveIsToldWithThem) {
+  server_.AddJob("a", v1::JOB_STATE_SUCCEEDED);
+  server_.AddJob("a", v1::JOB_STATE_QUEUED);
+  const auto job = ResolveOne(*link_, "a");
+  EXPECT_EQ(job.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(job.status().message(),
+            "2 jobs are called 'a'; write the number of one:\n"
+            "  jobs/2 QUEUED\n  jobs/1 SUCCEEDED");
+  for (int i = 0; i < 10; ++i) server_.AddJob("a", v1::JOB_STATE_QUEUED);
+  EXPECT_THAT(std::string(ResolveOne(*link_, "a").status().message()),
+              HasSubstr("more than 10 jobs are called 'a'"));
 }
 
 TEST_F(Resolve, WithoutJobsThereIsNoLastOne) {

@@ -267,13 +267,15 @@ TEST_F(Sharing, AQuotaKeepsTheLimitsThatAreNotGiven) {
   EXPECT_EQ(runner_.Run({"quotas", "ls"}).out,
             "SUBJECT    DEVICES  QUEUED  SUBMITS/MIN  STORAGE  WEIGHT\n"
             "user:anna        4   1,000            -   80 GiB       2\n");
-  runner_.Run({"quotas", "set", "user:anna", "--devices", "0", "--storage", "0"});
+  EXPECT_THAT(runner_.Run({"quotas", "set", "user:anna", "--devices", "0", "--storage", "0"}).err,
+              HasSubstr("0 is no limit"));
   EXPECT_THAT(runner_.Run({"quotas", "ls"}).out,
               HasSubstr("user:anna        -   1,000            -        -       2\n"));
   EXPECT_EQ(runner_.Run({"quotas", "set", "user:anna"}).exit_code, 2);
   EXPECT_EQ(runner_.Run({"quotas", "set", "user:anna", "--storage", "80"}).exit_code, 2);
   EXPECT_EQ(runner_.Run({"quotas", "rm", "user:anna"}).exit_code, 0);
   EXPECT_THAT(runner_.Run({"quotas", "ls"}).err, HasSubstr("no quotas"));
+  EXPECT_EQ(runner_.Run({"quotas", "rm", "user:anna"}).exit_code, 3);
 }
 
 TEST_F(Sharing, AReservationIsMadeListedAndCalledOff) {
@@ -282,7 +284,7 @@ TEST_F(Sharing, AReservationIsMadeListedAndCalledOff) {
                    "lab-1/cpu-0", "--start", "2030-01-02T08:00:00Z", "--end", "+4h"});
   EXPECT_EQ(made.exit_code, 0) << made.err;
   EXPECT_EQ(made.out, "course\n");
-  EXPECT_THAT(made.err, HasSubstr("reserved lab-1/cpu-0 from 2030-01-02 08:00:00 to "
+  EXPECT_THAT(made.err, HasSubstr("reserved lab-1/cpu-0 from 2030-01-02 08:00:00 UTC to "
                                   "2030-01-02 12:00:00 UTC"));
   EXPECT_THAT(runner_.Run({"reservations", "ls"}).out,
               HasSubstr("course  to come  2030-01-02 08:00:00  2030-01-02 12:00:00  "

@@ -49,6 +49,23 @@ TEST_F(Streams, LinesOfSeveralRanksSayWhoseTheyAre) {
   EXPECT_EQ(runner_.Run({"logs", "1", "--rank", "1"}).out, "uno\n");
 }
 
+TEST_F(Streams, ARankThatIsNotThereIsToldWithThoseThatAre) {
+  server_.AddLog("jobs/1", 0, "one\n");
+  server_.ChangeJob("jobs/1", [](v1::Job& job) {
+    for (int rank = 0; rank < 2; ++rank) job.add_placement()->set_rank(rank);
+  });
+  EXPECT_EQ(runner_.Run({"logs", "1", "--rank", "0"}).out, "one\n");
+  const CommandResult result = runner_.Run({"logs", "1", "--rank", "7"});
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_THAT(result.err, HasSubstr("jobs/1 has no rank 7; it has 0 to 1"));
+}
+
+// A log need not be text, and no terminal obeys it.
+TEST_F(Streams, ControlCharactersInALogAreShown) {
+  server_.AddLog("jobs/1", 0, "a\x1b[2J\xff[2J\n");
+  EXPECT_EQ(runner_.Run({"logs", "1"}).out, "a\\u001b[2J?[2J\n");
+}
+
 TEST_F(Streams, OnlyTheLastLinesAreShownWhereAskedFor) {
   MakeTwoRanks();
   for (int i = 0; i < 500; ++i) {
@@ -130,6 +147,33 @@ TEST_F(Streams, AWordChoosesAGroupOfMetricsWithMeansAndUnits) {
   const CommandResult unknown = runner_.Run({"metrics", "1", "gpu"});
   EXPECT_EQ(unknown.exit_code, 3);
   EXPECT_THAT(unknown.err, HasSubstr("has no metrics 'gpu'; it has comm, commute, compute, train"));
+}
+
+TEST_F(Streams, AMetricThatIsNotThereIsToldWithTheNearest) {
+  for (int step = 1; step <= 4; ++step) server_.AddPoint("jobs/1", step, "train.loss", 2.0);
+  const CommandResult result = runner_.Run({"metrics", "1", "--metric", "train.los"});
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_THAT(result.err,
+              HasSubstr("jobs/1 has no metric 'train.los'; did you mean 'train.loss'?"));
+  EXPECT_EQ(runner_.Run({"metrics", "1", "--metric", "train.loss"}).exit_code, 0);
+}
+
+TEST_F(Streams, TheMetricsOfSeveralJobsStandTogether) {
+  server_.AddJob("other", v1::JOB_STATE_SUCCEEDED);
+  for (int step = 1; step <= 4; ++step) {
+    server_.AddPoint("jobs/1", step, "train.loss", 2.0);
+    server_.AddPoint("jobs/2", step, "train.loss", 3.0);
+  }
+  for (const auto& args : {std::vector<std::string>{"metrics", "1", "2", "train"},
+                           std::vector<std::string>{"metrics", "1,2"}}) {
+    const CommandResult result = runner_.Run(args);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_THAT(result.out,
+                AllOf(HasSubstr("train.loss of jobs/1"), HasSubstr("train.loss of jobs/2"),
+                      HasSubstr("JOB  METRIC"), HasSubstr("  1  train.loss       4     2"),
+                      HasSubstr("  2  train.loss       4     3")));
+  }
+  EXPECT_EQ(runner_.Run({"metrics", "1,2", "-o", "json"}).exit_code, 2);
 }
 
 TEST_F(Streams, TheTimelinesOfTheRanksBecomeOneFile) {

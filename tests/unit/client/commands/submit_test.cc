@@ -150,6 +150,8 @@ TEST_F(Submit, TheServerMayComeFromTheConfigFile) {
   const CommandResult result = runner_.Run({"submit", spec_});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.err, HasSubstr("there is no context 'home'"));
+  runner_.home.Write(".config/trainyard/config.yaml", "\tx");
+  EXPECT_EQ(runner_.Run({"submit", spec_}).exit_code, 2) << "it is not ignored";
 }
 
 class Clone : public Submit {

@@ -5,7 +5,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/stat.h>
+
+#include <fstream>
+#include <map>
+
 #include "absl/strings/str_split.h"
+#include "client/daemons/child.h"
 #include "tests/unit/client/command_runner.h"
 #include "tests/unit/client/fake_server.h"
 
@@ -80,7 +86,27 @@ TEST(Verbs, MistakesOfUseEndWithTwoAndSayWhatIsMeant) {
     const Parsed parsed = ParseCommandLine(args);
     EXPECT_FALSE(parsed.invocation.has_value());
     EXPECT_EQ(parsed.exit_code, 2);
-    EXPECT_THAT(parsed.err, HasSubstr("try: trainyard --help"));
+    EXPECT_THAT(parsed.err, ::testing::ContainsRegex("try: trainyard .*--help"));
+  }
+}
+
+TEST(Verbs, FlagsMayBeWrittenWithHyphensAndWithUnderscores) {
+  for (const client::VerbInfo& verb : DescribeVerbs()) {
+    for (const std::string& flag : verb.flags) {
+      EXPECT_EQ(flag.find('_'), std::string::npos) << verb.name << " " << flag;
+    }
+  }
+  EXPECT_TRUE(ParseCommandLine({"up", "--state_dir", "/x", "--cpu-devices", "2"}).invocation);
+  EXPECT_TRUE(ParseCommandLine({"submit", "a.yaml", "--dry_run"}).invocation);
+  EXPECT_THAT(ParseCommandLine({"submit", "a.yaml", "--dryrun"}).err,
+              HasSubstr("unknown option '--dryrun'; did you mean '--dry-run'?\n"
+                        "try: trainyard submit --help"));
+}
+
+TEST(Verbs, WordsOfOtherToolsLeadToTheVerbsThatAreMeant) {
+  for (const auto& [word, verb] : std::map<std::string, std::string>{
+           {"list", "ls"}, {"delete", "rm"}, {"sbatch", "submit"}, {"stop", "cancel' or 'down"}}) {
+    EXPECT_THAT(ParseCommandLine({word}).err, HasSubstr("did you mean '" + verb + "'?"));
   }
 }
 
@@ -95,6 +121,28 @@ TEST(Verbs, EveryVerbHasHelpWithAnExample) {
     EXPECT_THAT(parsed.out, HasSubstr("Example:\n  trainyard " + verb.name)) << verb.name;
     EXPECT_FALSE(verb.summary.empty()) << verb.name;
   }
+}
+
+TEST(Verbs, OutputThatCannotBeWrittenIsAFailure) {
+  testing::FakeServer server;
+  server.AddJob("a", v1::JOB_STATE_QUEUED);
+  CommandRunner runner(server.address());
+  std::ofstream full("/dev/full");
+  std::ostringstream err;
+  std::istringstream in;
+  const Parsed parsed = ParseCommandLine({"ls"});
+  const Context context = {parsed.invocation->options,
+                           runner.surroundings,
+                           runner.terminal,
+                           full,
+                           err,
+                           in,
+                           false,
+                           *Clock::Real(),
+                           *Rng::Real(),
+                           runner.interrupt};
+  EXPECT_EQ(commands::Run(context, parsed.invocation->run), link::kFailed);
+  EXPECT_THAT(err.str(), HasSubstr("the output cannot be written: No space left on device"));
 }
 
 TEST(Completion, EveryShellGetsAllVerbsAndFlags) {
@@ -113,9 +161,39 @@ TEST(Completion, EveryShellGetsAllVerbsAndFlags) {
   }
 }
 
+// A shell completes with the script, against a program that takes the place of trainyard.
+TEST(Completion, JobsWorkersAndSpecsAreCompleted) {
+  CommandRunner runner("");
+  const std::string script =
+      runner.home.Write("completion.sh", runner.Run({"completion", "bash"}).out);
+  runner.home.Write("job.yaml", "");
+  runner.home.Write("notes.txt", "");
+  const std::string program =
+      runner.home.Write("trainyard",
+                        "#!/bin/sh\ncase $* in workers*) echo workers/lab-1;; *columns*) printf "
+                        "'NAME\\nconvnet\\n';; *) printf 'jobs/12\\njobs/15\\n';; esac\n");
+  ASSERT_EQ(chmod(program.c_str(), 0755), 0);
+  const auto complete = [&](const std::string& words) {
+    const auto result = daemons::RunChild(
+        {"/bin/bash", "-c",
+         "cd " + runner.home.path() + "; PATH=$PWD:$PATH; source " + script + "; COMP_WORDS=(" +
+             words + "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _trainyard; echo ${COMPREPLY[@]}"},
+        "", absl::Minutes(1));
+    return result.ok() ? result->out + result->err : std::string(result.status().message());
+  };
+  EXPECT_EQ(complete("trainyard show ''"), "12 15 convnet\n");
+  EXPECT_EQ(complete("trainyard logs 1"), "12 15\n");
+  EXPECT_EQ(complete("trainyard cancel 12 con"), "convnet\n");
+  EXPECT_EQ(complete("trainyard workers cordon ''"), "lab-1\n");
+  EXPECT_EQ(complete("trainyard submit ''"), "job.yaml\n");
+  EXPECT_EQ(complete("trainyard submit --dry"), "--dry-run\n");
+  EXPECT_EQ(complete("trainyard che"), "checkpoints\n");
+}
+
 TEST(Version, IsPrinted) {
   CommandRunner runner("");
   EXPECT_THAT(runner.Run({"version"}).out, ::testing::StartsWith("trainyard 0."));
+  EXPECT_EQ(runner.Run({"--version"}).out, runner.Run({"version"}).out);
 }
 
 }  // namespace

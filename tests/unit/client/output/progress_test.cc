@@ -17,12 +17,17 @@ ProgressView View() {
   view.eta = absl::Seconds(12);
   view.loss = 0.4313;
   view.accuracy = 0.862;
+  view.is_test_accuracy = true;
   return view;
 }
 
 TEST(Progress, TheLineOfAFileSaysEverything) {
   EXPECT_EQ(ProgressTextLine(View()),
-            "epoch 2/3  step 412/936  44%  5,412 samples/s  eta 12s  loss 0.4313  accuracy 86.2%");
+            "epoch 2/3  step 412/936  44%  5,412 samples/s  eta 12s  loss 0.4313  "
+            "test accuracy 86.2%");
+  ProgressView early = View();
+  early.is_test_accuracy = false;
+  EXPECT_THAT(ProgressTextLine(early), ::testing::EndsWith("  batch accuracy 86.2%"));
 }
 
 TEST(Progress, WhatIsUnknownIsLeftOut) {
@@ -37,7 +42,7 @@ TEST(Progress, TheBarIsDrawnInAsciiWhereNothingElseCanBeShown) {
   terminal.width = 120;
   EXPECT_EQ(ProgressBarLine(View(), terminal),
             "epoch 2/3 [###########.............] 412/936  5,412 samples/s  eta 12s  loss 0.4313  "
-            "accuracy 86.2%");
+            "test accuracy 86.2%");
 }
 
 TEST(Progress, TheBarIsDrawnInEighthsOfACell) {
@@ -46,7 +51,7 @@ TEST(Progress, TheBarIsDrawnInEighthsOfACell) {
   terminal.unicode = true;
   EXPECT_EQ(ProgressBarLine(View(), terminal),
             "epoch 2/3 ▕██████████▋             ▏ 412/936  5,412 samples/s  eta 12s  loss 0.4313  "
-            "accuracy 86.2%");
+            "test accuracy 86.2%");
 }
 
 TEST(Progress, TheLineFitsEveryTerminal) {

@@ -4,6 +4,9 @@
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <nlohmann/json.hpp>
+
 #include "client/spec_loader/spec_file.h"
 #include "common/base/files.h"
 #include "common/spec/resolve.h"
@@ -20,6 +23,44 @@ TEST(ProtoText, JsonKeepsTheFieldNames) {
   job.add_queue_reasons("because");
   EXPECT_EQ(ProtoJson(job, false),
             R"({"name":"jobs/1","state":"JOB_STATE_QUEUED","queue_reasons":["because"]})");
+}
+
+TEST(ProtoText, NumbersAreNumbersWhileTheyAreExact) {
+  v1::Job job;
+  job.mutable_progress()->set_step(7);
+  job.mutable_progress()->set_total_steps((int64_t{1} << 53) + 1);
+  job.mutable_progress()->set_samples_per_s(2.5);
+  job.mutable_progress()->mutable_eta()->set_seconds(3);
+  job.mutable_create_time()->set_seconds(1);
+  (*job.mutable_final_metrics())["b"] = 0.5;
+  (*job.mutable_final_metrics())["a"] = std::nan("");
+  const auto json = nlohmann::json::parse(ProtoJson(job, true));
+  EXPECT_EQ(json["progress"]["step"], 7);
+  EXPECT_EQ(json["progress"]["total_steps"], "9007199254740993");
+  EXPECT_EQ(json["progress"]["samples_per_s"], 2.5);
+  EXPECT_EQ(json["progress"]["eta"], "3s");
+  EXPECT_EQ(json["create_time"], "1970-01-01T00:00:01Z");
+  EXPECT_EQ(json["final_metrics"].dump(), R"({"a":"NaN","b":0.5})");
+}
+
+// `trainyard show 1 -o json | jq .spec > s.json; trainyard submit s.json`
+TEST(ProtoText, TheSpecOfAJobReadsBackFromJsonAsTheSameSpec) {
+  for (const std::string name : {"convnet-cifar10", "mlp-glyphs", "gpt2-tinyshakespeare"}) {
+    const auto file =
+        spec_loader::ReadSpecFile(trainyard::testing::SourcePath("jobs/" + name + ".yaml"));
+    ASSERT_TRUE(file.ok()) << file.status();
+    v1::Job job;
+    *job.mutable_spec() = file->spec;
+    *job.mutable_resolved_spec() = *spec::ResolveSpec(file->spec);
+    const auto json = nlohmann::json::parse(ProtoJson(job, true));
+    for (const char* member : {"spec", "resolved_spec"}) {
+      const auto again = spec_loader::ParseSpecFile("again", json[member].dump(1));
+      EXPECT_TRUE(again.mistakes.empty()) << spec_loader::RenderMistakes(again, false);
+      const v1::JobSpec& spec = member == std::string("spec") ? job.spec() : job.resolved_spec();
+      EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(spec, again.spec))
+          << json[member];
+    }
+  }
 }
 
 TEST(ProtoText, YamlQuotesWhatWouldReadAsSomethingElse) {

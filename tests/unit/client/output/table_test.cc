@@ -23,8 +23,14 @@ TEST(Table, StylesTakeNoRoom) {
   terminal.color = true;
   Table table({{"STATE"}, {"AGE"}});
   table.AddRow({terminal.Style("32", "OK"), "1s"});
-  EXPECT_EQ(table.Render(), "STATE  AGE\n\x1b[32mOK\x1b[0m     1s\n");
-  EXPECT_EQ(DisplayWidth("\x1b[1;31mab\x1b[0m"), 2);
+  EXPECT_EQ(table.Render(), "STATE  AGE\n\xff[32mOK\xff[0m     1s\n");
+  EXPECT_EQ(DisplayWidth("\xff[1;31mab\xff[0m"), 2);
+}
+
+TEST(Table, LineBreaksInACellMakeNoLines) {
+  Table table({{"WHY"}});
+  table.AddRow({"a\nb\tc"});
+  EXPECT_EQ(table.Render(), "WHY\na\\nb\\tc\n");
 }
 
 TEST(Table, WithoutRowsOnlyTheHeaderIsLeft) {

@@ -32,6 +32,21 @@ TEST(Text, NumbersAreShort) {
   EXPECT_EQ(RateText(12.34), "12.3");
 }
 
+TEST(Text, TimesAreLocalAndNameTheirZone) {
+  google::protobuf::Timestamp time;
+  EXPECT_EQ(TimeText(time), "");
+  time.set_seconds(1'763'676'000);
+  const absl::TimeZone zone = absl::LocalTimeZone();
+  EXPECT_EQ(TimeText(time), absl::FormatTime("%Y-%m-%d %H:%M:%S ", ToTime(time), zone) +
+                                std::string(zone.At(ToTime(time)).zone_abbr));
+}
+
+TEST(Text, LinesAreCutWithTheirColoursEnded) {
+  EXPECT_EQ(Fitted("abcdef", 10), "abcdef");
+  EXPECT_EQ(Fitted("abcdef", 5), "ab...");
+  EXPECT_EQ(Fitted("\xff[31mabcdef\xff[0m", 3), "\xff[31mabc\xff[0m");
+}
+
 TEST(Text, NamesAreShortenedForPeople) {
   EXPECT_EQ(ShortName("jobs/12"), "12");
   EXPECT_EQ(ShortName("workers/lab-1"), "lab-1");

@@ -88,6 +88,17 @@ TEST(ScalingReport, PredictsBeyondWhatWasMeasured) {
   EXPECT_FALSE(report.PredictedSpeed(129).has_value()) << "a sample is not divided";
 }
 
+TEST(ScalingReport, APredictionThatMissesWhatWasMeasuredIsNotToBeTrusted) {
+  Report report = SampleReport();
+  for (Measurement& point : report.measured) {
+    point.step_seconds =
+        static_cast<double>(report.global_batch) / *report.PredictedSpeed(point.devices);
+  }
+  EXPECT_THAT(ReportText(report), Not(HasSubstr("do not trust")));
+  report.measured[2].step_seconds /= 1.3;
+  EXPECT_THAT(ReportText(report), HasSubstr("do not trust this prediction: it is wrong by 23.1%"));
+}
+
 TEST(ScalingReport, JsonHasAllOfIt) {
   const auto json = nlohmann::json::parse(ReportJson(SampleReport()));
   EXPECT_EQ(json["format"], 1);
