@@ -12,7 +12,7 @@ spec=jobs/convnet-glyphs.yaml
 dataset_args=()
 if [ -n "${DATASETS:-}" ]; then
   spec=jobs/convnet-fashion-mnist.yaml
-  dataset_args=(--dataset_dir "$(realpath "$DATASETS")")
+  dataset_args=(--dataset-dir "$(realpath "$DATASETS")")
 fi
 
 say() { printf '\n\033[1m$ %s\033[0m\n' "$*" | if [ -t 1 ] && [ -z "${NO_COLOR:-}" ]; then cat; else sed 's/\x1b\[[0-9;]*m//g'; fi; }
@@ -24,14 +24,14 @@ cleanup() {
   local status=$?
   trap - EXIT
   say trainyard down --cancel
-  trainyard down --state_dir "$state" --cancel || true
+  trainyard down --state-dir "$state" --cancel || true
   rm -rf "$state"
   exit $status
 }
 trap cleanup EXIT
 
-say trainyard up --detach --cpu_devices 2 --threads_per_device 1
-trainyard up --detach --state_dir "$state" --cpu_devices 2 --threads_per_device 1 "${dataset_args[@]}"
+say trainyard up --detach --cpu-devices 2 --threads-per-device 1
+trainyard up --detach --state-dir "$state" --cpu-devices 2 --threads-per-device 1 "${dataset_args[@]}"
 run trainyard workers ls
 run trainyard submit "$spec" --follow
 run trainyard show last
