@@ -225,7 +225,7 @@ TEST_F(Follow, OnATerminalTheBarIsRedrawnAndTakenAway) {
     EndJob(v1::JOB_STATE_CANCELLED);
   });
   EXPECT_EQ(result.exit_code, 8);
-  EXPECT_THAT(result.err, HasSubstr("\r"));
+  EXPECT_THAT(result.err, HasSubstr("\x1b[Gepoch"));
   const size_t end = result.err.find("jobs/1 is CANCELLED");
   ASSERT_NE(end, std::string::npos);
   EXPECT_EQ(result.err.find("samples/s", end), std::string::npos);

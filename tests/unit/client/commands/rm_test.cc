@@ -112,8 +112,7 @@ TEST_F(Remove, AJobThatNeverWasIsNotFound) {
 
 TEST_F(Remove, DataIsPrintedAsAsked) {
   EXPECT_EQ(runner_.Run({"rm", "3", "-o", "name"}).out, "jobs/3\n");
-  EXPECT_THAT(runner_.Run({"rm", "1", "-o", "json"}).out,
-              HasSubstr("\"checkpoint_bytes\": \"5000\""));
+  EXPECT_THAT(runner_.Run({"rm", "1", "-o", "json"}).out, HasSubstr("\"checkpoint_bytes\": 5000"));
 }
 
 }  // namespace

@@ -284,10 +284,10 @@ TEST_F(Sharing, AReservationIsMadeListedAndCalledOff) {
                    "lab-1/cpu-0", "--start", "2030-01-02T08:00:00Z", "--end", "+4h"});
   EXPECT_EQ(made.exit_code, 0) << made.err;
   EXPECT_EQ(made.out, "course\n");
-  EXPECT_THAT(made.err, HasSubstr("reserved lab-1/cpu-0 from 2030-01-02 08:00:00 to "
+  EXPECT_THAT(made.err, HasSubstr("reserved lab-1/cpu-0 from 2030-01-02 08:00:00 UTC to "
                                   "2030-01-02 12:00:00 UTC"));
   EXPECT_THAT(runner_.Run({"reservations", "ls"}).out,
-              HasSubstr("course  to come  2030-01-02 08:00:00  2030-01-02 12:00:00  "
+              HasSubstr("course  to come  2030-01-02 08:00:00 UTC  2030-01-02 12:00:00 UTC  "
                         "project:course  user:olga  lab-1/cpu-0\n"));
   EXPECT_EQ(runner_
                 .Run({"reservations", "create", "x", "--for", "user:a", "--devices", "2", "--type",
