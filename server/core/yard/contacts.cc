@@ -53,13 +53,6 @@ void Contacts::Forget(const std::string& worker) {
   contacts_.erase(known);
 }
 
-void Contacts::Forget(const std::string& worker) {
-  const auto known = contacts_.find(worker);
-  if (known == contacts_.end()) return;
-  sessions_.erase(known->second.session);
-  contacts_.erase(known);
-}
-
 const std::string* Contacts::WorkerOf(absl::string_view session) const {
   const auto found = sessions_.find(session);
   return found == sessions_.end() ? nullptr : &found->second;
