@@ -1,4 +1,6 @@
 // Tests workers that disappear, and come back or not.
+#include <gmock/gmock.h>
+
 #include "common/base/errors.h"
 #include "yard_fixture.h"
 
