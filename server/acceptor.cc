@@ -7,7 +7,6 @@
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -101,31 +100,9 @@ bool Acceptor::AcceptSome(int listener) {
     const int on = 1;
     // This fails for Unix sockets, which have no such delay.
     setsockopt(connection.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    Note(connection.get());
     take_(listener, std::move(connection));
   }
   return true;
-}
-
-void Acceptor::Note(int connection) {
-  struct stat info {};
-  if (fstat(connection, &info) != 0) return;
-  const MutexLock lock(&mutex_);
-  connections_[connection] = info.st_ino;
-}
-
-void Acceptor::EndConnections() {
-  std::map<int, ino_t> connections;
-  {
-    const MutexLock lock(&mutex_);
-    connections.swap(connections_);
-  }
-  for (const auto& [connection, number] : connections) {
-    struct stat info {};
-    if (fstat(connection, &info) == 0 && S_ISSOCK(info.st_mode) && info.st_ino == number) {
-      (void)shutdown(connection, SHUT_RDWR);
-    }
-  }
 }
 
 void Acceptor::Refused() {

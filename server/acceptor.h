@@ -6,16 +6,11 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <thread>
 #include <vector>
 
-#include <sys/types.h>
-
-#include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
 #include "common/base/files.h"
-#include "common/base/mutex.h"
 
 namespace trainyard {
 
@@ -36,10 +31,6 @@ class Acceptor {
   // Closes the sockets.
   ~Acceptor();
 
-  // Ends all connections that it has handed on. They are closed by those who have them. It may be
-  // called from any thread.
-  void EndConnections();
-
  private:
   void Run();
   // Accepts the connections that wait, up to a number, so that sockets take turns. Returns false if
@@ -48,19 +39,12 @@ class Acceptor {
   // Notes that a connection was refused, and says so once a minute.
   void Refused();
 
-  // Remembers a connection, so that it can be ended.
-  void Note(int connection);
-
   const std::vector<UniqueFd> sockets_;
   const Take take_;
   const UniqueFd stop_;  // an eventfd
   // Only the thread uses these.
   int64_t refused_ = 0;                                // since the last warning
   absl::Duration warned_ = -absl::InfiniteDuration();  // the uptime
-  Mutex mutex_;
-  // The sockets that were handed on, by descriptor. A descriptor whose number of the socket differs
-  // was closed and is something else now.
-  std::map<int, ino_t> connections_ ABSL_GUARDED_BY(mutex_);
   std::thread thread_;
 };
 

@@ -5,8 +5,8 @@
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/server_posix.h>
 #include <malloc.h>
-#include <pwd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -34,13 +34,16 @@
 #include "server/housekeeper.h"
 #include "server/leftovers.h"
 #include "server/listen.h"
+#include "server/rpc/access_service.h"
 #include "server/rpc/agent_service.h"
 #include "server/rpc/checkpoint_service.h"
 #include "server/rpc/fleet_service.h"
 #include "server/rpc/job_service.h"
 #include "server/rpc/sharing_service.h"
 #include "server/rpc/streams.h"
+#include "server/runtime/local_process.h"
 #include "server/store/series.h"
+#include "server/store/sqlite/sqlite_access_store.h"
 #include "server/store/sqlite/sqlite_metrics_store.h"
 #include "server/store/sqlite/sqlite_store.h"
 
@@ -59,10 +62,18 @@ constexpr int kCallsOfConnectionMax = 1000;
 // Workers and clients may ping as often as this while no call is open.
 constexpr int kPingIntervalMinMs = 5000;
 
-// Returns a user name such as "anna", or "uid 1000" if the system has no name for the user.
-std::string OwnUser() {
-  const passwd* entry = getpwuid(geteuid());
-  return entry != nullptr ? entry->pw_name : absl::StrCat("uid-", geteuid());
+// Finds the groups that have roles.
+absl::StatusOr<access::RoleMap> RolesOf(const ServerOptions& options) {
+  access::RoleMap roles;
+  roles.server_uid = geteuid();
+  roles.default_role = options.default_role;
+  if (!options.admin_group.empty()) {
+    TY_ASSIGN_OR_RETURN(roles.admin_group, runtime::FindGroup(options.admin_group));
+  }
+  if (!options.operator_group.empty()) {
+    TY_ASSIGN_OR_RETURN(roles.operator_group, runtime::FindGroup(options.operator_group));
+  }
+  return roles;
 }
 
 // gRPC's log is for developers only, because the calls return what users need to know.
@@ -108,13 +119,16 @@ class App::Impl {
   explicit Impl(DirectoryLock lock) : lock_(std::move(lock)) {}
 
   absl::Status Open(const std::string& state_dir, const ServerOptions& given);
-  absl::Status Listen(std::vector<std::string> listen);
+  absl::Status Listen(std::vector<std::string> listen, bool shared);
   // Begins with what no request asks for.
   void KeepHouse(absl::Duration keep_finished_jobs);
   void Stop();
   const std::vector<std::string>& addresses() const { return addresses_; }
 
  private:
+  absl::Status OpenAccess(const ServerOptions& given);
+  // Finds out who is at the other end, and hands the connection to gRPC.
+  void Take(UniqueFd connection);
   void CleanUp(const core::Turn& turn);
   void RemoveUploadsOfTheDead();
   void RemoveFilesOf(JobId job);
@@ -134,13 +148,19 @@ class App::Impl {
   runtime::Executor metric_writes_{1};
   std::unique_ptr<runtime::Runtime> runtime_;
   std::unique_ptr<runtime::CheckpointVerifier> verifier_;
+  std::unique_ptr<store::AccessStore> access_store_;
+  access::Directory directory_;
+  access::RoleMap roles_;
+  std::optional<runtime::AuditLog> audit_;
+  runtime::Connections connections_{*Clock::Real()};
+  runtime::LocalProcesses processes_{*Clock::Real()};  // only the acceptor uses it
   std::unique_ptr<rpc::Services> services_;
   std::unique_ptr<rpc::JobServiceImpl> jobs_;
   std::unique_ptr<rpc::FleetServiceImpl> fleet_;
   std::unique_ptr<rpc::SharingServiceImpl> sharing_;
   std::unique_ptr<rpc::CheckpointServiceImpl> checkpoints_;
   std::unique_ptr<rpc::AgentServiceImpl> agents_;
-  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_;
+  std::unique_ptr<rpc::AccessServiceImpl> access_;
   std::unique_ptr<grpc::Server> server_;
   std::optional<Acceptor> acceptor_;
   std::optional<Housekeeper> housekeeper_;
@@ -178,15 +198,43 @@ absl::Status App::Impl::Open(const std::string& state_dir, const ServerOptions& 
   for (const JobId job : deleted) RemoveFilesOf(job);
   TellLostPoints(lost, *runtime_);
   verifier_ = std::make_unique<runtime::CheckpointVerifier>(*blobs_, board_, executor_, *runtime_);
-  services_ = std::make_unique<rpc::Services>(rpc::Services{
-      *runtime_, board_, notifier_, executor_, metric_reads_, metric_writes_, *logs_, *blobs_,
-      *verifier_, *metrics_, *store_, streams_, *Rng::Real(), OwnUser(), Version()});
+  TY_RETURN_IF_ERROR(OpenAccess(given));
+  services_ = std::make_unique<rpc::Services>(
+      rpc::Services{*runtime_, board_, notifier_, executor_, metric_reads_, metric_writes_, *logs_,
+                    *blobs_, *verifier_, *metrics_, *store_, streams_, *Rng::Real(), connections_,
+                    directory_, *access_store_, *audit_, roles_.default_role, Version()});
   jobs_ = std::make_unique<rpc::JobServiceImpl>(*services_);
   fleet_ = std::make_unique<rpc::FleetServiceImpl>(*services_);
   sharing_ = std::make_unique<rpc::SharingServiceImpl>(*services_);
   checkpoints_ = std::make_unique<rpc::CheckpointServiceImpl>(*services_);
   agents_ = std::make_unique<rpc::AgentServiceImpl>(*services_);
+  access_ = std::make_unique<rpc::AccessServiceImpl>(*services_);
   return absl::OkStatus();
+}
+
+absl::Status App::Impl::OpenAccess(const ServerOptions& given) {
+  TY_ASSIGN_OR_RETURN(roles_, RolesOf(given));
+  TY_ASSIGN_OR_RETURN(access_store_,
+                      store::OpenSqliteAccessStore(JoinPath(state_dir_, "access.db")));
+  TY_ASSIGN_OR_RETURN(const auto users, access_store_->ListUsers());
+  for (const access::UserRecord& user : users) directory_.SetUser(user);
+  TY_ASSIGN_OR_RETURN(const auto projects, access_store_->ListProjects());
+  for (const access::ProjectRecord& project : projects) directory_.SetProject(project);
+  const absl::Duration keep =
+      given.keep_audit_us > 0 ? absl::Microseconds(given.keep_audit_us) : absl::InfiniteDuration();
+  audit_.emplace(*access_store_, *Clock::Real(), keep);
+  return absl::OkStatus();
+}
+
+void App::Impl::Take(UniqueFd connection) {
+  const auto process = processes_.AtOtherEnd(connection.get());
+  if (!process.ok()) {
+    LogWarning("a connection is closed, since nobody knows whose it is",
+               {{"error", process.status().ToString()}});
+    return;
+  }
+  if (!connections_.Add(connection.get(), access::PeerOf(*process, roles_))) return;
+  grpc::AddInsecureChannelFromFd(server_.get(), connection.release());
 }
 
 // Files that are no longer needed are removed after the commit that says so, never before.
@@ -226,7 +274,7 @@ void App::Impl::RemoveUploadsOfTheDead() {
   });
 }
 
-absl::Status App::Impl::Listen(std::vector<std::string> listen) {
+absl::Status App::Impl::Listen(std::vector<std::string> listen, bool shared) {
   if (listen.empty()) listen.push_back(absl::StrCat("unix:", JoinPath(state_dir_, "server.sock")));
   gpr_set_log_function(LogOfGrpc);
   grpc::EnableDefaultHealthCheckService(true);
@@ -246,29 +294,23 @@ absl::Status App::Impl::Listen(std::vector<std::string> listen) {
   builder.SetResourceQuota(grpc::ResourceQuota("server").Resize(kMessageMemoryMax));
   std::vector<UniqueFd> sockets;
   for (const std::string& text : listen) {
-    TY_ASSIGN_OR_RETURN(Listener listener, trainyard::Listen(text));
+    TY_ASSIGN_OR_RETURN(Listener listener, trainyard::Listen(text, shared ? 0666 : 0600));
     addresses_.push_back(listener.address.ToString());
     if (listener.address.kind == rpc::Address::Kind::kUnix) {
       socket_paths_.push_back(listener.address.path);
     }
     for (UniqueFd& socket : listener.sockets) sockets.push_back(std::move(socket));
   }
-  connections_ = builder.experimental().AddExternalConnectionAcceptor(
-      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
-      grpc::InsecureServerCredentials());
   builder.RegisterService(jobs_.get());
   builder.RegisterService(fleet_.get());
   builder.RegisterService(sharing_.get());
   builder.RegisterService(checkpoints_.get());
   builder.RegisterService(agents_.get());
+  builder.RegisterService(access_.get());
   server_ = builder.BuildAndStart();
   if (server_ == nullptr) return absl::InternalError("the gRPC server does not start");
-  acceptor_.emplace(std::move(sockets), [this](int listener, UniqueFd connection) {
-    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
-    parameters.listener_fd = listener;
-    parameters.fd = connection.release();
-    connections_->HandleNewConnection(&parameters);
-  });
+  acceptor_.emplace(std::move(sockets),
+                    [this](int, UniqueFd connection) { Take(std::move(connection)); });
   return ReplaceFile(JoinPath(state_dir_, "ready"),
                      absl::StrCat(absl::StrJoin(addresses_, "\n"), "\n"), 0600);
 }
@@ -277,7 +319,8 @@ void App::Impl::KeepHouse(absl::Duration keep_finished_jobs) {
   Housekeeper::Options options;
   if (keep_finished_jobs > absl::ZeroDuration()) options.keep_finished_jobs = keep_finished_jobs;
   options.memory.trim = [] { malloc_trim(0); };
-  options.memory.close_connections = [this] { acceptor_->EndConnections(); };
+  options.memory.close_connections = [this] { connections_.EndAll(); };
+  options.sweep_connections = [this] { connections_.Sweep(); };
   options.memory_high = std::min(kResidentMax, AllowedMemory() / 2);
   housekeeper_.emplace(std::move(options), *runtime_, *Clock::Real());
 }
@@ -320,7 +363,7 @@ absl::StatusOr<std::unique_ptr<App>> App::Start(const ServerOptions& options) {
   TY_ASSIGN_OR_RETURN(DirectoryLock lock, DirectoryLock::Acquire(state_dir));
   auto impl = std::make_unique<Impl>(std::move(lock));
   TY_RETURN_IF_ERROR(impl->Open(state_dir, options));
-  TY_RETURN_IF_ERROR(impl->Listen(options.listen));
+  TY_RETURN_IF_ERROR(impl->Listen(options.listen, options.shared));
   impl->KeepHouse(absl::Microseconds(options.keep_finished_jobs_us));
   for (const std::string& address : impl->addresses()) LogInfo("listening on " + address);
   return std::unique_ptr<App>(new App(std::move(impl)));

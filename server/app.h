@@ -8,14 +8,14 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/base/log.h"
+#include "server/access/caller.h"
 #include "server/core/lifecycle/config.h"
 
 namespace trainyard {
 
 struct ServerOptions {
   std::string state_dir;
-  // Each is unix:/path or a loopback address with its port. If empty, the server listens on
-  // unix:<state_dir>/server.sock.
+  // Each is unix:/path. If empty, the server listens on unix:<state_dir>/server.sock.
   std::vector<std::string> listen;
   LogFormat log_format = LogFormat::kText;
   core::Config config = {};
@@ -23,6 +23,15 @@ struct ServerOptions {
   bool accept_lost_commits = false;
   // Jobs are deleted this long after their end; 0 keeps them for ever.
   int64_t keep_finished_jobs_us = 0;
+  // Unix sockets accept all users of this host, and not only the one that runs the server.
+  bool shared = false;
+  // Members of these groups of the system are administrators and operators. Empty means none.
+  std::string admin_group = {};
+  std::string operator_group = {};
+  // The role of everybody else.
+  access::Role default_role = access::Role::kSubmitter;
+  // Entries of the audit log are deleted when they are this old; 0 keeps them for ever.
+  int64_t keep_audit_us = int64_t{90} * 24 * 3600 * 1'000'000;
 };
 
 // Returns <state home>/trainyard/server, where the state home is $XDG_STATE_HOME, or ~/.local/state
@@ -35,7 +44,8 @@ class App {
   // Locks the state directory (and creates it with mode 0700 if it does not exist), opens the
   // stores, loads what they remember, listens, and then writes <state_dir>/ready with one address a
   // line. Returns STATE_LOCKED, STATE_NOT_OWNED, ADDRESS_IN_USE, INVALID_ARGUMENT for a bad
-  // address, or the errors of the stores, such as COMMITS_LOST.
+  // address, NOT_FOUND for a group that does not exist, or the errors of the stores, such as
+  // COMMITS_LOST.
   static absl::StatusOr<std::unique_ptr<App>> Start(const ServerOptions& options);
   ~App();
 

@@ -38,9 +38,24 @@ ParsedFlags ParseFlags(int argc, char** argv, const std::string& default_state_d
   app.add_option("--state_dir", flags.options.state_dir, "Everything that the server remembers")
       ->capture_default_str();
   app.add_option("--listen", flags.options.listen,
-                 "unix:/path or a loopback address with its port (127.0.0.1:7070); may be given "
-                 "several times [unix:STATE_DIR/server.sock]")
+                 "unix:/path; may be given several times [unix:STATE_DIR/server.sock]")
       ->allow_extra_args(false);
+  app.add_flag("--shared", flags.options.shared,
+               "Accept all users of this host, told apart by the kernel, and not only the one that "
+               "runs the server");
+  app.add_option("--admin_group", flags.options.admin_group,
+                 "Group of the system whose members are administrators")
+      ->type_name("GROUP");
+  app.add_option("--operator_group", flags.options.operator_group,
+                 "Group of the system whose members are operators")
+      ->type_name("GROUP");
+  const std::map<std::string, access::Role> roles = {{"none", access::Role::kNone},
+                                                     {"viewer", access::Role::kViewer},
+                                                     {"submitter", access::Role::kSubmitter}};
+  app.add_option("--default_role", flags.options.default_role,
+                 "Role of users who are in neither group, until `trainyard users set` gives them "
+                 "another one: none, viewer or submitter [submitter]")
+      ->transform(CLI::CheckedTransformer(roles));
   const std::map<std::string, LogFormat> formats = {{"text", LogFormat::kText},
                                                     {"json", LogFormat::kJson}};
   app.add_option("--log_format", flags.options.log_format, "text or json")
@@ -52,6 +67,8 @@ ParsedFlags ParseFlags(int argc, char** argv, const std::string& default_state_d
       app, "--keep_finished_jobs", flags.options.keep_finished_jobs_us,
       "Delete jobs, with their logs, metrics and checkpoints, this long after their end, but "
       "not those with the tag 'keep'; 0s keeps all of them");
+  AddDuration(app, "--keep_audit", flags.options.keep_audit_us,
+              "Delete entries of the audit log when they are this old; 0s keeps all of them");
   core::Config& config = flags.options.config;
   AddDuration(app, "--min_runtime", config.min_runtime_us,
               "A job is not preempted before it has run for this long");

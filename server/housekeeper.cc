@@ -58,6 +58,7 @@ void Housekeeper::Run() {
       if (stop_) return;
     }
     memory_.Look();
+    options_.sweep_connections();
     if (clock_.Uptime() < delete_uptime) continue;
     delete_uptime = clock_.Uptime() + (DeleteSome() ? kDeleteIntervalMin : interval);
   }

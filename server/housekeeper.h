@@ -2,6 +2,7 @@
 // memory of the process.
 #pragma once
 
+#include <functional>
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
@@ -21,6 +22,8 @@ class Housekeeper {
     absl::Duration keep_finished_jobs = absl::InfiniteDuration();
     MemoryWatch::Ports memory;
     int64_t memory_high = 0;
+    // Looks after connections, once a second.
+    std::function<void()> sweep_connections = [] {};
   };
 
   Housekeeper(Options options, runtime::Runtime& runtime, Clock& clock);

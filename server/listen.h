@@ -1,9 +1,10 @@
-// Opens the sockets that the server listens on. They belong to this host, and only this user
-// reaches those in the file system.
+// Opens the Unix sockets that the server listens on. Whoever connects is known by the kernel.
 #pragma once
 
 #include <string>
 #include <vector>
+
+#include <sys/types.h>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -14,15 +15,15 @@
 namespace trainyard {
 
 struct Listener {
-  rpc::Address address;  // with the port that was taken if port 0 was asked for
-  // "localhost" has a socket for each address of the loopback interface.
+  rpc::Address address;
   std::vector<UniqueFd> sockets;
 };
 
 // Reads an address and listens on it. The socket of a server that has died is replaced; others see
-// a new one only once it has the mode 0600. Returns ADDRESS_IN_USE if a living server listens there
-// or the path is no socket, INVALID_ARGUMENT for other hosts, which need TLS, and NOT_FOUND or
+// a new one only once it has `mode`: 0600 for the user of this process and root, 0666 for all users
+// of this host. Returns ADDRESS_IN_USE if a living server listens there or the path is no socket,
+// INVALID_ARGUMENT for ports, on which nobody would know who calls, and NOT_FOUND or
 // PERMISSION_DENIED for the folder of a socket.
-absl::StatusOr<Listener> Listen(absl::string_view text);
+absl::StatusOr<Listener> Listen(absl::string_view text, mode_t mode = 0600);
 
 }  // namespace trainyard

@@ -74,7 +74,8 @@ absl::StatusOr<std::string> ServerAddress(const Context& context) {
 
 absl::StatusOr<std::unique_ptr<link::ServerLink>> Connect(const Context& context) {
   TY_ASSIGN_OR_RETURN(const std::string address, ServerAddress(context));
-  return link::ServerLink::Connect(address, context.interrupt);
+  return link::ServerLink::Connect(address, context.interrupt, absl::Seconds(10),
+                                   context.options.act_as);
 }
 
 bool Confirm(const Context& context, absl::string_view question, bool yes_by_default) {

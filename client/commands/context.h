@@ -24,6 +24,7 @@ enum class Format { kTable, kWide, kJson, kJsonLines, kYaml, kName };
 // These flags belong to every verb.
 struct GlobalOptions {
   std::string server;
+  std::string act_as;  // the user for whom an administrator acts
   Format format = Format::kTable;
   bool no_color = false;
   bool quiet = false;

@@ -13,7 +13,7 @@ namespace trainyard::commands {
 namespace {
 
 // Quotes a word if a shell would not take it as it is.
-std::string Quoted(const std::string& text) {
+std::string ShellWord(const std::string& text) {
   const bool is_plain = std::all_of(text.begin(), text.end(), [](char c) {
     return absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
            absl::string_view("._/=+-:,").find(c) != absl::string_view::npos;
@@ -65,7 +65,7 @@ std::string ExplanationText(const Context& context, const v1::Explanation& expla
     std::string line = command;
     for (const v1::SpecChange& change : explanation.change()) {
       absl::StrAppend(&line, " --set ",
-                      Quoted(absl::StrCat(change.path(), "=", change.value_json())));
+                      ShellWord(absl::StrCat(change.path(), "=", change.value_json())));
     }
     absl::StrAppend(&text, "  ", terminal.Style("36", line), "\n");
   } else if (!explanation.reasons().empty() && !explanation.change_text().empty()) {

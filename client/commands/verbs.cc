@@ -25,11 +25,14 @@ constexpr char kFooter[] =
 struct Program {
   Program() {
     client::Flags flags = line.Globals();
-    flags.Value(
-        "--server", options.server,
-        "Address of the server, unix:/path or 127.0.0.1:PORT. By default $TRAINYARD_SERVER, "
-        "then the current context of ~/.config/trainyard/config.yaml, then the socket of "
-        "`trainyard up`");
+    flags.Value("--server", options.server,
+                "Address of the server, unix:/path. By default $TRAINYARD_SERVER, "
+                "then the current context of ~/.config/trainyard/config.yaml, then the socket of "
+                "`trainyard up`");
+    flags
+        .Value("--as", options.act_as,
+               "Act for this user; only administrators may, and the audit log says so")
+        .ShownAs("USER");
     std::vector<std::string> names;
     for (const auto& [name, value] : formats) names.push_back(name);
     flags.Value("-o,--output", format, "table, wide, json, jsonl, yaml or name").OneOf(names);

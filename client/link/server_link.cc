@@ -8,6 +8,12 @@
 #include "grpc/support/time.h"
 
 namespace trainyard::link {
+namespace {
+
+// The server reads this key of the metadata.
+constexpr char kActAsKey[] = "trainyard-as";
+
+}  // namespace
 
 ServerLink::ServerLink(std::string address, std::shared_ptr<grpc::Channel> channel,
                        Interrupt& interrupt)
@@ -17,12 +23,17 @@ ServerLink::ServerLink(std::string address, std::shared_ptr<grpc::Channel> chann
       jobs_(v1::JobService::NewStub(channel_)),
       checkpoints_(v1::CheckpointService::NewStub(channel_)),
       fleet_(v1::FleetService::NewStub(channel_)),
-      sharing_(v1::SharingService::NewStub(channel_)) {}
+      sharing_(v1::SharingService::NewStub(channel_)),
+      access_(v1::AccessService::NewStub(channel_)) {}
 
 absl::StatusOr<std::unique_ptr<ServerLink>> ServerLink::Connect(const std::string& address,
                                                                 Interrupt& interrupt,
-                                                                absl::Duration timeout) {
-  TY_ASSIGN_OR_RETURN(std::shared_ptr<grpc::Channel> channel, rpc::MakeChannel(address));
+                                                                absl::Duration timeout,
+                                                                const std::string& act_as) {
+  std::vector<rpc::Metadata> metadata;
+  if (!act_as.empty()) metadata.emplace_back(kActAsKey, act_as);
+  TY_ASSIGN_OR_RETURN(std::shared_ptr<grpc::Channel> channel,
+                      rpc::MakeChannel(address, rpc::Keepalive::kNone, std::move(metadata)));
   TY_RETURN_IF_ERROR(rpc::WaitForServer(*channel, address, timeout));
   return std::unique_ptr<ServerLink>(new ServerLink(address, std::move(channel), interrupt));
 }

@@ -13,6 +13,7 @@
 #include "common/rpc/status.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
+#include "trainyard/v1/access.grpc.pb.h"
 #include "trainyard/v1/checkpoint.grpc.pb.h"
 #include "trainyard/v1/fleet.grpc.pb.h"
 #include "trainyard/v1/job.grpc.pb.h"
@@ -27,9 +28,11 @@ inline constexpr absl::Duration kCallTimeout = absl::Seconds(30);
 class ServerLink {
  public:
   // Waits until the server answers, for at most `timeout`. If there is no server, it returns at
-  // once. Returns SERVER_UNREACHABLE with the address and how to start a server.
+  // once. Returns SERVER_UNREACHABLE with the address and how to start a server. If `act_as` is
+  // given, calls are made for that user, which only administrators may do.
   static absl::StatusOr<std::unique_ptr<ServerLink>> Connect(
-      const std::string& address, Interrupt& interrupt, absl::Duration timeout = absl::Seconds(10));
+      const std::string& address, Interrupt& interrupt, absl::Duration timeout = absl::Seconds(10),
+      const std::string& act_as = "");
 
   // Makes a call: link.Call(&v1::JobService::Stub::GetJob, request)
   template <typename Stub, typename Request, typename Response>
@@ -63,6 +66,7 @@ class ServerLink {
   v1::CheckpointService::Stub& Get(v1::CheckpointService::Stub*) { return *checkpoints_; }
   v1::FleetService::Stub& Get(v1::FleetService::Stub*) { return *fleet_; }
   v1::SharingService::Stub& Get(v1::SharingService::Stub*) { return *sharing_; }
+  v1::AccessService::Stub& Get(v1::AccessService::Stub*) { return *access_; }
 
   const std::string address_;
   const std::shared_ptr<grpc::Channel> channel_;
@@ -71,6 +75,7 @@ class ServerLink {
   const std::unique_ptr<v1::CheckpointService::Stub> checkpoints_;
   const std::unique_ptr<v1::FleetService::Stub> fleet_;
   const std::unique_ptr<v1::SharingService::Stub> sharing_;
+  const std::unique_ptr<v1::AccessService::Stub> access_;
 };
 
 }  // namespace trainyard::link

@@ -16,6 +16,7 @@
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/support/channel_arguments.h"
+#include "grpcpp/support/client_interceptor.h"
 
 namespace trainyard::rpc {
 namespace {
@@ -45,10 +46,41 @@ std::string Cause(absl::string_view address, absl::Duration waited) {
                                        : std::string("connection refused");
 }
 
+// Adds metadata to each call.
+class MetadataInterceptor : public grpc::experimental::Interceptor {
+ public:
+  explicit MetadataInterceptor(const std::vector<Metadata>& metadata) : metadata_(metadata) {}
+
+  void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
+    if (methods->QueryInterceptionHookPoint(
+            grpc::experimental::InterceptionHookPoints::PRE_SEND_INITIAL_METADATA)) {
+      for (const auto& entry : metadata_) methods->GetSendInitialMetadata()->insert(entry);
+    }
+    methods->Proceed();
+  }
+
+ private:
+  const std::vector<Metadata>& metadata_;
+};
+
+class MetadataFactory : public grpc::experimental::ClientInterceptorFactoryInterface {
+ public:
+  explicit MetadataFactory(std::vector<Metadata> metadata) : metadata_(std::move(metadata)) {}
+
+  grpc::experimental::Interceptor* CreateClientInterceptor(
+      grpc::experimental::ClientRpcInfo*) override {
+    return new MetadataInterceptor(metadata_);
+  }
+
+ private:
+  const std::vector<Metadata> metadata_;
+};
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(absl::string_view address,
-                                                           Keepalive keepalive) {
+                                                           Keepalive keepalive,
+                                                           std::vector<Metadata> metadata) {
   TY_ASSIGN_OR_RETURN(const Address parsed, ParseAddress(address));
   if (parsed.kind == Address::Kind::kTcp && parsed.port == 0) {
     return absl::InvalidArgumentError(
@@ -71,8 +103,12 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(absl::string_view add
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
     arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // no limit
   }
-  return grpc::CreateCustomChannel(parsed.ToString(), grpc::InsecureChannelCredentials(),
-                                   arguments);
+  std::vector<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface>> interceptors;
+  if (!metadata.empty()) {
+    interceptors.push_back(std::make_unique<MetadataFactory>(std::move(metadata)));
+  }
+  return grpc::experimental::CreateCustomChannelWithInterceptors(
+      parsed.ToString(), grpc::InsecureChannelCredentials(), arguments, std::move(interceptors));
 }
 
 absl::Status WaitForServer(grpc::Channel& channel, absl::string_view address,

@@ -2,6 +2,9 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -19,11 +22,15 @@ inline constexpr int kMessageSizeMax = 4 * 1024 * 1024;
 // them, a line that was cut and says nothing is used until TCP gives it up, which may take minutes.
 enum class Keepalive { kNone, kPings };
 
+// A key and a value that go with each call of a channel.
+using Metadata = std::pair<std::string, std::string>;
+
 // Returns a channel that connects by itself and reconnects within a second or two of the server's
 // return. It is lazy: if there is no server, the first call fails. Returns INVALID_ARGUMENT for an
 // address that ParseAddress refuses.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(absl::string_view address,
-                                                           Keepalive keepalive = Keepalive::kNone);
+                                                           Keepalive keepalive = Keepalive::kNone,
+                                                           std::vector<Metadata> metadata = {});
 
 // Waits until the channel is connected. Returns SERVER_UNREACHABLE with the address and the cause
 // if it is not connected after `timeout`. A refused Unix socket or port is reported at once,

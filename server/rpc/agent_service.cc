@@ -74,47 +74,70 @@ auto CheckpointCheck(const Request& request, AttemptId attempt) {
 
 }  // namespace
 
-grpc::ServerUnaryReactor* AgentServiceImpl::RegisterWorker(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* AgentServiceImpl::RegisterWorker(const access::Caller& caller,
+                                                           grpc::CallbackServerContext* context,
                                                            const v1::RegisterWorkerRequest* request,
                                                            v1::RegisterWorkerResponse* response) {
   RequestCheck check;
   core::RegisterWorker input = FromProto(*request, check);
   if (!check.ok()) return Refused(context, check);
+  if (!caller.worker.empty() && caller.worker != request->worker()) {
+    return Finished(context,
+                    MakeError(absl::StatusCode::kPermissionDenied, "NOT_THIS_WORKER",
+                              absl::StrCat("the certificate is that of worker '", caller.worker,
+                                           "', not of '", request->worker(), "'")));
+  }
   input.session = MakeUuid(services_.rng);
   response->set_session(input.session);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  services_.runtime.Post(
-      std::move(input), [this, reactor, response](const absl::StatusOr<core::Reply>& reply) {
-        if (!reply.ok()) {
-          reactor->Finish(ToGrpcStatus(reply.status()));
-          return;
-        }
-        services_.runtime.Read([reactor, response](absl::StatusOr<const core::Yard*> yard) {
-          if (yard.ok()) {
-            *response->mutable_lease_duration() = ToDuration((*yard)->config().lease_us);
-            *response->mutable_sync_interval() = ToDuration((*yard)->config().sync_interval_us);
-          }
-          reactor->Finish(ToGrpcStatus(yard.status()));
-        });
-      });
+  services_.runtime.Post(std::move(input), [this, reactor, caller, request,
+                                            response](const absl::StatusOr<core::Reply>& reply) {
+    if (!reply.ok()) {
+      reactor->Finish(ToGrpcStatus(reply.status()));
+      return;
+    }
+    sessions_.Begin(caller, request->worker(), response->session());
+    services_.runtime.Read([reactor, response](absl::StatusOr<const core::Yard*> yard) {
+      if (yard.ok()) {
+        *response->mutable_lease_duration() = ToDuration((*yard)->config().lease_us);
+        *response->mutable_sync_interval() = ToDuration((*yard)->config().sync_interval_us);
+      }
+      reactor->Finish(ToGrpcStatus(yard.status()));
+    });
+  });
   return reactor;
 }
 
-grpc::ServerUnaryReactor* AgentServiceImpl::SyncWorker(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* AgentServiceImpl::SyncWorker(const access::Caller& caller,
+                                                       grpc::CallbackServerContext* context,
                                                        const v1::SyncWorkerRequest* request,
                                                        v1::SyncWorkerResponse* response) {
+  if (const absl::Status own = sessions_.Check(caller, request->session()); !own.ok()) {
+    return Finished(context, own);
+  }
   RequestCheck check;
   core::SyncReport report = FromProto(*request, check);
   if (!check.ok()) return Refused(context, check);
   const absl::Duration max_wait =
       std::clamp(spec::FromProto(request->max_wait()), absl::ZeroDuration(), kSyncWaitMax);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  services_.runtime.Sync(std::move(report), max_wait,
-                         [this, reactor, response](absl::StatusOr<runtime::DesiredState> desired) {
-                           if (desired.ok()) *response = ToProto(*desired, services_.board);
-                           reactor->Finish(ToGrpcStatus(desired.status()));
-                         });
+  services_.runtime.Sync(
+      std::move(report), max_wait,
+      [this, reactor, request, response](absl::StatusOr<runtime::DesiredState> desired) {
+        if (desired.ok()) {
+          *response = ToProto(*desired, services_.board);
+          GrantCheckpoints(request->session(), *response);
+        }
+        reactor->Finish(ToGrpcStatus(desired.status()));
+      });
   return reactor;
+}
+
+void AgentServiceImpl::GrantCheckpoints(const std::string& session,
+                                        const v1::SyncWorkerResponse& desired) {
+  for (const v1::DesiredAttempt& attempt : desired.attempts()) {
+    if (attempt.has_resume_from()) sessions_.Grant(session, attempt.resume_from().name());
+  }
 }
 
 void AgentServiceImpl::CheckThenWork(grpc::ServerUnaryReactor* reactor, YardCheck check,
@@ -127,9 +150,13 @@ void AgentServiceImpl::CheckThenWork(grpc::ServerUnaryReactor* reactor, YardChec
   });
 }
 
-grpc::ServerUnaryReactor* AgentServiceImpl::AppendLog(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* AgentServiceImpl::AppendLog(const access::Caller& caller,
+                                                      grpc::CallbackServerContext* context,
                                                       const v1::AppendLogRequest* request,
                                                       v1::AppendResponse* response) {
+  if (const absl::Status own = sessions_.Check(caller, request->session()); !own.ok()) {
+    return Finished(context, own);
+  }
   RequestCheck check;
   const AttemptId attempt = CheckStreamRequest(*request, check);
   const runtime::RankStream stream = check.Stream("stream", request->stream());
@@ -170,9 +197,13 @@ absl::StatusOr<int64_t> AgentServiceImpl::StorePoints(AttemptId attempt,
                                         request.end_offset());
 }
 
-grpc::ServerUnaryReactor* AgentServiceImpl::AppendMetrics(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* AgentServiceImpl::AppendMetrics(const access::Caller& caller,
+                                                          grpc::CallbackServerContext* context,
                                                           const v1::AppendMetricsRequest* request,
                                                           v1::AppendResponse* response) {
+  if (const absl::Status own = sessions_.Check(caller, request->session()); !own.ok()) {
+    return Finished(context, own);
+  }
   RequestCheck check;
   const AttemptId attempt = CheckStreamRequest(*request, check);
   check.NotNegative("offset", request->offset());
@@ -200,8 +231,11 @@ grpc::ServerUnaryReactor* AgentServiceImpl::AppendMetrics(grpc::CallbackServerCo
 }
 
 grpc::ServerUnaryReactor* AgentServiceImpl::AppendCheckpointFile(
-    grpc::CallbackServerContext* context, const v1::AppendCheckpointFileRequest* request,
-    v1::AppendResponse* response) {
+    const access::Caller& caller, grpc::CallbackServerContext* context,
+    const v1::AppendCheckpointFileRequest* request, v1::AppendResponse* response) {
+  if (const absl::Status own = sessions_.Check(caller, request->session()); !own.ok()) {
+    return Finished(context, own);
+  }
   RequestCheck check;
   const AttemptId attempt = CheckStreamRequest(*request, check);
   check.NotNegative("step", request->step());
@@ -221,8 +255,11 @@ grpc::ServerUnaryReactor* AgentServiceImpl::AppendCheckpointFile(
 }
 
 grpc::ServerUnaryReactor* AgentServiceImpl::CommitCheckpoint(
-    grpc::CallbackServerContext* context, const v1::CommitCheckpointRequest* request,
-    v1::CommitCheckpointResponse* response) {
+    const access::Caller& caller, grpc::CallbackServerContext* context,
+    const v1::CommitCheckpointRequest* request, v1::CommitCheckpointResponse* response) {
+  if (const absl::Status own = sessions_.Check(caller, request->session()); !own.ok()) {
+    return Finished(context, own);
+  }
   RequestCheck check;
   core::CommitCheckpoint input;
   input.session = request->session();
@@ -283,13 +320,19 @@ void AgentServiceImpl::CommitSealed(grpc::ServerUnaryReactor* reactor, core::Com
 }
 
 grpc::ServerWriteReactor<v1::DownloadCheckpointResponse>* AgentServiceImpl::FetchCheckpoint(
-    grpc::CallbackServerContext*, const v1::DownloadCheckpointRequest* request) {
+    const access::Caller& caller, const v1::DownloadCheckpointRequest* request) {
+  if (const absl::Status may = sessions_.CheckFetch(caller, request->name()); !may.ok()) {
+    return FailedStream<v1::DownloadCheckpointResponse>(may);
+  }
   return StartDownload(services_, Streams::kWorkers, *request);
 }
 
 grpc::ServerUnaryReactor* AgentServiceImpl::VerifyCheckpoint(
-    grpc::CallbackServerContext* context, const v1::VerifyCheckpointRequest* request,
-    v1::Checkpoint* response) {
+    const access::Caller& caller, grpc::CallbackServerContext* context,
+    const v1::VerifyCheckpointRequest* request, v1::Checkpoint* response) {
+  if (const absl::Status may = sessions_.CheckFetch(caller, request->name()); !may.ok()) {
+    return Finished(context, may);
+  }
   return StartVerification(context, services_, *request, response);
 }
 

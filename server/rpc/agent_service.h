@@ -5,7 +5,9 @@
 #include <functional>
 #include <string>
 
+#include "server/rpc/gate.h"
 #include "server/rpc/services.h"
+#include "server/rpc/worker_sessions.h"
 #include "trainyard/v1/agent.grpc.pb.h"
 
 namespace trainyard::rpc {
@@ -15,29 +17,15 @@ class AgentServiceImpl : public v1::AgentService::CallbackService {
  public:
   explicit AgentServiceImpl(Services& services) : services_(services) {}
 
-  grpc::ServerUnaryReactor* RegisterWorker(grpc::CallbackServerContext* context,
-                                           const v1::RegisterWorkerRequest* request,
-                                           v1::RegisterWorkerResponse* response) override;
-  grpc::ServerUnaryReactor* SyncWorker(grpc::CallbackServerContext* context,
-                                       const v1::SyncWorkerRequest* request,
-                                       v1::SyncWorkerResponse* response) override;
-  grpc::ServerUnaryReactor* AppendLog(grpc::CallbackServerContext* context,
-                                      const v1::AppendLogRequest* request,
-                                      v1::AppendResponse* response) override;
-  grpc::ServerUnaryReactor* AppendMetrics(grpc::CallbackServerContext* context,
-                                          const v1::AppendMetricsRequest* request,
-                                          v1::AppendResponse* response) override;
-  grpc::ServerUnaryReactor* AppendCheckpointFile(grpc::CallbackServerContext* context,
-                                                 const v1::AppendCheckpointFileRequest* request,
-                                                 v1::AppendResponse* response) override;
-  grpc::ServerUnaryReactor* CommitCheckpoint(grpc::CallbackServerContext* context,
-                                             const v1::CommitCheckpointRequest* request,
-                                             v1::CommitCheckpointResponse* response) override;
-  grpc::ServerWriteReactor<v1::DownloadCheckpointResponse>* FetchCheckpoint(
-      grpc::CallbackServerContext* context, const v1::DownloadCheckpointRequest* request) override;
-  grpc::ServerUnaryReactor* VerifyCheckpoint(grpc::CallbackServerContext* context,
-                                             const v1::VerifyCheckpointRequest* request,
-                                             v1::Checkpoint* response) override;
+  TY_UNARY_RPC(AgentService, RegisterWorker, RegisterWorkerRequest, RegisterWorkerResponse);
+  TY_UNARY_RPC(AgentService, SyncWorker, SyncWorkerRequest, SyncWorkerResponse);
+  TY_UNARY_RPC(AgentService, AppendLog, AppendLogRequest, AppendResponse);
+  TY_UNARY_RPC(AgentService, AppendMetrics, AppendMetricsRequest, AppendResponse);
+  TY_UNARY_RPC(AgentService, AppendCheckpointFile, AppendCheckpointFileRequest, AppendResponse);
+  TY_UNARY_RPC(AgentService, CommitCheckpoint, CommitCheckpointRequest, CommitCheckpointResponse);
+  TY_STREAM_RPC(AgentService, FetchCheckpoint, DownloadCheckpointRequest,
+                DownloadCheckpointResponse);
+  TY_UNARY_RPC(AgentService, VerifyCheckpoint, VerifyCheckpointRequest, Checkpoint);
 
  private:
   using YardCheck = std::function<absl::Status(const core::Yard&)>;
@@ -46,11 +34,14 @@ class AgentServiceImpl : public v1::AgentService::CallbackService {
   // call.
   void CheckThenWork(grpc::ServerUnaryReactor* reactor, YardCheck check,
                      runtime::Executor& executor, std::function<void()> work);
+  // Lets the worker of the session fetch the checkpoints from which it is told to start.
+  void GrantCheckpoints(const std::string& session, const v1::SyncWorkerResponse& desired);
   absl::StatusOr<int64_t> StorePoints(AttemptId attempt, const v1::AppendMetricsRequest& request);
   void CommitSealed(grpc::ServerUnaryReactor* reactor, core::CommitCheckpoint input,
                     v1::CommitCheckpointResponse* response);
 
   Services& services_;
+  WorkerSessions sessions_;
 };
 
 }  // namespace trainyard::rpc

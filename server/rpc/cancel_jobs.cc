@@ -12,6 +12,7 @@
 #include "common/base/errors.h"
 #include "common/rpc/status.h"
 #include "server/rpc/convert.h"
+#include "server/rpc/gate.h"
 #include "server/rpc/limits.h"
 #include "server/rpc/request.h"
 
@@ -23,11 +24,12 @@ namespace {
 // a time.
 class Cancellation : public std::enable_shared_from_this<Cancellation> {
  public:
-  Cancellation(Services& services, std::vector<JobId> jobs, std::string actor, std::string reason,
-               grpc::ServerUnaryReactor* reactor, v1::CancelJobsResponse* response)
+  Cancellation(Services& services, std::vector<JobId> jobs, access::Caller caller,
+               std::string reason, grpc::ServerUnaryReactor* reactor,
+               v1::CancelJobsResponse* response)
       : services_(services),
         jobs_(std::move(jobs)),
-        actor_(std::move(actor)),
+        caller_(std::move(caller)),
         reason_(std::move(reason)),
         reactor_(reactor),
         response_(response) {}
@@ -43,8 +45,12 @@ class Cancellation : public std::enable_shared_from_this<Cancellation> {
     }
     for (size_t i = first; i < end; ++i) {
       const JobId job = jobs_[i];
+      if (const absl::Status may = CheckMayChange(caller_, services_, job); !may.ok()) {
+        Take(job, may);
+        continue;
+      }
       services_.runtime.Post(
-          core::CancelJob{job, actor_, reason_},
+          core::CancelJob{job, UserActor(caller_.user), reason_},
           [self = shared_from_this(), job](const absl::StatusOr<core::Reply>& reply) {
             self->Take(job, reply.status());
           });
@@ -82,7 +88,7 @@ class Cancellation : public std::enable_shared_from_this<Cancellation> {
 
   Services& services_;
   const std::vector<JobId> jobs_;
-  const std::string actor_;
+  const access::Caller caller_;
   const std::string reason_;
   grpc::ServerUnaryReactor* const reactor_;
   v1::CancelJobsResponse* const response_;
@@ -92,10 +98,11 @@ class Cancellation : public std::enable_shared_from_this<Cancellation> {
 };
 
 // Returns the jobs of the request that have not ended, oldest first.
-std::vector<JobId> JobsOf(const v1::CancelJobsRequest& request, const std::string& caller,
-                          const runtime::Board& board) {
+std::vector<JobId> JobsOf(const v1::CancelJobsRequest& request, const access::Caller& caller,
+                          const Services& services) {
+  const runtime::Board& board = services.board;
   const std::set<int> states(request.states().begin(), request.states().end());
-  const std::string user = request.user().empty() ? caller : request.user();
+  const std::string user = request.user().empty() ? caller.user : request.user();
   JobId array;
   int64_t before = 0;
   if (!request.array().empty()) {
@@ -111,7 +118,9 @@ std::vector<JobId> JobsOf(const v1::CancelJobsRequest& request, const std::strin
         const core::JobRecord& record = view.record;
         if (core::job_fsm::IsFinal(record.state)) return false;
         if (!states.empty() && !states.contains(ToProto(record.state))) return false;
-        return array != JobId{} ? record.array == array : record.submission->user == user;
+        const bool is_meant =
+            array != JobId{} ? record.array == array : record.submission->user == user;
+        return is_meant && MaySee(caller, services, record);
       },
       /*after=*/array.value == 0 ? 0 : array.value - 1);
   for (auto view = views.rbegin(); view != views.rend(); ++view) {
@@ -123,7 +132,7 @@ std::vector<JobId> JobsOf(const v1::CancelJobsRequest& request, const std::strin
 }  // namespace
 
 void StartCancelJobs(Services& services, const v1::CancelJobsRequest& request,
-                     const std::string& user, RequestCheck& check,
+                     const access::Caller& caller, RequestCheck& check,
                      grpc::ServerUnaryReactor* reactor, v1::CancelJobsResponse* response) {
   const int ways = (request.names().empty() ? 0 : 1) + (request.array().empty() ? 0 : 1) +
                    (request.has_user() ? 1 : 0);
@@ -138,7 +147,7 @@ void StartCancelJobs(Services& services, const v1::CancelJobsRequest& request,
   if (!request.array().empty()) {
     const JobId job = check.Job("array", request.array());
     const auto view = services.board.FindJob(job);
-    if (check.ok() && view == nullptr) {
+    if (check.ok() && (view == nullptr || !MaySee(caller, services, view->record))) {
       return reactor->Finish(ToGrpcStatus(error::JobNotFound(request.array())));
     }
     if (check.ok() && view->record.array == JobId{}) {
@@ -148,7 +157,7 @@ void StartCancelJobs(Services& services, const v1::CancelJobsRequest& request,
   }
   if (!check.ok()) return reactor->Finish(ToGrpcStatus(check.Take()));
   if (request.names().empty()) {
-    jobs = JobsOf(request, user, services.board);
+    jobs = JobsOf(request, caller, services);
   } else if (!request.states().empty()) {
     const std::set<int> states(request.states().begin(), request.states().end());
     jobs.erase(std::remove_if(jobs.begin(), jobs.end(),
@@ -159,8 +168,8 @@ void StartCancelJobs(Services& services, const v1::CancelJobsRequest& request,
                               }),
                jobs.end());
   }
-  std::make_shared<Cancellation>(services, std::move(jobs), UserActor(user), request.reason(),
-                                 reactor, response)
+  std::make_shared<Cancellation>(services, std::move(jobs), caller, request.reason(), reactor,
+                                 response)
       ->PostBatch();
 }
 

@@ -62,8 +62,8 @@ grpc::ServerUnaryReactor* FinishWithMetrics(grpc::CallbackServerContext* context
 }  // namespace
 
 grpc::ServerUnaryReactor* CheckpointServiceImpl::ListCheckpoints(
-    grpc::CallbackServerContext* context, const v1::ListCheckpointsRequest* request,
-    v1::ListCheckpointsResponse* response) {
+    const access::Caller&, grpc::CallbackServerContext* context,
+    const v1::ListCheckpointsRequest* request, v1::ListCheckpointsResponse* response) {
   RequestCheck check;
   const JobId job = check.Job("parent", request->parent());
   if (!check.ok()) return Refused(context, check);
@@ -78,8 +78,8 @@ grpc::ServerUnaryReactor* CheckpointServiceImpl::ListCheckpoints(
 }
 
 grpc::ServerUnaryReactor* CheckpointServiceImpl::GetCheckpoint(
-    grpc::CallbackServerContext* context, const v1::GetCheckpointRequest* request,
-    v1::Checkpoint* response) {
+    const access::Caller&, grpc::CallbackServerContext* context,
+    const v1::GetCheckpointRequest* request, v1::Checkpoint* response) {
   RequestCheck check;
   const CheckpointId id = check.Checkpoint("name", request->name());
   if (!check.ok()) return Refused(context, check);
@@ -92,16 +92,13 @@ grpc::ServerUnaryReactor* CheckpointServiceImpl::GetCheckpoint(
 }
 
 grpc::ServerWriteReactor<v1::DownloadCheckpointResponse>* CheckpointServiceImpl::DownloadCheckpoint(
-    grpc::CallbackServerContext* context, const v1::DownloadCheckpointRequest* request) {
-  RequestCheck check;
-  const std::string owner = UserActor(UserOf(*context, services_, check));
-  if (!check.ok()) return FailedStream<v1::DownloadCheckpointResponse>(check.Take());
-  return StartDownload(services_, owner, *request);
+    const access::Caller& caller, const v1::DownloadCheckpointRequest* request) {
+  return StartDownload(services_, UserActor(caller.user), *request);
 }
 
 grpc::ServerUnaryReactor* CheckpointServiceImpl::VerifyCheckpoint(
-    grpc::CallbackServerContext* context, const v1::VerifyCheckpointRequest* request,
-    v1::Checkpoint* response) {
+    const access::Caller&, grpc::CallbackServerContext* context,
+    const v1::VerifyCheckpointRequest* request, v1::Checkpoint* response) {
   return StartVerification(context, services_, *request, response);
 }
 

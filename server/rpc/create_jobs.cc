@@ -31,8 +31,8 @@ class CreateJobsStream : public Reactor,
                          public StreamBase,
                          public std::enable_shared_from_this<CreateJobsStream> {
  public:
-  CreateJobsStream(Services& services, std::string user)
-      : services_(services), user_(std::move(user)) {}
+  CreateJobsStream(Services& services, access::Caller caller)
+      : services_(services), caller_(std::move(caller)) {}
 
   void Begin() { StartRead(&request_); }
 
@@ -79,7 +79,7 @@ class CreateJobsStream : public Reactor,
     if (request.validate_only()) {
       check.Add("validate_only", "is not accepted in a stream; call CreateJob");
     }
-    auto input = SubmissionOf(request, user_, services_, check);
+    auto input = SubmissionOf(request, caller_, services_, check);
     if (!input.ok()) return Answer(*batch, item, input.status());
     services_.runtime.Post(*std::move(input), [self = shared_from_this(), batch,
                                                item](const absl::StatusOr<core::Reply>& reply) {
@@ -140,7 +140,7 @@ class CreateJobsStream : public Reactor,
   void OnDone() override { services_.streams.Remove(this); }
 
   Services& services_;
-  const std::string user_;
+  const access::Caller caller_;
   v1::CreateJobsRequest request_;  // is being read, or being taken apart
   absl::Mutex mutex_;
   std::deque<std::shared_ptr<Batch>> batches_ ABSL_GUARDED_BY(mutex_);  // in order of arrival
@@ -163,9 +163,9 @@ Reactor* FailedCreateJobs(const absl::Status& status) {
   return new Failed(status);
 }
 
-Reactor* StartCreateJobs(Services& services, const std::string& user) {
-  auto stream = std::make_shared<CreateJobsStream>(services, user);
-  const absl::Status added = services.streams.Add(stream, UserActor(user));
+Reactor* StartCreateJobs(Services& services, const access::Caller& caller) {
+  auto stream = std::make_shared<CreateJobsStream>(services, caller);
+  const absl::Status added = services.streams.Add(stream, UserActor(caller.user));
   if (!added.ok()) return FailedCreateJobs(added);
   stream->Begin();
   return stream.get();

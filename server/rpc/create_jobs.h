@@ -1,9 +1,8 @@
 // Implements CreateJobs, which takes many submissions over one stream.
 #pragma once
 
-#include <string>
-
 #include "grpcpp/support/server_callback.h"
+#include "server/access/caller.h"
 #include "server/rpc/services.h"
 #include "trainyard/v1/job.pb.h"
 
@@ -13,7 +12,7 @@ namespace trainyard::rpc {
 // many; their answers leave in the order in which the messages came. While kCreateMessagesMax
 // messages have no answer, the stream is not read.
 grpc::ServerBidiReactor<v1::CreateJobsRequest, v1::CreateJobsResponse>* StartCreateJobs(
-    Services& services, const std::string& user);
+    Services& services, const access::Caller& caller);
 
 // Returns a stream that ends at once.
 grpc::ServerBidiReactor<v1::CreateJobsRequest, v1::CreateJobsResponse>* FailedCreateJobs(

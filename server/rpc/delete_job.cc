@@ -48,12 +48,13 @@ absl::Status CountFiles(Services& services, JobId job, v1::DeleteJobResponse& re
 
 }  // namespace
 
-grpc::ServerUnaryReactor* JobServiceImpl::DeleteJob(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* JobServiceImpl::DeleteJob(const access::Caller& caller,
+                                                    grpc::CallbackServerContext* context,
                                                     const v1::DeleteJobRequest* request,
                                                     v1::DeleteJobResponse* response) {
   RequestCheck check;
   core::DeleteJob input{check.Job("name", request->name()), request->checkpoints_only(),
-                        UserActor(UserOf(*context, services_, check))};
+                        UserActor(caller.user)};
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   if (!check.ok()) {
     reactor->Finish(ToGrpcStatus(check.Take()));

@@ -12,7 +12,8 @@
 #include "server/rpc/request.h"
 
 namespace trainyard::rpc {
-grpc::ServerUnaryReactor* FleetServiceImpl::ListWorkers(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* FleetServiceImpl::ListWorkers(const access::Caller&,
+                                                        grpc::CallbackServerContext* context,
                                                         const v1::ListWorkersRequest*,
                                                         v1::ListWorkersResponse* response) {
   return FinishFromYard(context, services_, [response](const core::Yard& yard) {
@@ -39,7 +40,8 @@ void FleetServiceImpl::FinishWithWorker(grpc::ServerUnaryReactor* reactor,
   });
 }
 
-grpc::ServerUnaryReactor* FleetServiceImpl::GetWorker(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* FleetServiceImpl::GetWorker(const access::Caller&,
+                                                      grpc::CallbackServerContext* context,
                                                       const v1::GetWorkerRequest* request,
                                                       v1::Worker* response) {
   RequestCheck check;
@@ -65,29 +67,30 @@ grpc::ServerUnaryReactor* FleetServiceImpl::PostVerb(grpc::CallbackServerContext
   return reactor;
 }
 
-grpc::ServerUnaryReactor* FleetServiceImpl::CordonWorker(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* FleetServiceImpl::CordonWorker(const access::Caller& caller,
+                                                         grpc::CallbackServerContext* context,
                                                          const v1::CordonWorkerRequest* request,
                                                          v1::Worker* response) {
   RequestCheck check;
   const std::string worker = check.Worker("name", request->name());
   check.MaxBytes("reason", request->reason(), kReasonBytesMax);
-  const std::string user = UserOf(*context, services_, check);
   if (!check.ok()) return Refused(context, check);
-  return PostVerb(context, core::CordonWorker{worker, UserActor(user), request->reason()}, worker,
-                  response);
+  return PostVerb(context, core::CordonWorker{worker, UserActor(caller.user), request->reason()},
+                  worker, response);
 }
 
-grpc::ServerUnaryReactor* FleetServiceImpl::UncordonWorker(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* FleetServiceImpl::UncordonWorker(const access::Caller& caller,
+                                                           grpc::CallbackServerContext* context,
                                                            const v1::UncordonWorkerRequest* request,
                                                            v1::Worker* response) {
   RequestCheck check;
   const std::string worker = check.Worker("name", request->name());
-  const std::string user = UserOf(*context, services_, check);
   if (!check.ok()) return Refused(context, check);
-  return PostVerb(context, core::UncordonWorker{worker, UserActor(user)}, worker, response);
+  return PostVerb(context, core::UncordonWorker{worker, UserActor(caller.user)}, worker, response);
 }
 
-grpc::ServerUnaryReactor* FleetServiceImpl::DrainWorker(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* FleetServiceImpl::DrainWorker(const access::Caller& caller,
+                                                        grpc::CallbackServerContext* context,
                                                         const v1::DrainWorkerRequest* request,
                                                         v1::Worker* response) {
   RequestCheck check;
@@ -98,51 +101,50 @@ grpc::ServerUnaryReactor* FleetServiceImpl::DrainWorker(grpc::CallbackServerCont
     check.Add("within", absl::StrCat(spec::PlainDurationText(spec::FromProto(request->within())),
                                      " is not accepted; expected at most 24 h"));
   }
-  const std::string user = UserOf(*context, services_, check);
   if (!check.ok()) return Refused(context, check);
-  return PostVerb(context, core::DrainWorker{worker, UserActor(user), request->reason(), within_us},
+  return PostVerb(context,
+                  core::DrainWorker{worker, UserActor(caller.user), request->reason(), within_us},
                   worker, response);
 }
 
 grpc::ServerUnaryReactor* FleetServiceImpl::DeclareWorkerLost(
-    grpc::CallbackServerContext* context, const v1::DeclareWorkerLostRequest* request,
-    v1::Worker* response) {
+    const access::Caller& caller, grpc::CallbackServerContext* context,
+    const v1::DeclareWorkerLostRequest* request, v1::Worker* response) {
   RequestCheck check;
   const std::string worker = check.Worker("name", request->name());
   check.MaxBytes("reason", request->reason(), kReasonBytesMax);
-  const std::string user = UserOf(*context, services_, check);
   if (!check.ok()) return Refused(context, check);
-  return PostVerb(context, core::DeclareWorkerLost{worker, UserActor(user), request->reason()},
+  return PostVerb(context,
+                  core::DeclareWorkerLost{worker, UserActor(caller.user), request->reason()},
                   worker, response);
 }
 
 grpc::ServerUnaryReactor* FleetServiceImpl::QuarantineDevice(
-    grpc::CallbackServerContext* context, const v1::QuarantineDeviceRequest* request,
-    v1::Worker* response) {
+    const access::Caller& caller, grpc::CallbackServerContext* context,
+    const v1::QuarantineDeviceRequest* request, v1::Worker* response) {
   RequestCheck check;
   const std::string worker = check.Worker("worker", request->worker());
   check.NotEmpty("device", request->device());
   check.MaxBytes("device", request->device(), kNameBytesMax);
   check.MaxBytes("reason", request->reason(), kReasonBytesMax);
-  const std::string user = UserOf(*context, services_, check);
   if (!check.ok()) return Refused(context, check);
   return PostVerb(
       context,
-      core::QuarantineDevice{worker, request->device(), UserActor(user), request->reason()}, worker,
-      response);
+      core::QuarantineDevice{worker, request->device(), UserActor(caller.user), request->reason()},
+      worker, response);
 }
 
-grpc::ServerUnaryReactor* FleetServiceImpl::ReleaseDevice(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* FleetServiceImpl::ReleaseDevice(const access::Caller& caller,
+                                                          grpc::CallbackServerContext* context,
                                                           const v1::ReleaseDeviceRequest* request,
                                                           v1::Worker* response) {
   RequestCheck check;
   const std::string worker = check.Worker("worker", request->worker());
   check.NotEmpty("device", request->device());
   check.MaxBytes("device", request->device(), kNameBytesMax);
-  const std::string user = UserOf(*context, services_, check);
   if (!check.ok()) return Refused(context, check);
-  return PostVerb(context, core::ReleaseDevice{worker, request->device(), UserActor(user)}, worker,
-                  response);
+  return PostVerb(context, core::ReleaseDevice{worker, request->device(), UserActor(caller.user)},
+                  worker, response);
 }
 
 }  // namespace trainyard::rpc

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "server/rpc/gate.h"
 #include "server/rpc/services.h"
 #include "trainyard/v1/fleet.grpc.pb.h"
 
@@ -13,30 +14,14 @@ class FleetServiceImpl : public v1::FleetService::CallbackService {
  public:
   explicit FleetServiceImpl(Services& services) : services_(services) {}
 
-  grpc::ServerUnaryReactor* ListWorkers(grpc::CallbackServerContext* context,
-                                        const v1::ListWorkersRequest* request,
-                                        v1::ListWorkersResponse* response) override;
-  grpc::ServerUnaryReactor* GetWorker(grpc::CallbackServerContext* context,
-                                      const v1::GetWorkerRequest* request,
-                                      v1::Worker* response) override;
-  grpc::ServerUnaryReactor* CordonWorker(grpc::CallbackServerContext* context,
-                                         const v1::CordonWorkerRequest* request,
-                                         v1::Worker* response) override;
-  grpc::ServerUnaryReactor* UncordonWorker(grpc::CallbackServerContext* context,
-                                           const v1::UncordonWorkerRequest* request,
-                                           v1::Worker* response) override;
-  grpc::ServerUnaryReactor* DrainWorker(grpc::CallbackServerContext* context,
-                                        const v1::DrainWorkerRequest* request,
-                                        v1::Worker* response) override;
-  grpc::ServerUnaryReactor* DeclareWorkerLost(grpc::CallbackServerContext* context,
-                                              const v1::DeclareWorkerLostRequest* request,
-                                              v1::Worker* response) override;
-  grpc::ServerUnaryReactor* QuarantineDevice(grpc::CallbackServerContext* context,
-                                             const v1::QuarantineDeviceRequest* request,
-                                             v1::Worker* response) override;
-  grpc::ServerUnaryReactor* ReleaseDevice(grpc::CallbackServerContext* context,
-                                          const v1::ReleaseDeviceRequest* request,
-                                          v1::Worker* response) override;
+  TY_UNARY_RPC(FleetService, ListWorkers, ListWorkersRequest, ListWorkersResponse);
+  TY_UNARY_RPC(FleetService, GetWorker, GetWorkerRequest, Worker);
+  TY_UNARY_RPC(FleetService, CordonWorker, CordonWorkerRequest, Worker);
+  TY_UNARY_RPC(FleetService, UncordonWorker, UncordonWorkerRequest, Worker);
+  TY_UNARY_RPC(FleetService, DrainWorker, DrainWorkerRequest, Worker);
+  TY_UNARY_RPC(FleetService, DeclareWorkerLost, DeclareWorkerLostRequest, Worker);
+  TY_UNARY_RPC(FleetService, QuarantineDevice, QuarantineDeviceRequest, Worker);
+  TY_UNARY_RPC(FleetService, ReleaseDevice, ReleaseDeviceRequest, Worker);
 
  private:
   // Answers with the worker as the yard has it.

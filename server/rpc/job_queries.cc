@@ -39,11 +39,16 @@ absl::Status ListHistory(store::Store& store, const core::JobRecord& job, int64_
 }
 
 // Returns the spec that the job ran. The job may have been deleted if clones of it exist.
-absl::StatusOr<v1::JobSpec> SpecOf(const core::Yard& yard, JobId job) {
+// Jobs that the caller may not see do not exist for it.
+absl::StatusOr<v1::JobSpec> SpecOf(const access::Caller& caller, const Services& services,
+                                   const core::Yard& yard, JobId job) {
   const auto found = yard.snapshot().jobs.find(job);
   if (found != yard.snapshot().jobs.end()) return ResolvedSpecOf(found->second);
   const auto known = core::FindSubmission(yard.snapshot(), job);
-  if (known.submission == nullptr) return error::JobNotFound(JobName(job));
+  if (known.submission == nullptr ||
+      !services.directory.MaySee(caller, known.submission->user, known.submission->project)) {
+    return error::JobNotFound(JobName(job));
+  }
   v1::JobSpec spec = ResolvedSpecOf(*known.submission);
   if (known.submission->array_size == 0) return spec;
   return spec::ArrayElement(spec, static_cast<int32_t>(job.value - known.id.value));
@@ -51,15 +56,15 @@ absl::StatusOr<v1::JobSpec> SpecOf(const core::Yard& yard, JobId job) {
 
 }  // namespace
 
-grpc::ServerUnaryReactor* JobServiceImpl::ExplainJob(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* JobServiceImpl::ExplainJob(const access::Caller& caller,
+                                                     grpc::CallbackServerContext* context,
                                                      const v1::ExplainJobRequest* request,
                                                      v1::Explanation* response) {
   RequestCheck check;
-  const std::string user = UserOf(*context, services_, check);
   JobId job;
   std::shared_ptr<const core::Submission> submission;
   if (request->has_spec()) {
-    auto made = SubmissionOf(request->spec(), request->options(), "", user, services_, check);
+    auto made = SubmissionOf(request->spec(), request->options(), "", caller, services_, check);
     if (!made.ok()) return Finished(context, made.status());
     submission = *std::move(made);
   } else {
@@ -76,7 +81,8 @@ grpc::ServerUnaryReactor* JobServiceImpl::ExplainJob(grpc::CallbackServerContext
   });
 }
 
-grpc::ServerUnaryReactor* JobServiceImpl::GetJob(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* JobServiceImpl::GetJob(const access::Caller&,
+                                                 grpc::CallbackServerContext* context,
                                                  const v1::GetJobRequest* request,
                                                  v1::Job* response) {
   return Finished(context, [&]() -> absl::Status {
@@ -89,41 +95,48 @@ grpc::ServerUnaryReactor* JobServiceImpl::GetJob(grpc::CallbackServerContext* co
   }());
 }
 
-grpc::ServerUnaryReactor* JobServiceImpl::ListJobs(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* JobServiceImpl::ListJobs(const access::Caller& caller,
+                                                   grpc::CallbackServerContext* context,
                                                    const v1::ListJobsRequest* request,
                                                    v1::ListJobsResponse* response) {
-  return Finished(context, ListPage(*request, services_.board, *response));
+  return Finished(context, ListPage(*request, caller, services_, *response));
 }
 
-grpc::ServerUnaryReactor* JobServiceImpl::ListQueue(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* JobServiceImpl::ListQueue(const access::Caller& caller,
+                                                    grpc::CallbackServerContext* context,
                                                     const v1::ListQueueRequest* request,
                                                     v1::ListQueueResponse* response) {
   RequestCheck check;
   const int page_size =
       check.PageSize("page_size", request->page_size(), kQueuePageDefault, kQueuePageMax);
   if (!check.ok()) return Refused(context, check);
-  return FinishFromYard(context, services_, [this, response, page_size](const core::Yard& yard) {
-    for (const JobId job : yard.QueueFront()) {
-      if (response->jobs_size() == page_size) break;
-      if (const auto view = services_.board.FindJob(job)) *response->add_jobs() = ToProto(*view);
-    }
-    for (const auto& [key, tally] : services_.board.Tallies()) {
-      response->set_queued_jobs(response->queued_jobs() + tally.queued_jobs);
-    }
-    return absl::OkStatus();
-  });
+  return FinishFromYard(context, services_,
+                        [this, caller, response, page_size](const core::Yard& yard) {
+                          for (const JobId job : yard.QueueFront()) {
+                            if (response->jobs_size() == page_size) break;
+                            const auto view = services_.board.FindJob(job);
+                            if (view == nullptr || !MaySee(caller, services_, view->record))
+                              continue;
+                            *response->add_jobs() = ToProto(*view);
+                          }
+                          for (const auto& [key, tally] : services_.board.Tallies()) {
+                            response->set_queued_jobs(response->queued_jobs() + tally.queued_jobs);
+                          }
+                          return absl::OkStatus();
+                        });
 }
 
-grpc::ServerUnaryReactor* JobServiceImpl::DiffJobs(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* JobServiceImpl::DiffJobs(const access::Caller& caller,
+                                                   grpc::CallbackServerContext* context,
                                                    const v1::DiffJobsRequest* request,
                                                    v1::DiffJobsResponse* response) {
   RequestCheck check;
   const JobId left = check.Job("left", request->left());
   const JobId right = check.Job("right", request->right());
   if (!check.ok()) return Refused(context, check);
-  return FinishFromYard(context, services_, [=](const core::Yard& yard) -> absl::Status {
-    TY_ASSIGN_OR_RETURN(const v1::JobSpec left_spec, SpecOf(yard, left));
-    TY_ASSIGN_OR_RETURN(const v1::JobSpec right_spec, SpecOf(yard, right));
+  return FinishFromYard(context, services_, [=, this](const core::Yard& yard) -> absl::Status {
+    TY_ASSIGN_OR_RETURN(const v1::JobSpec left_spec, SpecOf(caller, services_, yard, left));
+    TY_ASSIGN_OR_RETURN(const v1::JobSpec right_spec, SpecOf(caller, services_, yard, right));
     for (const auto& difference : spec::DiffSpecs(left_spec, right_spec)) {
       *response->add_differences() = ToProto(difference);
     }
@@ -131,7 +144,8 @@ grpc::ServerUnaryReactor* JobServiceImpl::DiffJobs(grpc::CallbackServerContext* 
   });
 }
 
-grpc::ServerUnaryReactor* JobServiceImpl::ListAttempts(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* JobServiceImpl::ListAttempts(const access::Caller&,
+                                                       grpc::CallbackServerContext* context,
                                                        const v1::ListAttemptsRequest* request,
                                                        v1::ListAttemptsResponse* response) {
   return Finished(context, [&]() -> absl::Status {
@@ -146,7 +160,8 @@ grpc::ServerUnaryReactor* JobServiceImpl::ListAttempts(grpc::CallbackServerConte
   }());
 }
 
-grpc::ServerUnaryReactor* JobServiceImpl::ListEvents(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* JobServiceImpl::ListEvents(const access::Caller&,
+                                                     grpc::CallbackServerContext* context,
                                                      const v1::ListEventsRequest* request,
                                                      v1::ListEventsResponse* response) {
   RequestCheck check;
@@ -163,21 +178,22 @@ grpc::ServerUnaryReactor* JobServiceImpl::ListEvents(grpc::CallbackServerContext
 }
 
 grpc::ServerWriteReactor<v1::WatchJobsResponse>* JobServiceImpl::WatchJobs(
-    grpc::CallbackServerContext* context, const v1::WatchJobsRequest* request) {
-  return StartWatchJobs(services_, *context, *request);
+    const access::Caller& caller, const v1::WatchJobsRequest* request) {
+  return StartWatchJobs(services_, caller, *request);
 }
 
 grpc::ServerWriteReactor<v1::TailLogsResponse>* JobServiceImpl::TailLogs(
-    grpc::CallbackServerContext* context, const v1::TailLogsRequest* request) {
-  return StartTailLogs(services_, *context, *request);
+    const access::Caller& caller, const v1::TailLogsRequest* request) {
+  return StartTailLogs(services_, caller, *request);
 }
 
 grpc::ServerWriteReactor<v1::WatchMetricsResponse>* JobServiceImpl::WatchMetrics(
-    grpc::CallbackServerContext* context, const v1::WatchMetricsRequest* request) {
-  return StartWatchMetrics(services_, *context, *request);
+    const access::Caller& caller, const v1::WatchMetricsRequest* request) {
+  return StartWatchMetrics(services_, caller, *request);
 }
 
-grpc::ServerUnaryReactor* JobServiceImpl::QueryMetrics(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* JobServiceImpl::QueryMetrics(const access::Caller&,
+                                                       grpc::CallbackServerContext* context,
                                                        const v1::QueryMetricsRequest* request,
                                                        v1::QueryMetricsResponse* response) {
   RequestCheck check;

@@ -24,13 +24,12 @@ struct JobVerb {
 };
 
 template <typename Request>
-JobVerb ReadVerb(const grpc::CallbackServerContext& context, const Request& request,
-                 const Services& services, RequestCheck& check) {
+JobVerb ReadVerb(const access::Caller& caller, const Request& request, RequestCheck& check) {
   const JobId job = check.Job("name", request.name());
   if constexpr (requires { request.reason(); }) {
     check.MaxBytes("reason", request.reason(), kReasonBytesMax);
   }
-  return {job, UserActor(UserOf(context, services, check))};
+  return {job, UserActor(caller.user)};
 }
 
 // Answers with a job that nobody has submitted, and what would become of it.
@@ -85,12 +84,12 @@ grpc::ServerUnaryReactor* FinishWithoutReference(grpc::CallbackServerContext* co
 
 }  // namespace
 
-grpc::ServerUnaryReactor* JobServiceImpl::CreateJob(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* JobServiceImpl::CreateJob(const access::Caller& caller,
+                                                    grpc::CallbackServerContext* context,
                                                     const v1::CreateJobRequest* request,
                                                     v1::Job* response) {
   RequestCheck check;
-  const std::string user = UserOf(*context, services_, check);
-  auto input = SubmissionOf(*request, user, services_, check);
+  auto input = SubmissionOf(*request, caller, services_, check);
   if (!input.ok()) {
     return FinishWithoutReference(context, services_, *request, input.status(), response);
   }
@@ -102,63 +101,66 @@ grpc::ServerUnaryReactor* JobServiceImpl::CreateJob(grpc::CallbackServerContext*
 
 grpc::ServerBidiReactor<v1::CreateJobsRequest, v1::CreateJobsResponse>* JobServiceImpl::CreateJobs(
     grpc::CallbackServerContext* context) {
-  RequestCheck check;
-  const std::string user = UserOf(*context, services_, check);
-  return check.ok() ? StartCreateJobs(services_, user) : FailedCreateJobs(check.Take());
+  const auto caller =
+      Admit(access::RuleOf("JobService/CreateJobs"), *context, services_, {}, /*is_trial=*/false);
+  return caller.ok() ? StartCreateJobs(services_, *caller) : FailedCreateJobs(caller.status());
 }
 
-grpc::ServerUnaryReactor* JobServiceImpl::CancelJob(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* JobServiceImpl::CancelJob(const access::Caller& caller,
+                                                    grpc::CallbackServerContext* context,
                                                     const v1::CancelJobRequest* request,
                                                     v1::Job* response) {
   RequestCheck check;
-  const JobVerb verb = ReadVerb(*context, *request, services_, check);
+  const JobVerb verb = ReadVerb(caller, *request, check);
   if (!check.ok()) return Refused(context, check);
   return FinishWithJob(context, services_, core::CancelJob{verb.job, verb.actor, request->reason()},
                        response);
 }
 
-grpc::ServerUnaryReactor* JobServiceImpl::CancelJobs(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* JobServiceImpl::CancelJobs(const access::Caller& caller,
+                                                     grpc::CallbackServerContext* context,
                                                      const v1::CancelJobsRequest* request,
                                                      v1::CancelJobsResponse* response) {
   RequestCheck check;
-  const std::string user = UserOf(*context, services_, check);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  StartCancelJobs(services_, *request, user, check, reactor, response);
+  StartCancelJobs(services_, *request, caller, check, reactor, response);
   return reactor;
 }
 
-grpc::ServerUnaryReactor* JobServiceImpl::SuspendJob(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* JobServiceImpl::SuspendJob(const access::Caller& caller,
+                                                     grpc::CallbackServerContext* context,
                                                      const v1::SuspendJobRequest* request,
                                                      v1::Job* response) {
   RequestCheck check;
-  const JobVerb verb = ReadVerb(*context, *request, services_, check);
+  const JobVerb verb = ReadVerb(caller, *request, check);
   if (!check.ok()) return Refused(context, check);
   return FinishWithJob(context, services_,
                        core::SuspendJob{verb.job, verb.actor, request->reason()}, response);
 }
 
-grpc::ServerUnaryReactor* JobServiceImpl::ResumeJob(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* JobServiceImpl::ResumeJob(const access::Caller& caller,
+                                                    grpc::CallbackServerContext* context,
                                                     const v1::ResumeJobRequest* request,
                                                     v1::Job* response) {
   RequestCheck check;
-  const JobVerb verb = ReadVerb(*context, *request, services_, check);
+  const JobVerb verb = ReadVerb(caller, *request, check);
   if (!check.ok()) return Refused(context, check);
   return FinishWithJob(context, services_, core::ResumeJob{verb.job, verb.actor}, response);
 }
 
-grpc::ServerUnaryReactor* JobServiceImpl::CloneJob(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* JobServiceImpl::CloneJob(const access::Caller& caller,
+                                                   grpc::CallbackServerContext* context,
                                                    const v1::CloneJobRequest* request,
                                                    v1::CloneJobResponse* response) {
   RequestCheck check;
   const JobId job = check.Job("name", request->name());
-  const std::string user = UserOf(*context, services_, check);
   if (!check.ok()) return Refused(context, check);
   const auto original = FindJob(services_.board, job);
   if (!original.ok()) {
     return FinishWithoutReference(context, services_, *request, original.status(),
                                   response->mutable_job());
   }
-  auto clone = CloneOf(*request, **original, user, services_, check);
+  auto clone = CloneOf(*request, **original, caller, services_, check);
   if (!clone.ok()) {
     return FinishWithoutReference(context, services_, *request, clone.status(),
                                   response->mutable_job());

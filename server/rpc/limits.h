@@ -30,6 +30,11 @@ inline constexpr int kQueuePageMax = 200;
 inline constexpr int kEventsPageDefault = 100;
 inline constexpr int kEventsPageMax = 1000;
 
+inline constexpr int kAuditPageDefault = 100;
+inline constexpr int kAuditPageMax = 1000;
+// The members of a project.
+inline constexpr int kMembersMax = 1000;
+
 inline constexpr size_t kRequestIdBytesMax = 64;
 inline constexpr size_t kReasonBytesMax = 1000;
 inline constexpr size_t kUserBytesMax = 64;

@@ -11,6 +11,7 @@
 #include "common/base/labels.h"
 #include "common/base/status_macros.h"
 #include "server/rpc/convert.h"
+#include "server/rpc/gate.h"
 #include "server/rpc/limits.h"
 #include "server/rpc/request.h"
 
@@ -53,8 +54,9 @@ using StateCounts = std::map<v1::JobState, int32_t>;
 
 }  // namespace
 
-absl::Status ListPage(const v1::ListJobsRequest& request, const runtime::Board& board,
-                      v1::ListJobsResponse& response) {
+absl::Status ListPage(const v1::ListJobsRequest& request, const access::Caller& caller,
+                      const Services& services, v1::ListJobsResponse& response) {
+  const runtime::Board& board = services.board;
   RequestCheck check;
   const int page_size =
       check.PageSize("page_size", request.page_size(), kJobsPageDefault, kJobsPageMax);
@@ -68,7 +70,9 @@ absl::Status ListPage(const v1::ListJobsRequest& request, const runtime::Board& 
   TY_RETURN_IF_ERROR(check.Take());
   if (array != JobId{}) {
     const auto view = board.FindJob(array);
-    if (view == nullptr) return error::JobNotFound(request.array());
+    if (view == nullptr || !MaySee(caller, services, view->record)) {
+      return error::JobNotFound(request.array());
+    }
     array = view->record.array;
     if (array == JobId{}) return absl::OkStatus();  // the job belongs to no array
     // The jobs of an array have consecutive numbers.
@@ -80,7 +84,7 @@ absl::Status ListPage(const v1::ListJobsRequest& request, const runtime::Board& 
   std::map<JobId, StateCounts> counts;  // by array
   const auto accept = [&](const runtime::JobView& view) {
     const core::JobRecord& job = view.record;
-    const bool is_match = filter.Accepts(job);
+    const bool is_match = filter.Accepts(job) && MaySee(caller, services, job);
     if (!request.group_arrays() || job.array == JobId{}) return is_match;
     if (is_match) ++counts[job.array][ToProto(job.state)];
     // The first job of an array comes last here, and stands for all that were counted.

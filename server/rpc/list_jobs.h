@@ -2,13 +2,15 @@
 #pragma once
 
 #include "absl/status/status.h"
-#include "server/runtime/board.h"
+#include "server/access/caller.h"
+#include "server/rpc/services.h"
 #include "trainyard/v1/job.pb.h"
 
 namespace trainyard::rpc {
 
-// Makes a page, newest jobs first. The token of a page is the number of its last job.
-absl::Status ListPage(const v1::ListJobsRequest& request, const runtime::Board& board,
-                      v1::ListJobsResponse& response);
+// Makes a page of the jobs that the caller may see, newest jobs first. The token of a page is the
+// number of its last job.
+absl::Status ListPage(const v1::ListJobsRequest& request, const access::Caller& caller,
+                      const Services& services, v1::ListJobsResponse& response);
 
 }  // namespace trainyard::rpc

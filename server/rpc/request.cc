@@ -11,7 +11,6 @@
 #include "server/rpc/limits.h"
 
 namespace trainyard::rpc {
-namespace {
 
 bool IsUserName(absl::string_view name) {
   return !name.empty() && name.size() <= kUserBytesMax &&
@@ -20,8 +19,6 @@ bool IsUserName(absl::string_view name) {
                   c == '-' || c == '@' || c == '$' || c == '\\';
          });
 }
-
-}  // namespace
 
 void RequestCheck::Add(absl::string_view field, absl::string_view description) {
   violations_.push_back({std::string(field), std::string(description)});
@@ -124,19 +121,6 @@ int64_t RequestCheck::PageToken(absl::string_view field, absl::string_view token
 
 absl::Status RequestCheck::Take() {
   return violations_.empty() ? absl::OkStatus() : InvalidFields(violations_);
-}
-
-std::string UserOf(const grpc::CallbackServerContext& context, const Services& services,
-                   RequestCheck& check) {
-  const auto& metadata = context.client_metadata();
-  const auto entry = metadata.find("trainyard-user");
-  if (entry == metadata.end()) return services.user;
-  std::string user(entry->second.data(), entry->second.size());
-  if (!IsUserName(user)) {
-    check.Add("metadata.trainyard-user",
-              "is no user name; expected 1 to 64 letters, digits, '.', '_', '-' and '@'");
-  }
-  return user;
 }
 
 std::string UserActor(absl::string_view user) {

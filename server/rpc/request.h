@@ -11,7 +11,6 @@
 #include "absl/strings/string_view.h"
 #include "common/base/errors.h"
 #include "common/base/ids.h"
-#include "grpcpp/server_context.h"
 #include "server/rpc/services.h"
 #include "trainyard/v1/job.pb.h"
 
@@ -54,11 +53,9 @@ class RequestCheck {
   std::vector<FieldViolation> violations_;
 };
 
-// Returns the user behind a call, from the metadata `trainyard-user`, or the server's own user if
-// there is none. Only processes of that user can reach the socket, so the name is only for the
-// records.
-std::string UserOf(const grpc::CallbackServerContext& context, const Services& services,
-                   RequestCheck& check);
+// Returns true if the text has the form of a user name: 1 to 64 letters, digits, and some signs.
+bool IsUserName(absl::string_view name);
+// Returns how events name the user who did something.
 std::string UserActor(absl::string_view user);
 
 }  // namespace trainyard::rpc

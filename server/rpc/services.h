@@ -6,14 +6,18 @@
 #include <string>
 
 #include "common/base/env.h"
+#include "server/access/directory.h"
 #include "server/rpc/resolve_cache.h"
+#include "server/runtime/audit_log.h"
 #include "server/runtime/blob_store.h"
 #include "server/runtime/board.h"
 #include "server/runtime/checkpoint_verifier.h"
+#include "server/runtime/connections.h"
 #include "server/runtime/executor.h"
 #include "server/runtime/log_store.h"
 #include "server/runtime/notifier.h"
 #include "server/runtime/runtime.h"
+#include "server/store/access_store.h"
 #include "server/store/metrics_store.h"
 #include "server/store/store.h"
 
@@ -37,8 +41,13 @@ struct Services {
   store::Store& store;  // for events only
   Streams& streams;
   Rng& rng;
-  // The name of the user that runs the server. It stands for callers that do not name theirs.
-  std::string user;
+  // These tell who calls, and who may do what.
+  runtime::Connections& connections;
+  access::Directory& directory;
+  store::AccessStore& access_store;
+  runtime::AuditLog& audit;
+  // The role of users for whom nothing was set and of whom the system knows nothing.
+  access::Role default_role;
   std::string version;
   std::unique_ptr<ResolveCache> resolve_cache = std::make_unique<ResolveCache>();
 };

@@ -16,7 +16,7 @@
 namespace trainyard::rpc {
 namespace {
 
-v1::Quota ToProto(const core::QuotaRecord& quota) {
+v1::Quota QuotaProto(const core::QuotaRecord& quota) {
   v1::Quota proto;
   proto.set_subject(quota.subject);
   proto.set_devices(quota.devices);
@@ -27,7 +27,7 @@ v1::Quota ToProto(const core::QuotaRecord& quota) {
   return proto;
 }
 
-v1::Reservation ToProto(const core::ReservationRecord& reservation) {
+v1::Reservation ReservationProto(const core::ReservationRecord& reservation) {
   v1::Reservation proto;
   proto.set_name(reservation.name);
   *proto.mutable_start_time() = ToTimestamp(reservation.start_us);
@@ -94,7 +94,8 @@ int32_t WeightOf(const std::map<std::string, core::QuotaRecord>& quotas, absl::s
 
 }  // namespace
 
-grpc::ServerUnaryReactor* SharingServiceImpl::SetQuota(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* SharingServiceImpl::SetQuota(const access::Caller& caller,
+                                                       grpc::CallbackServerContext* context,
                                                        const v1::SetQuotaRequest* request,
                                                        v1::Quota* response) {
   RequestCheck check;
@@ -108,44 +109,44 @@ grpc::ServerUnaryReactor* SharingServiceImpl::SetQuota(grpc::CallbackServerConte
     check.Add("quota.weight",
               absl::StrCat(quota.weight(), " is not accepted; expected 0 to ", kWeightMax));
   }
-  const std::string user = UserOf(*context, services_, check);
   if (!check.ok()) return Refused(context, check);
   *response = quota;
   const core::QuotaRecord record = {quota.subject(),      quota.devices(),
                                     quota.queued_jobs(),  quota.submits_per_minute(),
                                     quota.stored_bytes(), quota.weight()};
-  return FinishWhenDone(context, services_, core::SetQuota{record, UserActor(user)});
+  return FinishWhenDone(context, services_, core::SetQuota{record, UserActor(caller.user)});
 }
 
-grpc::ServerUnaryReactor* SharingServiceImpl::ListQuotas(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* SharingServiceImpl::ListQuotas(const access::Caller&,
+                                                         grpc::CallbackServerContext* context,
                                                          const v1::ListQuotasRequest*,
                                                          v1::ListQuotasResponse* response) {
   return FinishFromYard(context, services_, [response](const core::Yard& yard) {
     for (const auto& [subject, quota] : yard.snapshot().quotas) {
-      *response->add_quotas() = ToProto(quota);
+      *response->add_quotas() = QuotaProto(quota);
     }
     return absl::OkStatus();
   });
 }
 
-grpc::ServerUnaryReactor* SharingServiceImpl::DeleteQuota(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* SharingServiceImpl::DeleteQuota(const access::Caller& caller,
+                                                          grpc::CallbackServerContext* context,
                                                           const v1::DeleteQuotaRequest* request,
                                                           v1::DeleteQuotaResponse*) {
   RequestCheck check;
   check.Subject("subject", request->subject(), /*may_be_all=*/true);
-  const std::string user = UserOf(*context, services_, check);
   if (!check.ok()) return Refused(context, check);
-  return FinishWhenDone(context, services_, core::DeleteQuota{request->subject(), UserActor(user)});
+  return FinishWhenDone(context, services_,
+                        core::DeleteQuota{request->subject(), UserActor(caller.user)});
 }
 
 grpc::ServerUnaryReactor* SharingServiceImpl::CreateReservation(
-    grpc::CallbackServerContext* context, const v1::CreateReservationRequest* request,
-    v1::Reservation* response) {
+    const access::Caller& caller, grpc::CallbackServerContext* context,
+    const v1::CreateReservationRequest* request, v1::Reservation* response) {
   RequestCheck check;
   core::CreateReservation input = FromProto(*request, services_.runtime.Now().wall_us, check);
-  const std::string user = UserOf(*context, services_, check);
   if (!check.ok()) return Refused(context, check);
-  input.reservation.actor = UserActor(user);
+  input.reservation.actor = UserActor(caller.user);
   const std::string name = input.reservation.name;
   // The answer names the devices that were chosen, which the yard knows by then.
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
@@ -159,7 +160,7 @@ grpc::ServerUnaryReactor* SharingServiceImpl::CreateReservation(
         if (found == all.end()) {
           status = error::ReservationNotFound(name);
         } else {
-          *response = ToProto(found->second);
+          *response = ReservationProto(found->second);
         }
       }
       reactor->Finish(ToGrpcStatus(status));
@@ -170,28 +171,28 @@ grpc::ServerUnaryReactor* SharingServiceImpl::CreateReservation(
 }
 
 grpc::ServerUnaryReactor* SharingServiceImpl::ListReservations(
-    grpc::CallbackServerContext* context, const v1::ListReservationsRequest*,
+    const access::Caller&, grpc::CallbackServerContext* context, const v1::ListReservationsRequest*,
     v1::ListReservationsResponse* response) {
   return FinishFromYard(context, services_, [response](const core::Yard& yard) {
     for (const auto& [name, reservation] : yard.snapshot().reservations) {
-      *response->add_reservations() = ToProto(reservation);
+      *response->add_reservations() = ReservationProto(reservation);
     }
     return absl::OkStatus();
   });
 }
 
 grpc::ServerUnaryReactor* SharingServiceImpl::DeleteReservation(
-    grpc::CallbackServerContext* context, const v1::DeleteReservationRequest* request,
-    v1::DeleteReservationResponse*) {
+    const access::Caller& caller, grpc::CallbackServerContext* context,
+    const v1::DeleteReservationRequest* request, v1::DeleteReservationResponse*) {
   RequestCheck check;
   check.Name("name", request->name());
-  const std::string user = UserOf(*context, services_, check);
   if (!check.ok()) return Refused(context, check);
   return FinishWhenDone(context, services_,
-                        core::DeleteReservation{request->name(), UserActor(user)});
+                        core::DeleteReservation{request->name(), UserActor(caller.user)});
 }
 
-grpc::ServerUnaryReactor* SharingServiceImpl::ListShares(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* SharingServiceImpl::ListShares(const access::Caller&,
+                                                         grpc::CallbackServerContext* context,
                                                          const v1::ListSharesRequest*,
                                                          v1::ListSharesResponse* response) {
   return FinishFromYard(context, services_, [this, response](const core::Yard& yard) {

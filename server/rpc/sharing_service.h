@@ -1,6 +1,7 @@
 // Implements SharingService: quotas, reservations, and who uses the pool.
 #pragma once
 
+#include "server/rpc/gate.h"
 #include "server/rpc/services.h"
 #include "trainyard/v1/sharing.grpc.pb.h"
 
@@ -11,27 +12,14 @@ class SharingServiceImpl : public v1::SharingService::CallbackService {
  public:
   explicit SharingServiceImpl(Services& services) : services_(services) {}
 
-  grpc::ServerUnaryReactor* SetQuota(grpc::CallbackServerContext* context,
-                                     const v1::SetQuotaRequest* request,
-                                     v1::Quota* response) override;
-  grpc::ServerUnaryReactor* ListQuotas(grpc::CallbackServerContext* context,
-                                       const v1::ListQuotasRequest* request,
-                                       v1::ListQuotasResponse* response) override;
-  grpc::ServerUnaryReactor* DeleteQuota(grpc::CallbackServerContext* context,
-                                        const v1::DeleteQuotaRequest* request,
-                                        v1::DeleteQuotaResponse* response) override;
-  grpc::ServerUnaryReactor* CreateReservation(grpc::CallbackServerContext* context,
-                                              const v1::CreateReservationRequest* request,
-                                              v1::Reservation* response) override;
-  grpc::ServerUnaryReactor* ListReservations(grpc::CallbackServerContext* context,
-                                             const v1::ListReservationsRequest* request,
-                                             v1::ListReservationsResponse* response) override;
-  grpc::ServerUnaryReactor* DeleteReservation(grpc::CallbackServerContext* context,
-                                              const v1::DeleteReservationRequest* request,
-                                              v1::DeleteReservationResponse* response) override;
-  grpc::ServerUnaryReactor* ListShares(grpc::CallbackServerContext* context,
-                                       const v1::ListSharesRequest* request,
-                                       v1::ListSharesResponse* response) override;
+  TY_UNARY_RPC(SharingService, SetQuota, SetQuotaRequest, Quota);
+  TY_UNARY_RPC(SharingService, ListQuotas, ListQuotasRequest, ListQuotasResponse);
+  TY_UNARY_RPC(SharingService, DeleteQuota, DeleteQuotaRequest, DeleteQuotaResponse);
+  TY_UNARY_RPC(SharingService, CreateReservation, CreateReservationRequest, Reservation);
+  TY_UNARY_RPC(SharingService, ListReservations, ListReservationsRequest, ListReservationsResponse);
+  TY_UNARY_RPC(SharingService, DeleteReservation, DeleteReservationRequest,
+               DeleteReservationResponse);
+  TY_UNARY_RPC(SharingService, ListShares, ListSharesRequest, ListSharesResponse);
 
  private:
   Services& services_;

@@ -52,6 +52,18 @@ void Streams::EndAll(const absl::Status& status) {
   for (const auto& stream : streams) stream->End(status);
 }
 
+void Streams::EndOfUsers(absl::string_view owner, const absl::Status& status) {
+  std::vector<std::shared_ptr<StreamBase>> streams;
+  {
+    const absl::MutexLock lock(&mutex_);
+    for (const auto& [key, open] : streams_) {
+      const bool is_meant = owner.empty() ? open.owner != kWorkers : open.owner == owner;
+      if (is_meant) streams.push_back(open.stream);
+    }
+  }
+  for (const auto& stream : streams) stream->End(status);
+}
+
 size_t Streams::size() const {
   const absl::MutexLock lock(&mutex_);
   return streams_.size();

@@ -38,6 +38,9 @@ class Streams {
   // owner, or all users together, have too many streams, and UNAVAILABLE after EndAll.
   absl::Status Add(std::shared_ptr<StreamBase> stream, absl::string_view owner);
   void Remove(StreamBase* stream);
+  // Ends the streams of a user (UserActor), or those of all users if `owner` is empty. They can be
+  // opened again.
+  void EndOfUsers(absl::string_view owner, const absl::Status& status);
   // Ends all streams, and every later one.
   void EndAll(const absl::Status& status);
   size_t size() const;

@@ -16,6 +16,7 @@
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "server/codec/submission.h"
 #include "server/rpc/convert.h"
+#include "server/rpc/gate.h"
 #include "server/rpc/limits.h"
 
 namespace trainyard::rpc {
@@ -77,9 +78,16 @@ void CheckArray(const v1::SubmitOptions& options, const v1::JobSpec& resolved,
   }
 }
 
+// Returns true if there is such a job and the caller may see it.
+bool SeesJob(const access::Caller& caller, const Services& services, JobId job) {
+  const auto view = services.board.FindJob(job);
+  return view != nullptr && MaySee(caller, services, view->record);
+}
+
 // Reads the dependencies on other jobs, and when and where the job may start.
-absl::Status TakeOptions(const v1::SubmitOptions& options, const runtime::Board& board,
-                         RequestCheck& check, core::Submission& submission) {
+absl::Status TakeOptions(const v1::SubmitOptions& options, const access::Caller& caller,
+                         const Services& services, RequestCheck& check,
+                         core::Submission& submission) {
   const int count = options.after_size() + options.after_ok_size();
   check.MaxCount("options.after", count, kDependenciesMax);
   if (count <= kDependenciesMax) {
@@ -103,23 +111,34 @@ absl::Status TakeOptions(const v1::SubmitOptions& options, const runtime::Board&
   submission.array_parallel = options.array_parallel();
   if (!check.ok()) return absl::OkStatus();
   for (const core::Dependency& dependency : submission.dependencies) {
-    if (board.FindJob(dependency.job) == nullptr) {
+    if (!SeesJob(caller, services, dependency.job)) {
       return error::JobNotFound(JobName(dependency.job));
     }
   }
   return absl::OkStatus();
 }
 
+// Private projects take jobs of their members alone.
+absl::Status CheckProject(const access::Caller& caller, const Services& services,
+                          const core::Submission& submission) {
+  if (services.directory.MaySubmitTo(caller, submission.project)) return absl::OkStatus();
+  return MakeError(absl::StatusCode::kPermissionDenied, "NOT_A_MEMBER",
+                   absl::StrCat("project '", submission.project, "' is private, and '", caller.user,
+                                "' is no member; an operator adds members: trainyard projects set ",
+                                submission.project, " --add ", caller.user));
+}
+
 // Returns the checkpoint from which a new job starts, or nothing.
 absl::StatusOr<std::optional<core::CheckpointRef>> ParentOf(const std::string& name,
-                                                            const runtime::Board& board,
+                                                            const access::Caller& caller,
+                                                            const Services& services,
                                                             RequestCheck& check) {
   if (name.empty()) return std::nullopt;
   const CheckpointId id = check.Checkpoint("from_checkpoint", name);
   if (!check.ok()) return std::nullopt;
   const core::CheckpointRef parent = {id.job, id.step};
   // Checkpoints that a deleted job left behind exist only for jobs that were promised them.
-  if (board.FindCheckpoint(parent) == nullptr || board.FindJob(parent.job) == nullptr) {
+  if (services.board.FindCheckpoint(parent) == nullptr || !SeesJob(caller, services, parent.job)) {
     return error::CheckpointNotFound(name);
   }
   return parent;
@@ -148,37 +167,39 @@ bool IsAboutData(const v1::SpecChange& change) {
 
 absl::StatusOr<std::shared_ptr<core::Submission>> SubmissionOf(
     const v1::JobSpec& spec, const v1::SubmitOptions& options, const std::string& from_checkpoint,
-    const std::string& user, Services& services, RequestCheck& check) {
+    const access::Caller& caller, Services& services, RequestCheck& check) {
   std::vector<FieldViolation> violations;
   const auto resolved = services.resolve_cache->Resolve(spec, violations);
   check.Add(std::move(violations));
   // All mistakes of the spec and of the options are reported together.
   const v1::JobSpec& known = resolved == nullptr ? v1::JobSpec::default_instance() : resolved->spec;
-  TY_ASSIGN_OR_RETURN(const auto parent, ParentOf(from_checkpoint, services.board, check));
+  TY_ASSIGN_OR_RETURN(const auto parent, ParentOf(from_checkpoint, caller, services, check));
   if (resolved != nullptr) CheckParentModel(parent, known, services.board, check);
   CheckArray(options, known, check);
   auto submission = resolved == nullptr ? std::make_shared<core::Submission>()
-                                        : MakeSubmission(*resolved, user, services);
-  TY_RETURN_IF_ERROR(TakeOptions(options, services.board, check, *submission));
+                                        : MakeSubmission(*resolved, caller.user, services);
+  TY_RETURN_IF_ERROR(TakeOptions(options, caller, services, check, *submission));
   submission->parent_checkpoint = parent;
   TY_RETURN_IF_ERROR(check.Take());
+  TY_RETURN_IF_ERROR(CheckProject(caller, services, *submission));
   return submission;
 }
 
 absl::StatusOr<core::SubmitJob> SubmissionOf(const v1::CreateJobRequest& request,
-                                             const std::string& user, Services& services,
+                                             const access::Caller& caller, Services& services,
                                              RequestCheck& check) {
   check.MaxBytes("request_id", request.request_id(), kRequestIdBytesMax);
   TY_ASSIGN_OR_RETURN(const auto submission,
                       SubmissionOf(request.spec(), request.options(), request.from_checkpoint(),
-                                   user, services, check));
-  core::SubmitJob input{submission, request.request_id(), "", UserActor(user)};
+                                   caller, services, check));
+  core::SubmitJob input{submission, request.request_id(), "", UserActor(caller.user)};
   if (!request.request_id().empty()) input.request_hash = HashOf(request);
   return input;
 }
 
 absl::StatusOr<Clone> CloneOf(const v1::CloneJobRequest& request, const runtime::JobView& original,
-                              const std::string& user, Services& services, RequestCheck& check) {
+                              const access::Caller& caller, Services& services,
+                              RequestCheck& check) {
   check.MaxBytes("request_id", request.request_id(), kRequestIdBytesMax);
   check.MaxCount("changes", request.changes_size(), kChangesMax);
   const v1::JobSpec before = ResolvedSpecOf(original.record);
@@ -198,7 +219,7 @@ absl::StatusOr<Clone> CloneOf(const v1::CloneJobRequest& request, const runtime:
   Resolved resolved;
   check.Add(spec::ResolveInto(after, resolved.spec));
   TY_ASSIGN_OR_RETURN(const auto parent,
-                      ParentOf(request.from_checkpoint(), services.board, check));
+                      ParentOf(request.from_checkpoint(), caller, services, check));
   CheckParentModel(parent, resolved.spec, services.board, check);
   CheckArray(request.options(), resolved.spec, check);
 
@@ -213,12 +234,13 @@ absl::StatusOr<Clone> CloneOf(const v1::CloneJobRequest& request, const runtime:
   }
   resolved.written_bytes = after.SerializeAsString();
   resolved.resolved_bytes = resolved.spec.SerializeAsString();
-  auto submission = MakeSubmission(resolved, user, services);
-  TY_RETURN_IF_ERROR(TakeOptions(request.options(), services.board, check, *submission));
+  auto submission = MakeSubmission(resolved, caller.user, services);
+  TY_RETURN_IF_ERROR(TakeOptions(request.options(), caller, services, check, *submission));
   TY_RETURN_IF_ERROR(check.Take());
+  TY_RETURN_IF_ERROR(CheckProject(caller, services, *submission));
   submission->parent_checkpoint = parent;
   submission->cloned_from = original.record.id;
-  clone.input = {submission, request.request_id(), HashOf(request), UserActor(user)};
+  clone.input = {submission, request.request_id(), HashOf(request), UserActor(caller.user)};
   return clone;
 }
 

@@ -18,12 +18,12 @@ namespace trainyard::rpc {
 // the result is then null. Returns NOT_FOUND if a job or a checkpoint does not exist.
 absl::StatusOr<std::shared_ptr<core::Submission>> SubmissionOf(
     const v1::JobSpec& spec, const v1::SubmitOptions& options, const std::string& from_checkpoint,
-    const std::string& user, Services& services, RequestCheck& check);
+    const access::Caller& caller, Services& services, RequestCheck& check);
 
 // Resolves the spec of CreateJob and makes the input of the yard. Violations go to `check`, and the
 // result is then null. Returns NOT_FOUND if a checkpoint does not exist.
 absl::StatusOr<core::SubmitJob> SubmissionOf(const v1::CreateJobRequest& request,
-                                             const std::string& user, Services& services,
+                                             const access::Caller& caller, Services& services,
                                              RequestCheck& check);
 
 // Does so for a CloneJob of `original`, and tells what differs from its resolved spec. The clone
@@ -33,7 +33,8 @@ struct Clone {
   std::vector<v1::SpecDifference> differences;
 };
 absl::StatusOr<Clone> CloneOf(const v1::CloneJobRequest& request, const runtime::JobView& original,
-                              const std::string& user, Services& services, RequestCheck& check);
+                              const access::Caller& caller, Services& services,
+                              RequestCheck& check);
 
 // Returns what requests with the same meaning have in common, whatever their request_id is.
 std::string HashOf(const v1::CreateJobRequest& request);

@@ -114,11 +114,10 @@ class TailLogsStream : public PullStream<v1::TailLogsResponse> {
 
 }  // namespace
 
-grpc::ServerWriteReactor<v1::TailLogsResponse>* StartTailLogs(
-    Services& services, const grpc::CallbackServerContext& context,
-    const v1::TailLogsRequest& request) {
+grpc::ServerWriteReactor<v1::TailLogsResponse>* StartTailLogs(Services& services,
+                                                              const access::Caller& caller,
+                                                              const v1::TailLogsRequest& request) {
   RequestCheck check;
-  const std::string owner = UserActor(UserOf(context, services, check));
   AttemptId attempt;
   if (const auto named = ParseAttemptName(request.name()); named.ok()) {
     attempt = *named;
@@ -136,7 +135,7 @@ grpc::ServerWriteReactor<v1::TailLogsResponse>* StartTailLogs(
     return FailedStream<v1::TailLogsResponse>(error::AttemptNotFound(request.name()));
   }
   return StartStream<v1::TailLogsResponse>(
-      services.streams, owner,
+      services.streams, UserActor(caller.user),
       std::make_shared<TailLogsStream>(services, attempt, stream, request));
 }
 

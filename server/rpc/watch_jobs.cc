@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "server/rpc/convert.h"
+#include "server/rpc/gate.h"
 #include "server/rpc/job_streams.h"
 #include "server/rpc/limits.h"
 #include "server/rpc/request.h"
@@ -17,9 +18,11 @@ namespace {
 
 class WatchJobsStream : public PullStream<v1::WatchJobsResponse> {
  public:
-  WatchJobsStream(Services& services, std::set<JobId> jobs, int64_t start_revision)
+  WatchJobsStream(Services& services, access::Caller caller, std::set<JobId> jobs,
+                  int64_t start_revision)
       : PullStream(services.streams, services.executor),
         services_(services),
+        caller_(std::move(caller)),
         jobs_(std::move(jobs)),
         revision_(start_revision) {}
 
@@ -107,7 +110,7 @@ class WatchJobsStream : public PullStream<v1::WatchJobsResponse> {
       const auto view = services_.board.FindJob(job);
       waiting_.erase(waiting_.begin());
       revision_of_.erase(job);
-      if (view == nullptr) continue;
+      if (view == nullptr || !MaySee(caller_, services_, view->record)) continue;
       // It has changed in the meantime, so it comes later in the order.
       if (view->record.revision > revision) {
         Enqueue(job, view->record.revision);
@@ -123,6 +126,7 @@ class WatchJobsStream : public PullStream<v1::WatchJobsResponse> {
   }
 
   Services& services_;
+  const access::Caller caller_;
   const std::set<JobId> jobs_;  // empty means all
   std::vector<std::unique_ptr<runtime::Notifier::Subscription>> subscriptions_;
   absl::Mutex changed_mutex_;
@@ -138,10 +142,8 @@ class WatchJobsStream : public PullStream<v1::WatchJobsResponse> {
 }  // namespace
 
 grpc::ServerWriteReactor<v1::WatchJobsResponse>* StartWatchJobs(
-    Services& services, const grpc::CallbackServerContext& context,
-    const v1::WatchJobsRequest& request) {
+    Services& services, const access::Caller& caller, const v1::WatchJobsRequest& request) {
   RequestCheck check;
-  const std::string owner = UserActor(UserOf(context, services, check));
   std::set<JobId> jobs;
   check.MaxCount("names", request.names_size(), kWatchedJobsMax);
   check.NotNegative("start_revision", request.start_revision());
@@ -155,8 +157,9 @@ grpc::ServerWriteReactor<v1::WatchJobsResponse>* StartWatchJobs(
     }
   }
   return StartStream<v1::WatchJobsResponse>(
-      services.streams, owner,
-      std::make_shared<WatchJobsStream>(services, std::move(jobs), request.start_revision()));
+      services.streams, UserActor(caller.user),
+      std::make_shared<WatchJobsStream>(services, caller, std::move(jobs),
+                                        request.start_revision()));
 }
 
 }  // namespace trainyard::rpc

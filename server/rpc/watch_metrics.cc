@@ -57,10 +57,8 @@ class WatchMetricsStream : public PullStream<v1::WatchMetricsResponse> {
 }  // namespace
 
 grpc::ServerWriteReactor<v1::WatchMetricsResponse>* StartWatchMetrics(
-    Services& services, const grpc::CallbackServerContext& context,
-    const v1::WatchMetricsRequest& request) {
+    Services& services, const access::Caller& caller, const v1::WatchMetricsRequest& request) {
   RequestCheck check;
-  const std::string owner = UserActor(UserOf(context, services, check));
   const JobId job = check.Job("name", request.name());
   check.NotNegative("cursor", request.cursor());
   check.MaxCount("metrics", request.metrics_size(), kPointsMax);
@@ -69,7 +67,8 @@ grpc::ServerWriteReactor<v1::WatchMetricsResponse>* StartWatchMetrics(
     return FailedStream<v1::WatchMetricsResponse>(error::JobNotFound(JobName(job)));
   }
   return StartStream<v1::WatchMetricsResponse>(
-      services.streams, owner, std::make_shared<WatchMetricsStream>(services, job, request));
+      services.streams, UserActor(caller.user),
+      std::make_shared<WatchMetricsStream>(services, job, request));
 }
 
 }  // namespace trainyard::rpc

@@ -64,8 +64,8 @@ grpc::Status Call(Impl& impl, UnaryHandler<Impl, Request, Response> handler,
 
 template <typename Impl, typename Request, typename Response>
 grpc::Status CallBytes(Impl& impl,
-                       grpc::ServerWriteReactor<Response>* (Impl::*handler)(
-                           grpc::CallbackServerContext*, const Request*),
+                       grpc::ServerWriteReactor<Response>* (Impl::*handler)(const access::Caller&,
+                                                                            const Request*),
                        runtime::Executor& executor, absl::string_view bytes) {
   Request request;
   if (!request.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return Unreadable();
@@ -100,14 +100,17 @@ void Service::Start() {
   runtime_ = *runtime::Runtime::Start(std::move(options), store_, clock_, *board_);
   verifier_ =
       std::make_unique<runtime::CheckpointVerifier>(*blobs_, *board_, *executor_, *runtime_);
+  audit_ = std::make_unique<runtime::AuditLog>(access_store_, clock_, absl::InfiniteDuration());
   services_ = std::make_unique<rpc::Services>(
       rpc::Services{*runtime_, *board_, notifier_, *executor_, *executor_, *executor_, logs_,
-                    *blobs_, *verifier_, metrics_, store_, *streams_, rng_, "operator", "1.2.3"});
+                    *blobs_, *verifier_, metrics_, store_, *streams_, rng_, connections_,
+                    directory_, access_store_, *audit_, access::Role::kSubmitter, "1.2.3"});
   jobs_ = std::make_unique<rpc::JobServiceImpl>(*services_);
   fleet_ = std::make_unique<rpc::FleetServiceImpl>(*services_);
   sharing_ = std::make_unique<rpc::SharingServiceImpl>(*services_);
   checkpoints_ = std::make_unique<rpc::CheckpointServiceImpl>(*services_);
   agents_ = std::make_unique<rpc::AgentServiceImpl>(*services_);
+  access_ = std::make_unique<rpc::AccessServiceImpl>(*services_);
 }
 
 void Service::Stop() {
@@ -115,12 +118,14 @@ void Service::Stop() {
   verifier_->Stop();
   runtime_->Stop();
   executor_.reset();  // runs what is left
+  access_.reset();
   agents_.reset();
   checkpoints_.reset();
   sharing_.reset();
   fleet_.reset();
   jobs_.reset();
   services_.reset();
+  audit_.reset();
   verifier_.reset();
   runtime_.reset();
   streams_.reset();
@@ -138,6 +143,7 @@ grpc::Status Service::CallUnary(size_t number, absl::string_view request) {
   using Sharing = rpc::SharingServiceImpl;
   using Checkpoints = rpc::CheckpointServiceImpl;
   using Agents = rpc::AgentServiceImpl;
+  using Access = rpc::AccessServiceImpl;
   const std::function<grpc::Status()> calls[] = {
       [&] { return Call(*jobs_, &Jobs::CreateJob, request); },
       [&] { return Call(*jobs_, &Jobs::ExplainJob, request); },
@@ -179,6 +185,14 @@ grpc::Status Service::CallUnary(size_t number, absl::string_view request) {
       [&] { return Call(*agents_, &Agents::AppendCheckpointFile, request); },
       [&] { return Call(*agents_, &Agents::CommitCheckpoint, request); },
       [&] { return Call(*agents_, &Agents::VerifyCheckpoint, request); },
+      [&] { return Call(*access_, &Access::WhoAmI, request); },
+      [&] { return Call(*access_, &Access::ListUsers, request); },
+      [&] { return Call(*access_, &Access::SetUser, request); },
+      [&] { return Call(*access_, &Access::DeleteUser, request); },
+      [&] { return Call(*access_, &Access::ListProjects, request); },
+      [&] { return Call(*access_, &Access::SetProject, request); },
+      [&] { return Call(*access_, &Access::DeleteProject, request); },
+      [&] { return Call(*access_, &Access::ListAuditEntries, request); },
   };
   return calls[number % std::size(calls)]();
 }

@@ -8,12 +8,14 @@
 
 #include "common/base/env.h"
 #include "grpcpp/grpcpp.h"
+#include "server/rpc/access_service.h"
 #include "server/rpc/agent_service.h"
 #include "server/rpc/checkpoint_service.h"
 #include "server/rpc/fleet_service.h"
 #include "server/rpc/job_service.h"
 #include "server/rpc/sharing_service.h"
 #include "server/rpc/streams.h"
+#include "server/store/memory_access_store.h"
 #include "server/store/memory_metrics_store.h"
 #include "server/store/memory_store.h"
 #include "tests/fuzz/unary_call.h"
@@ -72,18 +74,23 @@ class Service {
   std::unique_ptr<runtime::BlobStore> blobs_;
   runtime::LogStore logs_;
   runtime::Notifier notifier_;
+  store::MemoryAccessStore access_store_;
+  access::Directory directory_;
+  runtime::Connections connections_{clock_};
   // A restart makes all members from here on anew.
   std::unique_ptr<runtime::Board> board_;
   std::unique_ptr<rpc::Streams> streams_;
   std::unique_ptr<runtime::Executor> executor_;
   std::unique_ptr<runtime::Runtime> runtime_;
   std::unique_ptr<runtime::CheckpointVerifier> verifier_;
+  std::unique_ptr<runtime::AuditLog> audit_;
   std::unique_ptr<rpc::Services> services_;
   std::unique_ptr<rpc::JobServiceImpl> jobs_;
   std::unique_ptr<rpc::FleetServiceImpl> fleet_;
   std::unique_ptr<rpc::SharingServiceImpl> sharing_;
   std::unique_ptr<rpc::CheckpointServiceImpl> checkpoints_;
   std::unique_ptr<rpc::AgentServiceImpl> agents_;
+  std::unique_ptr<rpc::AccessServiceImpl> access_;
 };
 
 }  // namespace trainyard::fuzz

@@ -74,12 +74,11 @@ class StreamCall : public grpc::ServerCallbackWriter<Response> {
 };
 
 template <typename Service, typename Request, typename Response>
-grpc::Status CallStreamHandler(Service& service,
-                               grpc::ServerWriteReactor<Response>* (Service::*handler)(
-                                   grpc::CallbackServerContext*, const Request*),
-                               const Request& request, runtime::Executor& executor) {
-  grpc::CallbackServerContext context;
-  StreamCall<Response> call((service.*handler)(&context, &request), executor);
+grpc::Status CallStreamHandler(
+    Service& service,
+    grpc::ServerWriteReactor<Response>* (Service::*handler)(const access::Caller&, const Request*),
+    const Request& request, runtime::Executor& executor) {
+  StreamCall<Response> call((service.*handler)(Admin(), &request), executor);
   return call.Wait();
 }
 

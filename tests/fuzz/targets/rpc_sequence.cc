@@ -44,7 +44,8 @@ class Player {
     return code;
   }
   template <typename Request>
-  grpc::StatusCode CallJob(grpc::ServerUnaryReactor* (Jobs::*handler)(grpc::CallbackServerContext*,
+  grpc::StatusCode CallJob(grpc::ServerUnaryReactor* (Jobs::*handler)(const access::Caller&,
+                                                                      grpc::CallbackServerContext*,
                                                                       const Request*, v1::Job*)) {
     Request request;
     request.set_name(SomeJob());
@@ -52,7 +53,8 @@ class Player {
     return Call(service_.jobs(), handler, request, job);
   }
   template <typename Request>
-  void CallWorker(grpc::ServerUnaryReactor* (Fleet::*handler)(grpc::CallbackServerContext*,
+  void CallWorker(grpc::ServerUnaryReactor* (Fleet::*handler)(const access::Caller&,
+                                                              grpc::CallbackServerContext*,
                                                               const Request*, v1::Worker*)) {
     Request request;
     request.set_name("workers/lab-1");

@@ -76,45 +76,6 @@ class AcceptorTest : public ::testing::Test {
   std::optional<Acceptor> acceptor_;
 };
 
-TEST(Acceptor, ConnectionsThatWereHandedOnCanBeEndedAndNothingElseIs) {
-  testing::TempDir dir;
-  const std::string path = dir.File("s");
-  auto listener = Listen("unix:" + path);
-  ASSERT_TRUE(listener.ok()) << listener.status();
-  absl::Mutex mutex;
-  std::vector<UniqueFd> taken;
-  Acceptor acceptor(std::move(listener->sockets), [&](int, UniqueFd connection) {
-    const absl::MutexLock lock(&mutex);
-    taken.push_back(std::move(connection));
-  });
-  const auto wait_for = [&](size_t count) {
-    return testing::WaitUntil([&] {
-      const absl::MutexLock lock(&mutex);
-      return taken.size() == count;
-    });
-  };
-  const UniqueFd first(socket(AF_UNIX, SOCK_STREAM, 0));
-  Connect(first, path);
-  ASSERT_TRUE(wait_for(1));
-  const UniqueFd second(socket(AF_UNIX, SOCK_STREAM, 0));
-  Connect(second, path);
-  ASSERT_TRUE(wait_for(2));
-  // The first connection is closed, and its descriptor becomes another socket.
-  int pair[2];
-  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
-  const UniqueFd here(pair[0]);
-  const UniqueFd there(pair[1]);
-  {
-    const absl::MutexLock lock(&mutex);
-    ASSERT_GE(dup2(here.get(), taken[0].get()), 0);
-  }
-  acceptor.EndConnections();
-  char byte = 0;
-  EXPECT_EQ(recv(second.get(), &byte, 1, 0), 0) << "it was ended";
-  EXPECT_EQ(write(here.get(), "x", 1), 1);
-  EXPECT_EQ(recv(there.get(), &byte, 1, MSG_DONTWAIT), 1) << "this is no connection of a client";
-}
-
 TEST_F(AcceptorTest, HandsConnectionsOn) {
   const UniqueFd first = MakeSocket();
   const UniqueFd second = MakeSocket();

@@ -28,10 +28,22 @@ TEST(Flags, DefaultsApply) {
 
 TEST(Flags, ListenMayBeGivenSeveralTimes) {
   const ParsedFlags flags = Parse({"--state_dir", "/s", "--listen", "unix:/s/a", "--listen",
-                                   "127.0.0.1:0", "--log_format", "json"});
+                                   "unix:/s/b", "--log_format", "json"});
   EXPECT_EQ(flags.options.state_dir, "/s");
-  EXPECT_THAT(flags.options.listen, ElementsAre("unix:/s/a", "127.0.0.1:0"));
+  EXPECT_THAT(flags.options.listen, ElementsAre("unix:/s/a", "unix:/s/b"));
   EXPECT_EQ(flags.options.log_format, LogFormat::kJson);
+}
+
+TEST(Flags, RolesAreGivenByGroupsAndByDefault) {
+  const ParsedFlags flags = Parse({"--shared", "--admin_group", "wheel", "--operator_group",
+                                   "staff", "--default_role", "viewer", "--keep_audit", "7 d"});
+  EXPECT_FALSE(flags.exit_code.has_value());
+  EXPECT_TRUE(flags.options.shared);
+  EXPECT_EQ(flags.options.admin_group, "wheel");
+  EXPECT_EQ(flags.options.operator_group, "staff");
+  EXPECT_EQ(flags.options.default_role, access::Role::kViewer);
+  EXPECT_EQ(flags.options.keep_audit_us, 7 * 24 * core::kHour);
+  EXPECT_FALSE(Parse({}).options.shared);
 }
 
 TEST(Flags, VersionAndHelpEndWell) {
@@ -55,6 +67,7 @@ TEST(Flags, BadUsageEndsWithTwo) {
   for (const std::vector<std::string>& args : {std::vector<std::string>{"--no_such_flag"},
                                                {"--log_format", "xml"},
                                                {"--min_runtime", "5"},
+                                               {"--default_role", "admin"},
                                                {"word"}}) {
     ::testing::internal::CaptureStderr();
     EXPECT_EQ(Parse(args).exit_code, 2);

@@ -107,9 +107,9 @@ TEST_F(JobServiceTest, ACheckpointToStartFromMustExist) {
 TEST_F(JobServiceTest, AUserNameHasAForm) {
   v1::Job job;
   const grpc::Status status = jobs_->CreateJob(Context("a b").get(), Request("x"), &job);
-  EXPECT_EQ(GetFieldViolations(FromGrpcStatus(status)).at(0).field, "metadata.trainyard-user");
+  EXPECT_EQ(GetFieldViolations(FromGrpcStatus(status)).at(0).field, "metadata.trainyard-as");
   ASSERT_TRUE(jobs_->CreateJob(Context("").get(), Request("x"), &job).ok());
-  EXPECT_EQ(job.user(), "operator");
+  EXPECT_EQ(job.user(), "root");
 }
 
 TEST_F(JobServiceTest, AJobThatIsNotThereIsNotFound) {

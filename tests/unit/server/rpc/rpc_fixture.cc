@@ -1,9 +1,15 @@
 // Starts a server in the process, with a store in memory and a channel to it.
 #include "tests/unit/server/rpc/rpc_fixture.h"
-#include "common/rpc/channel.h"
+
+#include <grpcpp/create_channel_posix.h>
+#include <grpcpp/server_posix.h>
+#include <sys/socket.h>
+
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/rpc/channel.h"
 
 namespace trainyard::rpc {
 
@@ -13,27 +19,51 @@ RpcTest::RpcTest() {
   options.on_fatal = [](const absl::Status& status) { TY_CHECK_OK(status); };
   runtime_ = *runtime::Runtime::Start(std::move(options), store_, clock_, board_);
   verifier_ = std::make_unique<runtime::CheckpointVerifier>(*blobs_, board_, executor_, *runtime_);
-  services_ = std::make_unique<Services>(Services{
-      *runtime_, board_, notifier_, executor_, metric_reads_, metric_writes_, logs_, *blobs_,
-      *verifier_, metrics_, store_, open_streams_, *Rng::Real(), "operator", "1.2.3"});
+  audit_ = std::make_unique<runtime::AuditLog>(access_store_, clock_, absl::InfiniteDuration());
+  services_ = std::make_unique<Services>(
+      Services{*runtime_, board_, notifier_, executor_, metric_reads_, metric_writes_, logs_,
+               *blobs_, *verifier_, metrics_, store_, open_streams_, *Rng::Real(), connections_,
+               directory_, access_store_, *audit_, access::Role::kAdmin, "1.2.3"});
   job_service_ = std::make_unique<JobServiceImpl>(*services_);
   fleet_service_ = std::make_unique<FleetServiceImpl>(*services_);
   sharing_service_ = std::make_unique<SharingServiceImpl>(*services_);
   checkpoint_service_ = std::make_unique<CheckpointServiceImpl>(*services_);
   agent_service_ = std::make_unique<AgentServiceImpl>(*services_);
+  access_service_ = std::make_unique<AccessServiceImpl>(*services_);
   grpc::ServerBuilder builder;
   builder.RegisterService(job_service_.get());
   builder.RegisterService(fleet_service_.get());
   builder.RegisterService(sharing_service_.get());
   builder.RegisterService(checkpoint_service_.get());
   builder.RegisterService(agent_service_.get());
+  builder.RegisterService(access_service_.get());
   server_ = builder.BuildAndStart();
-  const auto channel = server_->InProcessChannel(grpc::ChannelArguments());
+  access::Peer root = User("root", access::Role::kAdmin);
+  root.is_host = true;
+  root.role_source = access::RoleSource::kServer;
+  const auto channel = Connect(root);
   jobs_ = v1::JobService::NewStub(channel);
   fleet_ = v1::FleetService::NewStub(channel);
   sharing_ = v1::SharingService::NewStub(channel);
   checkpoints_ = v1::CheckpointService::NewStub(channel);
   agents_ = v1::AgentService::NewStub(channel);
+  access_ = v1::AccessService::NewStub(channel);
+}
+
+std::shared_ptr<grpc::Channel> RpcTest::Connect(access::Peer peer, int* descriptor) {
+  int ends[2];
+  TY_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0);
+  if (descriptor != nullptr) *descriptor = ends[0];
+  TY_CHECK(connections_.Add(ends[0], std::move(peer)));
+  grpc::AddInsecureChannelFromFd(server_.get(), ends[0]);
+  return grpc::CreateInsecureChannelFromFd("test", ends[1]);
+}
+
+access::Peer RpcTest::User(const std::string& name, access::Role role) {
+  access::Peer peer;
+  peer.user = name;
+  peer.role = role;
+  return peer;
 }
 
 RpcTest::~RpcTest() {
@@ -46,7 +76,7 @@ RpcTest::~RpcTest() {
 std::unique_ptr<grpc::ClientContext> RpcTest::Context(const std::string& user) {
   auto context = std::make_unique<grpc::ClientContext>();
   rpc::SetTimeout(*context, absl::Seconds(30));
-  if (!user.empty()) context->AddMetadata("trainyard-user", user);
+  if (!user.empty()) context->AddMetadata(kActAsKey, user);
   return context;
 }
 

@@ -11,12 +11,14 @@
 
 #include "common/rpc/status.h"
 #include "grpcpp/grpcpp.h"
+#include "server/rpc/access_service.h"
 #include "server/rpc/agent_service.h"
 #include "server/rpc/checkpoint_service.h"
 #include "server/rpc/fleet_service.h"
 #include "server/rpc/job_service.h"
 #include "server/rpc/sharing_service.h"
 #include "server/rpc/streams.h"
+#include "server/store/memory_access_store.h"
 #include "server/store/memory_metrics_store.h"
 #include "server/store/memory_store.h"
 #include "tests/testing/manual_clock.h"
@@ -41,8 +43,13 @@ class RpcTest : public ::testing::Test {
   RpcTest();
   ~RpcTest() override;
 
-  // Makes a context with a deadline, so that a bug fails the test instead of blocking it.
+  // Makes a context with a deadline, so that a bug fails the test instead of blocking it. The stubs
+  // of the fixture call as root, who acts for `user` if one is given.
   std::unique_ptr<grpc::ClientContext> Context(const std::string& user = "anna");
+  // Connects as somebody else. `descriptor` gets that of the server's end.
+  std::shared_ptr<grpc::Channel> Connect(access::Peer peer, int* descriptor = nullptr);
+  // A user of this host, with a role that the system gives.
+  static access::Peer User(const std::string& name, access::Role role = access::Role::kSubmitter);
 
   static v1::JobSpec Spec(const std::string& name);
   v1::Job CreateJob(const std::string& name);
@@ -66,6 +73,9 @@ class RpcTest : public ::testing::Test {
   testing::TempDir dir_;
   testing::ManualClock clock_;
   store::MemoryStore store_;
+  store::MemoryAccessStore access_store_;
+  access::Directory directory_;
+  runtime::Connections connections_{clock_};
   HeldMetricsStore metrics_;
   std::unique_ptr<runtime::BlobStore> blobs_;
   runtime::LogStore logs_{dir_.File("logs")};
@@ -77,18 +87,21 @@ class RpcTest : public ::testing::Test {
   runtime::Executor metric_writes_{1};
   std::unique_ptr<runtime::Runtime> runtime_;
   std::unique_ptr<runtime::CheckpointVerifier> verifier_;
+  std::unique_ptr<runtime::AuditLog> audit_;
   std::unique_ptr<Services> services_;
   std::unique_ptr<JobServiceImpl> job_service_;
   std::unique_ptr<FleetServiceImpl> fleet_service_;
   std::unique_ptr<SharingServiceImpl> sharing_service_;
   std::unique_ptr<CheckpointServiceImpl> checkpoint_service_;
   std::unique_ptr<AgentServiceImpl> agent_service_;
+  std::unique_ptr<AccessServiceImpl> access_service_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<v1::JobService::Stub> jobs_;
   std::unique_ptr<v1::FleetService::Stub> fleet_;
   std::unique_ptr<v1::SharingService::Stub> sharing_;
   std::unique_ptr<v1::CheckpointService::Stub> checkpoints_;
   std::unique_ptr<v1::AgentService::Stub> agents_;
+  std::unique_ptr<v1::AccessService::Stub> access_;
   std::string session_;
   int64_t sequence_ = 0;
 };

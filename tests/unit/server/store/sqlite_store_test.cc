@@ -472,6 +472,7 @@ TEST_F(SqliteStoreTest, TheDocumentShowsTheTables) {
   };
   replace("trainyard.db", StateMigrations());
   replace("metrics.db", MetricsMigrations());
+  replace("access.db", AccessMigrations());
   if (std::getenv("TRAINYARD_UPDATE_GOLDEN") != nullptr) {
     ASSERT_TRUE(WriteFileAtomically(kDocument, expected).ok());
     return;

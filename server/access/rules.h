@@ -1,0 +1,98 @@
+// Holds the one table that says who may call what. It is checked before any handler runs
+// (server/rpc/gate.h), and a call without a row does not compile.
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include "absl/strings/string_view.h"
+#include "server/access/caller.h"
+
+namespace trainyard::access {
+
+// Says what a caller needs beyond its role, on the jobs that a call names.
+enum class Need {
+  kNothing,  // the handler itself picks what the caller may see, or the call is about no job
+  kSee,      // it may see the job: docs/people.md
+  kChange,   // the job is its own, or it is an operator
+};
+
+struct Rule {
+  absl::string_view rpc;  // "JobService/CancelJob"
+  Party party;
+  Role least;  // the least role of a user
+  Need need;
+  // The call changes something, so the audit log has an entry for it.
+  bool changes;
+};
+
+// The rules, in order of service and name.
+inline constexpr std::array kRules = {
+    Rule{"AccessService/DeleteProject", Party::kUser, Role::kOperator, Need::kNothing, true},
+    Rule{"AccessService/DeleteUser", Party::kUser, Role::kAdmin, Need::kNothing, true},
+    Rule{"AccessService/ListAuditEntries", Party::kUser, Role::kOperator, Need::kNothing, false},
+    Rule{"AccessService/ListProjects", Party::kUser, Role::kViewer, Need::kNothing, false},
+    Rule{"AccessService/ListUsers", Party::kUser, Role::kViewer, Need::kNothing, false},
+    Rule{"AccessService/SetProject", Party::kUser, Role::kOperator, Need::kNothing, true},
+    Rule{"AccessService/SetUser", Party::kUser, Role::kAdmin, Need::kNothing, true},
+    Rule{"AccessService/WhoAmI", Party::kUser, Role::kNone, Need::kNothing, false},
+    Rule{"AgentService/AppendCheckpointFile", Party::kWorker, Role::kNone, Need::kNothing, false},
+    Rule{"AgentService/AppendLog", Party::kWorker, Role::kNone, Need::kNothing, false},
+    Rule{"AgentService/AppendMetrics", Party::kWorker, Role::kNone, Need::kNothing, false},
+    Rule{"AgentService/CommitCheckpoint", Party::kWorker, Role::kNone, Need::kNothing, false},
+    Rule{"AgentService/FetchCheckpoint", Party::kWorker, Role::kNone, Need::kNothing, false},
+    Rule{"AgentService/RegisterWorker", Party::kWorker, Role::kNone, Need::kNothing, true},
+    Rule{"AgentService/SyncWorker", Party::kWorker, Role::kNone, Need::kNothing, false},
+    Rule{"AgentService/VerifyCheckpoint", Party::kWorker, Role::kNone, Need::kNothing, false},
+    Rule{"CheckpointService/DownloadCheckpoint", Party::kUser, Role::kViewer, Need::kSee, false},
+    Rule{"CheckpointService/GetCheckpoint", Party::kUser, Role::kViewer, Need::kSee, false},
+    Rule{"CheckpointService/ListCheckpoints", Party::kUser, Role::kViewer, Need::kSee, false},
+    Rule{"CheckpointService/VerifyCheckpoint", Party::kUser, Role::kViewer, Need::kSee, false},
+    Rule{"FleetService/CordonWorker", Party::kUser, Role::kOperator, Need::kNothing, true},
+    Rule{"FleetService/DeclareWorkerLost", Party::kUser, Role::kOperator, Need::kNothing, true},
+    Rule{"FleetService/DrainWorker", Party::kUser, Role::kOperator, Need::kNothing, true},
+    Rule{"FleetService/GetWorker", Party::kUser, Role::kViewer, Need::kNothing, false},
+    Rule{"FleetService/ListWorkers", Party::kUser, Role::kViewer, Need::kNothing, false},
+    Rule{"FleetService/QuarantineDevice", Party::kUser, Role::kOperator, Need::kNothing, true},
+    Rule{"FleetService/ReleaseDevice", Party::kUser, Role::kOperator, Need::kNothing, true},
+    Rule{"FleetService/UncordonWorker", Party::kUser, Role::kOperator, Need::kNothing, true},
+    Rule{"JobService/CancelJob", Party::kUser, Role::kSubmitter, Need::kChange, true},
+    Rule{"JobService/CancelJobs", Party::kUser, Role::kSubmitter, Need::kNothing, true},
+    Rule{"JobService/CloneJob", Party::kUser, Role::kSubmitter, Need::kSee, true},
+    Rule{"JobService/CreateJob", Party::kUser, Role::kSubmitter, Need::kNothing, true},
+    Rule{"JobService/CreateJobs", Party::kUser, Role::kSubmitter, Need::kNothing, true},
+    Rule{"JobService/DeleteJob", Party::kUser, Role::kSubmitter, Need::kChange, true},
+    Rule{"JobService/DiffJobs", Party::kUser, Role::kViewer, Need::kSee, false},
+    Rule{"JobService/ExplainJob", Party::kUser, Role::kViewer, Need::kSee, false},
+    Rule{"JobService/GetJob", Party::kUser, Role::kViewer, Need::kSee, false},
+    Rule{"JobService/ListAttempts", Party::kUser, Role::kViewer, Need::kSee, false},
+    Rule{"JobService/ListEvents", Party::kUser, Role::kViewer, Need::kSee, false},
+    Rule{"JobService/ListJobs", Party::kUser, Role::kViewer, Need::kNothing, false},
+    Rule{"JobService/ListQueue", Party::kUser, Role::kViewer, Need::kNothing, false},
+    Rule{"JobService/QueryMetrics", Party::kUser, Role::kViewer, Need::kSee, false},
+    Rule{"JobService/ResumeJob", Party::kUser, Role::kSubmitter, Need::kChange, true},
+    Rule{"JobService/SuspendJob", Party::kUser, Role::kSubmitter, Need::kChange, true},
+    Rule{"JobService/TailLogs", Party::kUser, Role::kViewer, Need::kSee, false},
+    Rule{"JobService/WatchJobs", Party::kUser, Role::kViewer, Need::kSee, false},
+    Rule{"JobService/WatchMetrics", Party::kUser, Role::kViewer, Need::kSee, false},
+    Rule{"SharingService/CreateReservation", Party::kUser, Role::kOperator, Need::kNothing, true},
+    Rule{"SharingService/DeleteQuota", Party::kUser, Role::kOperator, Need::kNothing, true},
+    Rule{"SharingService/DeleteReservation", Party::kUser, Role::kOperator, Need::kNothing, true},
+    Rule{"SharingService/ListQuotas", Party::kUser, Role::kViewer, Need::kNothing, false},
+    Rule{"SharingService/ListReservations", Party::kUser, Role::kViewer, Need::kNothing, false},
+    Rule{"SharingService/ListShares", Party::kUser, Role::kViewer, Need::kNothing, false},
+    Rule{"SharingService/SetQuota", Party::kUser, Role::kOperator, Need::kNothing, true},
+};
+
+// Returns the rule of a call. If the table has none, the index is out of bounds, which is an error
+// of compilation.
+consteval const Rule& RuleOf(absl::string_view rpc) {
+  size_t row = 0;
+  while (row < kRules.size() && kRules[row].rpc != rpc) ++row;
+  return *(&kRules[0] + (row < kRules.size() ? row : kRules.size() + 1));
+}
+
+// Returns true if the role of the caller is enough for the call. Jobs are looked at apart.
+bool RoleSuffices(const Rule& rule, const Caller& caller);
+
+}  // namespace trainyard::access

@@ -1,0 +1,162 @@
+// Looks callers up, applies the rules, and notes what happened.
+#include "server/rpc/gate.h"
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/errors.h"
+#include "common/base/status_macros.h"
+#include "common/base/strings.h"
+#include "server/rpc/limits.h"
+#include "server/rpc/request.h"
+
+namespace trainyard::rpc {
+namespace {
+
+using access::Caller;
+using access::Party;
+using access::Role;
+using access::Rule;
+
+// The audit log has at most as much of the names of a request.
+constexpr size_t kResourceBytesMax = 256;
+
+absl::Status NotPermitted(absl::string_view reason, absl::string_view message) {
+  return MakeError(absl::StatusCode::kPermissionDenied, reason, message);
+}
+
+// Makes the administrator act for the user that the call names.
+absl::Status TakeOver(absl::string_view user, const Services& services, Caller& caller) {
+  if (!IsUserName(user)) {
+    return InvalidFields({{absl::StrCat("metadata.", kActAsKey),
+                           "is no user name; expected 1 to 64 letters, digits, '.', '_', '-' and "
+                           "'@'"}});
+  }
+  if (user == caller.user) return absl::OkStatus();
+  if (caller.role < Role::kAdmin) {
+    return NotPermitted("NOT_ADMIN", absl::StrCat("'", caller.user, "' may not act for '", user,
+                                                  "'; only administrators act for others"));
+  }
+  caller.real_user = std::exchange(caller.user, std::string(user));
+  const std::optional<Role> set = services.directory.RoleOf(caller.user);
+  caller.role = set.value_or(services.default_role);
+  caller.role_source = set.has_value() ? access::RoleSource::kSet : access::RoleSource::kDefault;
+  caller.is_host = false;
+  return absl::OkStatus();
+}
+
+// Returns the job that a name is about, or nothing if the handler will refuse the name.
+std::optional<JobId> JobOf(absl::string_view resource) {
+  if (const auto job = ParseJobName(resource); job.ok()) return *job;
+  if (const auto attempt = ParseAttemptName(resource); attempt.ok()) return attempt->job;
+  if (const auto checkpoint = ParseCheckpointName(resource); checkpoint.ok()) {
+    return checkpoint->job;
+  }
+  return std::nullopt;
+}
+
+absl::Status CheckJob(const Rule& rule, const Caller& caller, const Services& services, JobId job) {
+  if (rule.need == access::Need::kChange) return CheckMayChange(caller, services, job);
+  const auto view = services.board.FindJob(job);
+  if (view == nullptr || MaySee(caller, services, view->record)) return absl::OkStatus();
+  return error::JobNotFound(JobName(job));
+}
+
+absl::Status CheckRule(const Rule& rule, const Caller& caller, const Services& services,
+                       const std::vector<std::string>& resources) {
+  if (!access::RoleSuffices(rule, caller)) {
+    if (rule.party == Party::kWorker) {
+      return NotPermitted("NOT_A_WORKER",
+                          "only workers may call this; users and their tokens may not");
+    }
+    if (!caller.worker.empty()) {
+      return NotPermitted("NOT_A_USER", absl::StrCat("the certificate of worker '", caller.worker,
+                                                     "' permits the calls of a worker alone"));
+    }
+    return NotPermitted(
+        "ROLE_TOO_LOW",
+        absl::StrCat("'", caller.user, "' has the role ", access::RoleText(caller.role), "; ",
+                     rule.rpc, " needs ", access::RoleText(rule.least),
+                     ". An administrator sets roles: trainyard users set ", caller.user, " --role ",
+                     access::RoleText(rule.least)));
+  }
+  if (rule.need == access::Need::kNothing) return absl::OkStatus();
+  for (const std::string& resource : resources) {
+    const std::optional<JobId> job = JobOf(resource);
+    if (job.has_value()) TY_RETURN_IF_ERROR(CheckJob(rule, caller, services, *job));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Caller> Identify(const grpc::ServerContextBase& context, Services& services,
+                                Party party) {
+  const std::shared_ptr<const access::Peer> peer = services.connections.Find(context.peer());
+  if (peer == nullptr) {
+    return MakeError(absl::StatusCode::kUnauthenticated, "UNKNOWN_CALLER",
+                     "the server does not know who calls");
+  }
+  Caller caller;
+  caller.user = peer->user;
+  caller.role = peer->role;
+  caller.role_source = peer->role_source;
+  caller.address = peer->address;
+  caller.worker = peer->worker;
+  caller.is_host = peer->is_host;
+  // Nobody can take its rights from the user that runs the server, who could change the files.
+  if (!caller.is_host) {
+    if (const auto set = services.directory.RoleOf(caller.user); set.has_value()) {
+      caller.role = *set;
+      caller.role_source = access::RoleSource::kSet;
+    }
+  }
+  const auto& metadata = context.client_metadata();
+  if (const auto as = metadata.find(kActAsKey); as != metadata.end() && party == Party::kUser) {
+    TY_RETURN_IF_ERROR(TakeOver({as->second.data(), as->second.size()}, services, caller));
+  }
+  return caller;
+}
+
+absl::StatusOr<Caller> Admit(const Rule& rule, const grpc::ServerContextBase& context,
+                             Services& services, const std::vector<std::string>& resources,
+                             bool is_trial) {
+  absl::StatusOr<Caller> caller = Identify(context, services, rule.party);
+  absl::Status status = caller.status();
+  if (status.ok()) status = CheckRule(rule, *caller, services, resources);
+  const bool acts_for_other = caller.ok() && !caller->real_user.empty();
+  if (status.ok() && !acts_for_other && (!rule.changes || is_trial)) return caller;
+  access::AuditRecord entry;
+  if (caller.ok()) {
+    entry.user = caller->worker.empty() ? caller->user : WorkerName(caller->worker);
+    entry.real_user = caller->real_user;
+    entry.address = caller->address;
+  }
+  entry.rpc = std::string(rule.rpc);
+  entry.resource = PlainText(absl::StrJoin(resources, " "), kResourceBytesMax);
+  entry.allowed = status.ok();
+  entry.reason = std::string(status.message());
+  services.audit.Add(std::move(entry));
+  if (!status.ok()) return status;
+  return caller;
+}
+
+absl::Status CheckMayChange(const Caller& caller, const Services& services, JobId job) {
+  const auto view = services.board.FindJob(job);
+  if (view == nullptr) return absl::OkStatus();
+  if (!MaySee(caller, services, view->record)) return error::JobNotFound(JobName(job));
+  const std::string& owner = view->record.submission->user;
+  if (access::MayChange(caller, owner)) return absl::OkStatus();
+  return NotPermitted("NOT_OWNER",
+                      absl::StrCat(JobName(job), " belongs to '", owner, "', and you are '",
+                                   caller.user, "'; only its owner and operators may change it"));
+}
+
+bool MaySee(const Caller& caller, const Services& services, const core::JobRecord& job) {
+  return services.directory.MaySee(caller, job.submission->user, job.submission->project);
+}
+
+}  // namespace trainyard::rpc

@@ -1,0 +1,55 @@
+// Keeps one session of each worker.
+#include "server/rpc/worker_sessions.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/errors.h"
+
+namespace trainyard::rpc {
+namespace {
+
+// Names whoever runs a worker.
+std::string PrincipalOf(const access::Caller& caller) {
+  return caller.worker.empty() ? absl::StrCat("user:", caller.user)
+                               : absl::StrCat("worker:", caller.worker);
+}
+
+}  // namespace
+
+void WorkerSessions::Begin(const access::Caller& caller, const std::string& worker,
+                           const std::string& session) {
+  if (caller.is_host) return;
+  const absl::MutexLock lock(&mutex_);
+  std::erase_if(sessions_, [&](const auto& entry) { return entry.second.worker == worker; });
+  sessions_[session] = {worker, PrincipalOf(caller), {}};
+}
+
+absl::Status WorkerSessions::Check(const access::Caller& caller, const std::string& session) const {
+  if (caller.is_host) return absl::OkStatus();
+  const absl::MutexLock lock(&mutex_);
+  const auto found = sessions_.find(session);
+  if (found != sessions_.end() && found->second.principal == PrincipalOf(caller)) {
+    return absl::OkStatus();
+  }
+  return error::UnknownSession(session);
+}
+
+void WorkerSessions::Grant(const std::string& session, const std::string& checkpoint) {
+  const absl::MutexLock lock(&mutex_);
+  const auto found = sessions_.find(session);
+  if (found != sessions_.end()) found->second.checkpoints.insert(checkpoint);
+}
+
+absl::Status WorkerSessions::CheckFetch(const access::Caller& caller,
+                                        const std::string& checkpoint) const {
+  if (caller.is_host) return absl::OkStatus();
+  const std::string principal = PrincipalOf(caller);
+  const absl::MutexLock lock(&mutex_);
+  const bool was_told = std::any_of(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
+    return entry.second.principal == principal && entry.second.checkpoints.contains(checkpoint);
+  });
+  return was_told ? absl::OkStatus() : error::CheckpointNotFound(checkpoint);
+}
+
+}  // namespace trainyard::rpc

@@ -1,0 +1,71 @@
+// Remembers who is at the other end of each connection, so that every call is known to be a user's
+// or a worker's.
+//
+// gRPC names the connection of a call by its descriptor ("fd:17"). It closes the descriptor only
+// when the last call of the connection has been destroyed, so while a handler runs, its number
+// cannot have become another connection.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include <sys/types.h>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "common/base/env.h"
+#include "common/base/mutex.h"
+#include "server/access/peer.h"
+
+namespace trainyard::runtime {
+
+// The connections. The class is thread-safe. It does not own the descriptors.
+class Connections {
+ public:
+  // A user may have as many connections at a time. The server's own user and root may have more,
+  // because all workers of the host are theirs.
+  static constexpr int kOfUserMax = 256;
+  // A connection on which no call has come for so long after it was made is ended.
+  static constexpr absl::Duration kSilentMax = absl::Minutes(1);
+
+  explicit Connections(Clock& clock) : clock_(clock) {}
+
+  // Remembers a connection that is about to be handed on. Returns false if the user has too many;
+  // then it must be closed.
+  bool Add(int fd, access::Peer peer);
+  // Returns who is behind a call, by ServerContext::peer(), or null if that is no connection of
+  // this table.
+  std::shared_ptr<const access::Peer> Find(absl::string_view grpc_peer);
+
+  // Ends all connections. They are closed by those who have them.
+  void EndAll();
+  // Forgets connections that were closed, and ends those that have been silent for too long.
+  void Sweep();
+  size_t size() const;
+
+ private:
+  struct Connection {
+    ino_t number = 0;  // of the socket; another one means that the descriptor was closed
+    std::shared_ptr<const access::Peer> peer;
+    absl::Duration added;
+    bool has_called = false;
+  };
+  using ByDescriptor = std::map<int, Connection>;
+
+  // Forgets the connections of the user that were closed.
+  void ForgetClosed(const std::string& user) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  ByDescriptor::iterator Forget(ByDescriptor::iterator connection)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  Clock& clock_;
+  mutable Mutex mutex_;
+  ByDescriptor connections_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, int> count_of_user_ ABSL_GUARDED_BY(mutex_);
+  // When the connections of a user who had too many were last looked at.
+  std::map<std::string, absl::Duration> looked_at_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace trainyard::runtime

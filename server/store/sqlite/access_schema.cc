@@ -1,0 +1,50 @@
+// Defines the tables of access.db, version by version. A version is never edited, only followed by
+// the next one.
+#include "server/store/sqlite/migrations.h"
+
+namespace trainyard::store {
+namespace {
+
+constexpr char kAccess1[] = R"sql(
+CREATE TABLE users (
+  name TEXT NOT NULL PRIMARY KEY,
+  role TEXT NOT NULL,
+  actor TEXT NOT NULL,
+  set_time_us INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE projects (
+  name TEXT NOT NULL PRIMARY KEY,
+  is_private INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE project_members (
+  project TEXT NOT NULL REFERENCES projects (name) ON DELETE CASCADE,
+  user TEXT NOT NULL,
+  PRIMARY KEY (project, user)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE audit (
+  sequence INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+  time_us INTEGER NOT NULL,
+  user TEXT NOT NULL,
+  real_user TEXT NOT NULL,
+  address TEXT NOT NULL,
+  rpc TEXT NOT NULL,
+  resource TEXT NOT NULL,
+  allowed INTEGER NOT NULL,
+  reason TEXT NOT NULL
+) STRICT;
+
+CREATE INDEX audit_by_resource ON audit (resource, sequence);
+CREATE INDEX audit_by_user ON audit (user, sequence);
+)sql";
+
+}  // namespace
+
+const std::vector<Migration>& AccessMigrations() {
+  static const auto* migrations = new std::vector<Migration>{kAccess1};
+  return *migrations;
+}
+
+}  // namespace trainyard::store

@@ -1,0 +1,461 @@
+// Walks the table of rules with real calls: each call, by each role, as owner, as member of a
+// private project, and as a stranger.
+#include "server/rpc/gate.h"
+
+#include <gmock/gmock.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <gtest/gtest.h>
+
+#include <sys/stat.h>
+
+#include <map>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/synchronization/notification.h"
+#include "common/rpc/channel.h"
+#include "google/protobuf/dynamic_message.h"
+#include "tests/testing/wait.h"
+#include "tests/unit/server/rpc/rpc_fixture.h"
+
+namespace trainyard::rpc {
+namespace {
+
+using access::Role;
+using google::protobuf::DescriptorPool;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::MethodDescriptor;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr Role kRoles[] = {Role::kNone, Role::kViewer, Role::kSubmitter, Role::kOperator,
+                           Role::kAdmin};
+
+// Returns the reason with which the gate refuses a call, or an empty text if it admits it.
+std::string RefusalOf(const grpc::Status& status) {
+  static const auto* reasons =
+      new std::set<std::string>{"ROLE_TOO_LOW", "NOT_OWNER",    "NOT_A_WORKER",  "NOT_A_USER",
+                                "NOT_ADMIN",    "NOT_A_MEMBER", "UNKNOWN_CALLER"};
+  const absl::Status error = FromGrpcStatus(status);
+  const std::string reason = ErrorReason(error);
+  if (reasons->contains(reason)) return reason;
+  // A job that the caller may not see is as if it were not there.
+  return absl::IsNotFound(error) && absl::StrContains(error.message(), "jobs/1") ? "HIDDEN" : "";
+}
+
+class GateTest : public RpcTest {
+ protected:
+  // Makes jobs/1, of anna.
+  void MakeJob(const std::string& project = "") {
+    v1::CreateJobRequest request;
+    *request.mutable_spec() = Spec("first");
+    if (!project.empty()) request.mutable_spec()->set_project(project);
+    v1::Job job;
+    const grpc::Status status = jobs_->CreateJob(Context("anna").get(), request, &job);
+    ASSERT_TRUE(status.ok()) << status.error_message();
+    ASSERT_EQ(job.name(), "jobs/1");
+  }
+
+  // Makes a call with a request whose names are those of jobs/1, and returns its status. A stream
+  // is left at its first message.
+  static grpc::Status CallBy(grpc::Channel& channel, const access::Rule& rule) {
+    const std::vector<std::string> parts = absl::StrSplit(rule.rpc, '/');
+    const MethodDescriptor* method =
+        DescriptorPool::generated_pool()
+            ->FindServiceByName(absl::StrCat("trainyard.v1.", parts[0]))
+            ->FindMethodByName(parts[1]);
+    google::protobuf::DynamicMessageFactory factory;
+    const std::unique_ptr<Message> request(factory.GetPrototype(method->input_type())->New());
+    NameJob(*request);
+    return RawCall(channel, absl::StrCat("/trainyard.v1.", rule.rpc), request->SerializeAsString());
+  }
+
+  std::shared_ptr<grpc::Channel> ChannelOf(const std::string& user, Role role) {
+    return Connect(User(user, role));
+  }
+
+ private:
+  static void NameJob(Message& request) {
+    for (const char* name : {"name", "parent", "left", "right"}) {
+      const FieldDescriptor* field = request.GetDescriptor()->FindFieldByName(name);
+      if (field != nullptr && field->type() == FieldDescriptor::TYPE_STRING) {
+        request.GetReflection()->SetString(&request, field, "jobs/1");
+      }
+    }
+    const FieldDescriptor* names = request.GetDescriptor()->FindFieldByName("names");
+    if (names != nullptr) request.GetReflection()->AddString(&request, names, "jobs/1");
+  }
+
+  static grpc::Status RawCall(grpc::Channel& channel, const std::string& path,
+                              const std::string& bytes) {
+    // The stub would own the channel, so it gets one that is not deleted.
+    grpc::GenericStub stub(std::shared_ptr<grpc::Channel>(&channel, [](grpc::Channel*) {}));
+    grpc::CompletionQueue queue;
+    grpc::ClientContext context;
+    rpc::SetTimeout(context, absl::Seconds(30));
+    const auto call = stub.PrepareCall(&context, path, &queue);
+    const auto wait = [&queue] {
+      void* tag = nullptr;
+      bool ok = false;
+      EXPECT_TRUE(queue.Next(&tag, &ok));
+      return ok;
+    };
+    call->StartCall(nullptr);
+    wait();
+    const grpc::Slice slice(bytes);
+    call->WriteLast(grpc::ByteBuffer(&slice, 1), grpc::WriteOptions(), nullptr);
+    wait();
+    grpc::ByteBuffer response;
+    call->Read(&response, nullptr);
+    if (wait()) context.TryCancel();
+    grpc::Status status;
+    call->Finish(&status, nullptr);
+    wait();
+    return status;
+  }
+};
+
+TEST_F(GateTest, EachCellOfTheTableIsAsItSays) {
+  MakeJob();
+  int cells = 0;
+  for (const bool is_owner : {true, false}) {
+    for (const Role role : kRoles) {
+      const auto channel = ChannelOf(is_owner ? "anna" : "bert", role);
+      for (const access::Rule& rule : access::kRules) {
+        // Calls of workers are looked at below. Deleting the job, or what stands beside it, would
+        // change what later cells find.
+        if (rule.party == access::Party::kWorker || rule.rpc == "JobService/DeleteJob") continue;
+        ++cells;
+        std::string expected;
+        if (role < rule.least) {
+          expected = "ROLE_TOO_LOW";
+        } else if (rule.need == access::Need::kChange && !is_owner && role < Role::kOperator) {
+          expected = "NOT_OWNER";
+        }
+        EXPECT_EQ(RefusalOf(CallBy(*channel, rule)), expected)
+            << rule.rpc << " by " << access::RoleText(role) << (is_owner ? ", its owner" : "");
+      }
+    }
+  }
+  EXPECT_GT(cells, 400);
+}
+
+TEST_F(GateTest, JobsOfAPrivateProjectAreHiddenFromStrangersInEachCall) {
+  MakeJob("vision");
+  directory_.SetProject({"vision", true, {"mia"}});
+  const auto stranger = ChannelOf("bert", Role::kSubmitter);
+  const auto member = ChannelOf("mia", Role::kSubmitter);
+  for (const access::Rule& rule : access::kRules) {
+    if (rule.need == access::Need::kNothing) continue;
+    EXPECT_EQ(RefusalOf(CallBy(*stranger, rule)), "HIDDEN") << rule.rpc;
+    const std::string expected = rule.need == access::Need::kChange ? "NOT_OWNER" : "";
+    EXPECT_EQ(RefusalOf(CallBy(*member, rule)), expected) << rule.rpc;
+  }
+}
+
+TEST_F(GateTest, ListsAndWatchesLeaveOutWhatTheCallerMayNotSee) {
+  MakeJob("vision");
+  directory_.SetProject({"vision", true, {"mia"}});
+  for (const auto& [user, jobs] :
+       std::map<std::string, int>{{"bert", 0}, {"mia", 1}, {"anna", 1}}) {
+    const auto stub = v1::JobService::NewStub(ChannelOf(user, Role::kSubmitter));
+    v1::ListJobsResponse list;
+    ASSERT_TRUE(stub->ListJobs(Context("").get(), {}, &list).ok());
+    EXPECT_EQ(list.jobs_size(), jobs) << user;
+    v1::ListQueueResponse queue;
+    ASSERT_TRUE(stub->ListQueue(Context("").get(), {}, &queue).ok());
+    EXPECT_EQ(queue.jobs_size(), jobs) << user;
+  }
+  // A watch of all jobs begins with those that exist. The next job that bert sees is his own.
+  const auto stub = v1::JobService::NewStub(ChannelOf("bert", Role::kSubmitter));
+  const auto context = Context("");
+  const auto watch = stub->WatchJobs(context.get(), {});
+  v1::CreateJobRequest request;
+  *request.mutable_spec() = Spec("second");
+  v1::Job second;
+  ASSERT_TRUE(stub->CreateJob(Context("").get(), request, &second).ok());
+  v1::WatchJobsResponse response;
+  ASSERT_TRUE(watch->Read(&response));
+  EXPECT_EQ(response.job().name(), "jobs/2");
+  context->TryCancel();
+}
+
+TEST_F(GateTest, OnlyMembersSubmitToAPrivateProject) {
+  directory_.SetProject({"vision", true, {"mia"}});
+  v1::CreateJobRequest request;
+  *request.mutable_spec() = Spec("x");
+  request.mutable_spec()->set_project("vision");
+  v1::Job job;
+  const auto bert = v1::JobService::NewStub(ChannelOf("bert", Role::kSubmitter));
+  const grpc::Status status = bert->CreateJob(Context("").get(), request, &job);
+  EXPECT_EQ(RefusalOf(status), "NOT_A_MEMBER");
+  EXPECT_THAT(status.error_message(), HasSubstr("trainyard projects set vision --add bert"));
+  const auto mia = v1::JobService::NewStub(ChannelOf("mia", Role::kSubmitter));
+  EXPECT_TRUE(mia->CreateJob(Context("").get(), request, &job).ok());
+  EXPECT_EQ(job.user(), "mia");
+}
+
+TEST_F(GateTest, AJobThatTheCallerMayNotSeeCannotBeBuiltUpon) {
+  MakeJob("vision");
+  directory_.SetProject({"vision", true, {"mia"}});
+  const auto bert = v1::JobService::NewStub(ChannelOf("bert", Role::kSubmitter));
+  v1::CreateJobRequest request;
+  *request.mutable_spec() = Spec("x");
+  request.mutable_options()->add_after("jobs/1");
+  v1::Job job;
+  EXPECT_EQ(RefusalOf(bert->CreateJob(Context("").get(), request, &job)), "HIDDEN");
+}
+
+TEST_F(GateTest, CancellingManyJobsLeavesThoseOfOthers) {
+  MakeJob();
+  const auto bert = v1::JobService::NewStub(ChannelOf("bert", Role::kSubmitter));
+  v1::CreateJobRequest create;
+  *create.mutable_spec() = Spec("x");
+  v1::Job own;
+  ASSERT_TRUE(bert->CreateJob(Context("").get(), create, &own).ok());
+  v1::CancelJobsRequest request;
+  request.add_names("jobs/1");
+  request.add_names(own.name());
+  v1::CancelJobsResponse response;
+  ASSERT_TRUE(bert->CancelJobs(Context("").get(), request, &response).ok());
+  EXPECT_EQ(response.cancelled(), 1);
+  ASSERT_EQ(response.errors_size(), 1);
+  EXPECT_EQ(response.errors(0).name(), "jobs/1");
+  EXPECT_EQ(GetJob("jobs/1").state(), v1::JOB_STATE_QUEUED);
+}
+
+TEST_F(GateTest, WorkersAreUsersOfThisHostAndTheirSessionsAreTheirOwn) {
+  Register();
+  // A session of the host's worker is of no use to another user.
+  const auto stub = v1::AgentService::NewStub(ChannelOf("bert", Role::kSubmitter));
+  v1::SyncWorkerRequest request;
+  request.set_session(session_);
+  request.set_sequence(1);
+  v1::SyncWorkerResponse response;
+  grpc::Status status = stub->SyncWorker(Context("").get(), request, &response);
+  EXPECT_EQ(ErrorReason(FromGrpcStatus(status)), "UNKNOWN_SESSION");
+  // A user may run a worker, under a name that nobody has.
+  v1::RegisterWorkerRequest join;
+  join.set_worker("bert-1");
+  join.set_uid("u-2");
+  join.set_version("1.0");
+  v1::RegisterWorkerResponse joined;
+  ASSERT_TRUE(stub->RegisterWorker(Context("").get(), join, &joined).ok());
+  request.set_session(joined.session());
+  EXPECT_TRUE(stub->SyncWorker(Context("").get(), request, &response).ok());
+  // Nobody else can use that session, and it may fetch only what it was told to start from.
+  const auto carl = v1::AgentService::NewStub(ChannelOf("carl", Role::kAdmin));
+  status = carl->SyncWorker(Context("").get(), request, &response);
+  EXPECT_EQ(ErrorReason(FromGrpcStatus(status)), "UNKNOWN_SESSION");
+  v1::DownloadCheckpointRequest fetch;
+  fetch.set_name("jobs/1/checkpoints/5");
+  fetch.set_file("model.safetensors");
+  const auto context = Context("");
+  const auto reader = stub->FetchCheckpoint(context.get(), fetch);
+  v1::DownloadCheckpointResponse chunk;
+  EXPECT_FALSE(reader->Read(&chunk));
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_F(GateTest, ACertificateIsForOneWorkerAndNothingElse) {
+  access::Peer peer;
+  peer.worker = "far-1";
+  peer.address = "192.0.2.7";
+  const auto channel = Connect(peer);
+  v1::RegisterWorkerRequest join;
+  join.set_worker("lab-1");
+  join.set_uid("u-1");
+  join.set_version("1.0");
+  v1::RegisterWorkerResponse joined;
+  const auto agents = v1::AgentService::NewStub(channel);
+  const grpc::Status status = agents->RegisterWorker(Context("").get(), join, &joined);
+  EXPECT_EQ(ErrorReason(FromGrpcStatus(status)), "NOT_THIS_WORKER");
+  join.set_worker("far-1");
+  EXPECT_TRUE(agents->RegisterWorker(Context("").get(), join, &joined).ok());
+  for (const access::Rule& rule : access::kRules) {
+    if (rule.party == access::Party::kWorker) continue;
+    EXPECT_EQ(RefusalOf(CallBy(*channel, rule)), "NOT_A_USER") << rule.rpc;
+  }
+}
+
+TEST_F(GateTest, UsersOfOtherHostsAreNoWorkers) {
+  access::Peer peer = User("anna", Role::kAdmin);
+  peer.address = "192.0.2.7";
+  const auto channel = Connect(peer);
+  for (const access::Rule& rule : access::kRules) {
+    if (rule.party != access::Party::kWorker) continue;
+    EXPECT_EQ(RefusalOf(CallBy(*channel, rule)), "NOT_A_WORKER") << rule.rpc;
+  }
+}
+
+TEST_F(GateTest, WhoIsNotKnownIsToldNothing) {
+  const auto channel = server_->InProcessChannel(grpc::ChannelArguments());
+  for (const access::Rule& rule : access::kRules) {
+    EXPECT_EQ(RefusalOf(CallBy(*channel, rule)), "UNKNOWN_CALLER") << rule.rpc;
+  }
+}
+
+TEST_F(GateTest, ARoleThatWasSetGoesBeforeTheSystems) {
+  MakeJob();
+  directory_.SetUser({"bert", Role::kNone, "root", 0});
+  const auto bert = ChannelOf("bert", Role::kAdmin);
+  EXPECT_EQ(RefusalOf(CallBy(*bert, access::RuleOf("JobService/GetJob"))), "ROLE_TOO_LOW");
+  const auto stub = v1::AccessService::NewStub(bert);
+  v1::WhoAmIResponse who;
+  ASSERT_TRUE(stub->WhoAmI(Context("").get(), {}, &who).ok());
+  EXPECT_EQ(who.user(), "bert");
+  EXPECT_EQ(who.role(), v1::ROLE_NONE);
+  EXPECT_EQ(who.role_source(), "set");
+  // Root keeps its role, so nobody can lock everybody out.
+  directory_.SetUser({"root", Role::kNone, "mallory", 0});
+  ASSERT_TRUE(access_->WhoAmI(Context("").get(), {}, &who).ok());
+  EXPECT_EQ(who.role(), v1::ROLE_ADMIN);
+}
+
+TEST_F(GateTest, AdministratorsActForOthersWithTheRightsOfThose) {
+  directory_.SetUser({"bert", Role::kViewer, "root", 0});
+  v1::WhoAmIResponse who;
+  ASSERT_TRUE(access_->WhoAmI(Context("bert").get(), {}, &who).ok());
+  EXPECT_EQ(who.user(), "bert");
+  EXPECT_EQ(who.real_user(), "root");
+  EXPECT_EQ(who.role(), v1::ROLE_VIEWER);
+  v1::CreateJobRequest request;
+  *request.mutable_spec() = Spec("x");
+  v1::Job job;
+  EXPECT_EQ(RefusalOf(jobs_->CreateJob(Context("bert").get(), request, &job)), "ROLE_TOO_LOW");
+  const auto anna = v1::AccessService::NewStub(ChannelOf("anna", Role::kOperator));
+  EXPECT_EQ(RefusalOf(anna->WhoAmI(Context("bert").get(), {}, &who)), "NOT_ADMIN");
+}
+
+TEST_F(GateTest, TheAuditLogHasChangesAndRefusalsAndNothingElse) {
+  MakeJob();  // by root, for anna
+  const auto bert = v1::JobService::NewStub(ChannelOf("bert", Role::kSubmitter));
+  v1::GetJobRequest get;
+  get.set_name("jobs/1");
+  v1::Job job;
+  ASSERT_TRUE(bert->GetJob(Context("").get(), get, &job).ok());
+  v1::CancelJobRequest cancel;
+  cancel.set_name("jobs/1");
+  EXPECT_EQ(RefusalOf(bert->CancelJob(Context("").get(), cancel, &job)), "NOT_OWNER");
+  v1::CreateJobRequest trial;
+  *trial.mutable_spec() = Spec("x");
+  trial.set_validate_only(true);
+  ASSERT_TRUE(bert->CreateJob(Context("").get(), trial, &job).ok());
+  v1::ListAuditEntriesResponse audit;
+  ASSERT_TRUE(access_->ListAuditEntries(Context("").get(), {}, &audit).ok());
+  ASSERT_EQ(audit.entries_size(), 2) << audit.DebugString();
+  EXPECT_EQ(audit.entries(0).user(), "bert");
+  EXPECT_EQ(audit.entries(0).rpc(), "JobService/CancelJob");
+  EXPECT_EQ(audit.entries(0).resource(), "jobs/1");
+  EXPECT_FALSE(audit.entries(0).allowed());
+  EXPECT_THAT(audit.entries(0).reason(), HasSubstr("belongs to 'anna'"));
+  EXPECT_EQ(audit.entries(1).user(), "anna");
+  EXPECT_EQ(audit.entries(1).real_user(), "root");
+  EXPECT_TRUE(audit.entries(1).allowed());
+  v1::ListAuditEntriesRequest refused;
+  refused.set_only_refused(true);
+  refused.set_page_size(1);
+  v1::ListAuditEntriesResponse page;
+  ASSERT_TRUE(access_->ListAuditEntries(Context("").get(), refused, &page).ok());
+  EXPECT_EQ(page.entries_size(), 1);
+}
+
+// Callers are known by the number of a descriptor, so that of a connection whose calls still run
+// must not become that of another one.
+TEST_F(GateTest, ADescriptorStaysTakenWhileACallOfItsConnectionRuns) {
+  MakeJob();
+  absl::Notification entered;
+  absl::Notification go_on;
+  metrics_.before_query = [&] {
+    if (!entered.HasBeenNotified()) entered.Notify();
+    go_on.WaitForNotification();
+  };
+  int descriptor = -1;
+  std::shared_ptr<grpc::Channel> channel = Connect(User("bert", Role::kSubmitter), &descriptor);
+  auto context = Context("");
+  std::thread caller([&] {
+    v1::QueryMetricsRequest request;
+    request.set_name("jobs/1");
+    v1::QueryMetricsResponse response;
+    const auto stub = v1::JobService::NewStub(std::move(channel));
+    EXPECT_EQ(stub->QueryMetrics(context.get(), request, &response).error_code(),
+              grpc::StatusCode::CANCELLED);
+  });
+  entered.WaitForNotification();
+  context->TryCancel();
+  caller.join();
+  context.reset();  // its call keeps the client's end open
+  struct stat before {};
+  ASSERT_EQ(fstat(descriptor, &before), 0);
+  std::vector<std::shared_ptr<grpc::Channel>> others;
+  for (int i = 0; i < 50; ++i) {
+    int other = -1;
+    others.push_back(Connect(User("carl", Role::kSubmitter), &other));
+    v1::WhoAmIResponse who;
+    ASSERT_TRUE(
+        v1::AccessService::NewStub(others.back())->WhoAmI(Context("").get(), {}, &who).ok());
+    EXPECT_EQ(who.user(), "carl");
+    EXPECT_NE(other, descriptor);
+  }
+  struct stat after {};
+  ASSERT_EQ(fstat(descriptor, &after), 0);
+  EXPECT_EQ(after.st_ino, before.st_ino);
+  go_on.Notify();
+  EXPECT_TRUE(testing::WaitUntil([&] {
+    struct stat now {};
+    return fstat(descriptor, &now) != 0 || now.st_ino != before.st_ino;
+  })) << "it is free once the call is over";
+}
+
+TEST_F(GateTest, StreamsEndWhenRightsChange) {
+  MakeJob();
+  const auto bert = v1::JobService::NewStub(ChannelOf("bert", Role::kSubmitter));
+  const auto context = Context("");
+  const auto watch = bert->WatchJobs(context.get(), {});
+  v1::WatchJobsResponse response;
+  ASSERT_TRUE(watch->Read(&response));
+  v1::SetUserRequest set;
+  set.set_name("bert");
+  set.set_role(v1::ROLE_NONE);
+  v1::User user;
+  ASSERT_TRUE(access_->SetUser(Context("").get(), set, &user).ok());
+  EXPECT_EQ(user.actor(), "root");
+  EXPECT_FALSE(watch->Read(&response));
+  EXPECT_EQ(watch->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(access_store_.ListUsers()->at(0).role, Role::kNone);
+}
+
+TEST_F(GateTest, RightsAreSetAndForgotten) {
+  v1::SetUserRequest set;
+  set.set_name("a b");
+  v1::User user;
+  const absl::Status refused = FromGrpcStatus(access_->SetUser(Context("").get(), set, &user));
+  std::vector<std::string> fields;
+  for (const auto& violation : GetFieldViolations(refused)) fields.push_back(violation.field);
+  EXPECT_THAT(fields, ElementsAre("name", "role"));
+  v1::SetProjectRequest project;
+  project.mutable_project()->set_name("vision");
+  project.mutable_project()->set_is_private(true);
+  project.mutable_project()->add_members("mia");
+  v1::Project answer;
+  ASSERT_TRUE(access_->SetProject(Context("").get(), project, &answer).ok());
+  const auto bert = v1::AccessService::NewStub(ChannelOf("bert", Role::kSubmitter));
+  v1::ListProjectsResponse list;
+  ASSERT_TRUE(bert->ListProjects(Context("").get(), {}, &list).ok());
+  EXPECT_EQ(list.projects_size(), 0) << "he is no member, and need not know of it";
+  ASSERT_TRUE(access_->ListProjects(Context("").get(), {}, &list).ok());
+  EXPECT_EQ(list.projects_size(), 1);
+  v1::DeleteProjectRequest remove;
+  remove.set_name("vision");
+  v1::DeleteProjectResponse removed;
+  ASSERT_TRUE(access_->DeleteProject(Context("").get(), remove, &removed).ok());
+  EXPECT_TRUE(access_store_.ListProjects()->empty());
+}
+
+}  // namespace
+}  // namespace trainyard::rpc

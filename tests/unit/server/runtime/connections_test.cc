@@ -1,0 +1,139 @@
+#include "server/runtime/connections.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/files.h"
+#include "server/runtime/local_process.h"
+#include "tests/testing/manual_clock.h"
+
+namespace trainyard::runtime {
+namespace {
+
+struct Pair {
+  Pair() {
+    int ends[2];
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    server = UniqueFd(ends[0]);
+    client = UniqueFd(ends[1]);
+  }
+  bool IsEnded() const {
+    char byte = 0;
+    return recv(client.get(), &byte, 1, MSG_DONTWAIT) == 0;
+  }
+
+  UniqueFd server;
+  UniqueFd client;
+};
+
+access::Peer User(const std::string& name) {
+  access::Peer peer;
+  peer.user = name;
+  return peer;
+}
+
+class ConnectionsTest : public ::testing::Test {
+ protected:
+  std::string UserOf(const Pair& pair) {
+    const auto peer = connections_.Find(absl::StrCat("fd:", pair.server.get()));
+    return peer == nullptr ? "" : peer->user;
+  }
+
+  testing::ManualClock clock_;
+  Connections connections_{clock_};
+};
+
+TEST_F(ConnectionsTest, ACallIsKnownByTheDescriptorOfItsConnection) {
+  const Pair anna;
+  const Pair bert;
+  EXPECT_TRUE(connections_.Add(anna.server.get(), User("anna")));
+  EXPECT_TRUE(connections_.Add(bert.server.get(), User("bert")));
+  EXPECT_EQ(UserOf(anna), "anna");
+  EXPECT_EQ(UserOf(bert), "bert");
+  for (const char* other : {"inproc", "fd:", "fd:x", "fd:99999", "ipv4:127.0.0.1:80", ""}) {
+    EXPECT_EQ(connections_.Find(other), nullptr) << other;
+  }
+}
+
+TEST_F(ConnectionsTest, ADescriptorThatBecomesAnotherConnectionIsThatOfItsNewOwner) {
+  Pair anna;
+  const int number = anna.server.get();
+  EXPECT_TRUE(connections_.Add(number, User("anna")));
+  const Pair bert;
+  ASSERT_EQ(dup2(bert.server.get(), number), number);
+  EXPECT_TRUE(connections_.Add(number, User("bert")));
+  EXPECT_EQ(UserOf(anna), "bert");
+  EXPECT_EQ(connections_.size(), 1U);
+}
+
+TEST_F(ConnectionsTest, AUserHasABoundAndOthersDoNotFeelIt) {
+  std::vector<Pair> pairs(Connections::kOfUserMax);
+  for (const Pair& pair : pairs) ASSERT_TRUE(connections_.Add(pair.server.get(), User("mallory")));
+  const Pair next;
+  EXPECT_FALSE(connections_.Add(next.server.get(), User("mallory")));
+  EXPECT_TRUE(connections_.Add(next.server.get(), User("anna")));
+  // Once one of them has been closed, there is room for another.
+  pairs.pop_back();
+  clock_.Advance(absl::Seconds(1));
+  const Pair last;
+  EXPECT_TRUE(connections_.Add(last.server.get(), User("mallory")));
+}
+
+TEST_F(ConnectionsTest, WorkersOfTheHostHaveNoBound) {
+  access::Peer root = User("root");
+  root.is_host = true;
+  std::vector<Pair> pairs(Connections::kOfUserMax + 10);
+  for (const Pair& pair : pairs) EXPECT_TRUE(connections_.Add(pair.server.get(), root));
+}
+
+TEST_F(ConnectionsTest, ConnectionsThatNeverCallAreEnded) {
+  const Pair silent;
+  const Pair busy;
+  ASSERT_TRUE(connections_.Add(silent.server.get(), User("mallory")));
+  ASSERT_TRUE(connections_.Add(busy.server.get(), User("anna")));
+  EXPECT_EQ(UserOf(busy), "anna");  // a call
+  clock_.Advance(Connections::kSilentMax + absl::Seconds(1));
+  connections_.Sweep();
+  EXPECT_TRUE(silent.IsEnded());
+  EXPECT_FALSE(busy.IsEnded());
+}
+
+TEST_F(ConnectionsTest, AllCanBeEndedAndNothingElseIs) {
+  Pair first;
+  const Pair second;
+  ASSERT_TRUE(connections_.Add(first.server.get(), User("anna")));
+  ASSERT_TRUE(connections_.Add(second.server.get(), User("anna")));
+  // The first connection is closed, and its descriptor becomes another socket.
+  const Pair other;
+  ASSERT_EQ(dup2(other.server.get(), first.server.get()), first.server.get());
+  connections_.EndAll();
+  EXPECT_TRUE(second.IsEnded());
+  EXPECT_FALSE(other.IsEnded());
+  connections_.Sweep();
+  EXPECT_EQ(connections_.size(), 1U) << "the first one is forgotten";
+}
+
+TEST(LocalProcesses, TheKernelSaysWhoIsAtTheOtherEnd) {
+  const Pair pair;
+  LocalProcesses processes(*Clock::Real());
+  const auto process = processes.AtOtherEnd(pair.server.get());
+  ASSERT_TRUE(process.ok()) << process.status();
+  EXPECT_EQ(process->uid, geteuid());
+  EXPECT_EQ(process->user, UserName(geteuid()));
+  EXPECT_EQ(process->groups.back(), getegid());
+  EXPECT_FALSE(processes.AtOtherEnd(-1).ok());
+}
+
+TEST(LocalProcesses, AUserWithoutANameIsANumber) {
+  EXPECT_EQ(UserName(0), "root");
+  EXPECT_EQ(UserName(3'123'456'789U), "3123456789");
+  EXPECT_TRUE(FindGroup("root").ok());
+  EXPECT_TRUE(absl::IsNotFound(FindGroup("no-such-group").status()));
+}
+
+}  // namespace
+}  // namespace trainyard::runtime
