@@ -3,6 +3,7 @@
 Workers `a` and `b` train, and a gang may span both. Worker `n` has a trainer that has nothing to do, so that thousands of
 jobs go through the whole machinery in little time.
 """
+import collections
 import os
 import shutil
 import signal
@@ -31,6 +32,18 @@ def status(pid):
             name, _, value = line.partition(":")
             fields[name] = value.split()
     return int(fields["RssAnon"][0]) * 1024, int(fields["Threads"][0])
+
+
+def thread_names(pid):
+    """How many threads there are of each name."""
+    names = collections.Counter()
+    for task in os.listdir(f"/proc/{pid}/task"):
+        try:
+            with open(f"/proc/{pid}/task/{task}/comm") as file:
+                names[file.read().strip()] += 1
+        except (FileNotFoundError, ProcessLookupError):
+            pass  # it ended meanwhile
+    return names
 
 
 def folder_bytes(folder):
@@ -73,10 +86,16 @@ class Daemon:
         self.lives += 1
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(self.words, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self.first_threads = None
 
     def stop(self, how=signal.SIGTERM):
         self.process.send_signal(how)
         self.process.wait(timeout=PATIENCE_S)
+
+    def new_threads(self):
+        """The names of the threads that this life had not at its first sample, with their number."""
+        names = thread_names(self.process.pid) - (self.first_threads or {})
+        return ", ".join(f"{count} {name}" for name, count in sorted(names.items())) or "none"
 
     def runs_replaced_program(self):
         """True if an upgrade has put another file where the program of this process was."""
@@ -85,6 +104,7 @@ class Daemon:
     def sample(self, seconds, jobs):
         pid = self.process.pid
         memory, threads = status(pid)
+        self.first_threads = self.first_threads or thread_names(pid)
         return Sample(seconds, jobs, self.name, self.lives, memory, descriptors(pid), threads, folder_bytes(self.state))
 
 

@@ -251,7 +251,7 @@ def judge(samples, seconds):
                 continue
             rows.append((process, measure, found))
             if grows(found, measure):
-                growing.append(f"{measure.title} of {process}")
+                growing.append((measure, process))
     return rows, growing
 
 
@@ -296,6 +296,7 @@ def main():
             finally:
                 if args.out:
                     write(samples, os.path.join(args.out, "soak.csv"))
+            new_threads = {name: daemon.new_threads() for name, daemon in lab.daemons.items()}
             left = driver.finish()
             for daemon in reversed(list(lab.daemons.values())):
                 daemon.stop()
@@ -312,7 +313,10 @@ def main():
             file.write(draw(samples, title))
         summary = textwrap.fill(f"{title}: {counts}.", 120)
         replace_section(os.path.join(args.docs, "reliability.md"), "soak", f"{summary}\n\n{table(rows)}")
-    problems = [f"{name} grows" for name in growing]
+    problems = []
+    for measure, process in growing:
+        names = f" (new in its last life: {new_threads[process]})" if measure.key == "threads" else ""
+        problems.append(f"{measure.title} of {process} grows{names}")
     problems += [f"jobs/{n} did not end" for n in left]
     problems += [f"jobs/{n} failed: {message}" for n, message in driver.failures.items()]
     problems += [f"process {pid} is left over: {words}" for pid, words in left_over]
