@@ -134,8 +134,8 @@ TEST_F(DataTest, FetchDrawsABarOnATerminal) {
   mirror.Write("cifar-10-binary.tar.gz", "not the archive");
   runner_.terminal.err_is_terminal = true;
   const CommandResult result = Run({"fetch", "cifar10", "--mirror", mirror.path()});
-  EXPECT_THAT(result.err,
-              HasSubstr("\rcifar-10-binary.tar.gz [########################] 15 B/15 B"));
+  EXPECT_THAT(result.err, HasSubstr("\x1b[G"
+                                    "cifar-10-binary.tar.gz [########################] 15 B/15 B"));
   EXPECT_THAT(result.err, HasSubstr("\x1b[G\x1b[Kerror:")) << "the bar is taken away";
   EXPECT_EQ(Run({"fetch", "cifar10", "--mirror", mirror.path(), "--quiet"}).err.find("15 B"),
             std::string::npos);

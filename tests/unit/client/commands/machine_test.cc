@@ -118,7 +118,7 @@ TEST_F(MachineTest, AFolderOfDataThatIsNotThereIsRefused) {
 }
 
 TEST_F(MachineTest, AWorkerNameThatTheServerWouldRefuseIsRefusedAtOnce) {
-  for (const std::string name : {"a/b", "Lab", std::string(64, 'x').c_str()}) {
+  for (const std::string& name : {std::string("a/b"), std::string("Lab"), std::string(64, 'x')}) {
     const CommandResult result =
         runner_.Run({"up", "--detach", "--state-dir", state_, "--worker-name", name});
     EXPECT_EQ(result.exit_code, 2);

@@ -103,7 +103,7 @@ TEST_F(Many, ADryRunAsksTheServerAboutEachSpec) {
   const std::string file = runner_.home.Write("many.yaml", Document("one") + Document("two"));
   const CommandResult result = runner_.Run({"submit", "-f", file, "--dry-run"});
   EXPECT_EQ(result.exit_code, 6);
-  EXPECT_THAT(result.err, AllOf(HasSubstr("many.yaml:1: this job can never run here: it needs 4"),
+  EXPECT_THAT(result.err, AllOf(HasSubstr("many.yaml:2: this job can never run here: it needs 4"),
                                 HasSubstr("1 of 2 documents are fine; nothing was submitted")));
   EXPECT_EQ(runner_.Run({"ls", "-o", "name"}).out, "");
 }
