@@ -26,7 +26,11 @@ struct SignIn {
   Clock* clock = Clock::Real();
   // Returns what the system says of a user, by name: groups, and so the role.
   std::function<access::Peer(const std::string& user)> user_of_system =
-      [](const std::string& user) { return access::Peer{user}; };
+      [](const std::string& user) {
+        access::Peer peer;
+        peer.user = user;
+        return peer;
+      };
   // Asks the system for a user. It may block.
   std::function<void(const std::string& user)> learn_user = [](const std::string&) {};
   // Signs the request of a worker for a certificate. It is not set without a port of TLS.
