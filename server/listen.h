@@ -1,29 +1,20 @@
-// Opens the Unix sockets that the server listens on. Whoever connects is known by the kernel.
+// Opens the sockets that the server listens on.
 #pragma once
-
-#include <string>
-#include <vector>
 
 #include <sys/types.h>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "common/base/files.h"
-#include "common/rpc/address.h"
+#include "server/listener.h"
 
 namespace trainyard {
-
-struct Listener {
-  rpc::Address address;
-  std::vector<UniqueFd> sockets;
-};
 
 // Reads an address and listens on it. The socket of a server that has died is replaced; others see
 // a new one only once it has `mode`: 0600 for the user of this process and root, 0666 for all users
 // of this host. Returns ADDRESS_IN_USE if a living server listens there or the path is no socket,
-// INVALID_ARGUMENT for ports, on which nobody would know who calls, and NOT_FOUND or
-// PERMISSION_DENIED for the folder of a socket.
+// INVALID_ARGUMENT for ports without TLS, on which nobody would know who calls, NOT_FOUND or
+// PERMISSION_DENIED for the folder of a socket, and the errors of ListenOnPort.
 absl::StatusOr<Listener> Listen(absl::string_view text, mode_t mode = 0600);
 
 }  // namespace trainyard

@@ -3,7 +3,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/rpc/address.h"
-#include "server/listen.h"
+#include "server/listener.h"
 
 namespace trainyard {
 

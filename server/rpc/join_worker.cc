@@ -61,7 +61,7 @@ grpc::ServerUnaryReactor* AgentServiceImpl::JoinWorker(const access::Caller& cal
   };
   CheckThenWork(reactor, is_invited, services_.executor,
                 [this, &sign_in, reactor, token, response] {
-                  // Of several that come with the same invitation, only one gets here.
+                  // If several come with the same invitation, only one gets here.
                   const auto used = sign_in.tokens.UseUp(token, sign_in.clock->Now());
                   absl::Status status = used.status();
                   if (status.ok()) status = services_.access_store.PutToken(*used);

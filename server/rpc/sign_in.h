@@ -19,7 +19,7 @@
 
 namespace trainyard::rpc {
 
-// What handlers need to know of the port for other hosts. Functions may be called by any thread.
+// Holds what handlers need to know of the port for other hosts. Any thread may call its functions.
 struct SignIn {
   access::TokenTable tokens;
   access::SignInDelay delay;

@@ -56,7 +56,7 @@ TEST(Remove, JobsThatEndedLongAgoGoByThemselvesAndOthersStay) {
   yard.Start();
   const std::string tagged = yard.Submit(SmallSpec("tagged", 1, 1, 500, "tags: [keep]\n"));
   ASSERT_EQ(yard.WaitForEnd(tagged).state(), v1::JOB_STATE_SUCCEEDED);
-  const std::string waits = yard.Submit(SmallSpec("waits", 2, 1, 500));  // for a second device
+  const std::string waits = yard.Submit(SmallSpec("waits", 2, 1, 500), {"--wait-for-devices"});
   const std::string ended = yard.Submit(SmallSpec("ended", 1, 1, 500));
   EXPECT_TRUE(WaitUntil([&] { return yard.Cli({"show", ended}).exit_code == 3; }, kPatience));
   // The files go after the commit.
@@ -71,7 +71,8 @@ TEST(Remove, AJobThatHasNotEndedIsRefused) {
   options.cpu_devices = 1;
   Yard yard(options);
   yard.Start();
-  yard.Submit(SmallSpec("waits", 2, 1, 1000));  // for a second device, which never comes
+  // The second device never comes.
+  yard.Submit(SmallSpec("waits", 2, 1, 1000), {"--wait-for-devices"});
   const ProcessResult refused = yard.Cli({"rm", "1"});
   EXPECT_EQ(refused.exit_code, 6) << refused.err;
   EXPECT_TRUE(absl::StrContains(refused.err, "cancel")) << refused.err;

@@ -196,8 +196,14 @@ TEST_F(SshTest, AClientThatIsKilledWhileSshConnectsLeavesNothingBehind) {
   const auto client = Process::Start(std::move(options));
   ASSERT_TRUE(client.ok()) << client.status();
   ASSERT_TRUE(WaitUntil([&] { return FileExists(sshd_->dir().File("connecting")); }, kPatience));
-  const std::vector<ProcessInfo> children = DescendantsOf((*client)->pid(), ListProcesses());
-  ASSERT_FALSE(children.empty());
+  std::vector<ProcessInfo> children;
+  ASSERT_TRUE(WaitUntil(
+      [&] {
+        children = DescendantsOf((*client)->pid(), ListProcesses());
+        return !children.empty();
+      },
+      kPatience))
+      << (*client)->Err();
   (*client)->Signal(SIGKILL);
   for (const ProcessInfo& process : children) {
     EXPECT_TRUE(

@@ -166,9 +166,11 @@ nlohmann::json Yard::CliJson(std::vector<std::string> args) {
   return nlohmann::json::parse(result.out, nullptr, /*allow_exceptions=*/false);
 }
 
-std::string Yard::Submit(const std::string& yaml) {
+std::string Yard::Submit(const std::string& yaml, const std::vector<std::string>& flags) {
   const std::string path = dir_.Write(absl::StrCat("spec-", ++specs_, ".yaml"), yaml);
-  const ProcessResult result = Cli({"submit", path, "-o", "name"});
+  std::vector<std::string> args = {"submit", path, "-o", "name"};
+  args.insert(args.end(), flags.begin(), flags.end());
+  const ProcessResult result = Cli(args);
   EXPECT_EQ(result.exit_code, 0) << result.err;
   return std::string(absl::StripAsciiWhitespace(result.out));
 }

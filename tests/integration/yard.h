@@ -74,8 +74,8 @@ class Yard {
   // Does so with `-o json`, expects exit code 0, and returns the parsed output.
   nlohmann::json CliJson(std::vector<std::string> args);
 
-  // Writes `yaml` to a file and submits it; the job's name, "jobs/1".
-  std::string Submit(const std::string& yaml);
+  // Writes `yaml` to a file and submits it with these flags; the job's name, "jobs/1".
+  std::string Submit(const std::string& yaml, const std::vector<std::string>& flags = {});
   // Blocks until the job has reported this step. Returns false if it ends before.
   bool WaitForStep(const std::string& job, int64_t step);
   // Blocks until the predicate holds for the job as the server shows it.

@@ -22,9 +22,11 @@ constexpr size_t kFillersMax = 100'000;
 absl::StatusOr<std::unique_ptr<SmallDisk>> SmallDisk::Mount(const std::string& folder,
                                                             const std::string& options) {
   TY_RETURN_IF_ERROR(MakeDirectories(folder, 0700));
+  // Programs refuse a state directory in which others may write.
+  const std::string own = absl::StrCat(options, ",mode=0700");
   // The mount must not reach the namespace of others.
   if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
-      mount("tmpfs", folder.c_str(), "tmpfs", 0, options.c_str()) != 0) {
+      mount("tmpfs", folder.c_str(), "tmpfs", 0, own.c_str()) != 0) {
     return absl::UnavailableError(absl::StrCat(
         ErrnoStatus(errno, "nothing can be mounted here at", folder).message(), "; it needs root"));
   }

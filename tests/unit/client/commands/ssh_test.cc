@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <thread>
 
@@ -131,6 +132,9 @@ TEST_F(Ssh, CtrlCEndsTheWaitForIt) {
 
 class Tunnel : public Ssh {
  protected:
+  // As in the program, a connection that breaks is an error of the call that writes to it.
+  Tunnel() { std::signal(SIGPIPE, SIG_IGN); }
+
   // Runs the far end until the file `broken` exists. Then ssh fails with `message`.
   void BeFragileSsh(const std::string& message) {
     BeSsh(absl::StrCat("[ ! -e ", bin_.File("broken"), " ] || { echo '", message,
