@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "server/codec/submission.h"
 #include "server/core/lifecycle/submission.h"
 #include "trainyard/v1/spec.pb.h"
 
@@ -45,6 +46,14 @@ inline std::string ResolvedSpec(const core::Submission& submission) {
   set_duration(submission.disconnect_keep_us,
                [&] { return spec.mutable_on_disconnect()->mutable_keep(); });
   return spec.SerializeAsString();
+}
+
+// Sets the resolved spec, and what follows from it.
+inline void SetResolvedSpec(core::Submission& submission) {
+  submission.resolved_spec = ResolvedSpec(submission);
+  v1::JobSpec spec;
+  spec.ParseFromString(submission.resolved_spec);
+  codec::TakeSpec(spec, submission);
 }
 
 }  // namespace trainyard::testing

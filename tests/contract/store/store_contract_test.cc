@@ -87,7 +87,7 @@ class StoreContract : public ::testing::TestWithParam<Kind> {
   }
 
   static std::shared_ptr<const Submission> Resolved(Submission submission) {
-    submission.resolved_spec = testing::ResolvedSpec(submission);
+    testing::SetResolvedSpec(submission);
     return std::make_shared<const Submission>(std::move(submission));
   }
 

@@ -16,7 +16,7 @@ TEST(Columns, CountCharactersAndNotBytes) {
 }
 
 TEST(Columns, GiveStylesNoRoom) {
-  EXPECT_EQ(DisplayWidth("\x1b[1;31mab\x1b[0m"), 2);
+  EXPECT_EQ(DisplayWidth("\xff[1;31mab\xff[0m"), 2);
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ core::Delta WrittenByVersion1() {
     submission.cloned_from = JobId{7};
     submission.parent_checkpoint = core::CheckpointRef{JobId{7}, 30};
     submission.server_version = "0.1.0";
-    submission.resolved_spec = testing::ResolvedSpec(submission);
+    testing::SetResolvedSpec(submission);
     core::JobRecord job;
     job.id = JobId{delta.next_job++};
     job.submission = std::make_shared<core::Submission>(submission);
@@ -132,7 +132,7 @@ class SqliteStoreTest : public ::testing::Test {
     core::Submission submission;
     submission.name = "convnet";
     submission.spec = std::string(20'000, 's');
-    submission.resolved_spec = testing::ResolvedSpec(submission);
+    testing::SetResolvedSpec(submission);
     job.submission = std::make_shared<core::Submission>(submission);
     core::Delta delta;
     delta.revision = 1;

@@ -278,15 +278,16 @@ TEST(SpecLimits, WhatTheServerAcceptsAWorkerSetsUp) {
       << "a spec above must reach each message";
 
   // These are the fields whose ends the server refuses, since other fields would have to change
-  // with them: the shape of the images, the names of other layers, devices.count. The pattern of a
-  // tag is stricter than the limit of its length.
+  // with them: the shape of the images, the names of other layers, devices.count. The patterns of a
+  // tag and of a checkpoint are stricter than the limits of their lengths.
   std::set<std::string> refused = limited;
   for (const std::string& name : trials.accepted()) refused.erase(name);
   EXPECT_THAT(refused, ::testing::UnorderedElementsAre(
                            "trainyard.v1.AlexnetModel.input", "trainyard.v1.GooglenetModel.input",
                            "trainyard.v1.ResnetModel.input", "trainyard.v1.VggModel.input",
                            "trainyard.v1.WideResnetModel.input", "trainyard.v1.Layer.from",
-                           "trainyard.v1.DevicesSpec.max", "trainyard.v1.JobSpec.tags"));
+                           "trainyard.v1.DevicesSpec.max", "trainyard.v1.JobSpec.tags",
+                           "trainyard.v1.InitSpec.job", "trainyard.v1.JobSpec.from_checkpoint"));
 }
 
 // Lists each network that a spec can choose by name, in each of its forms.

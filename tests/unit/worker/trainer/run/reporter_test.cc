@@ -88,12 +88,12 @@ TEST_F(ReporterTest, SpeedIsToldOnceASecond) {
 
 TEST_F(ReporterTest, TheLogSaysNowAndThenHowTheTrainingGoes) {
   Reporter reporter = Open();
-  ::testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStdout();
   for (int64_t step = 1; step <= 200; ++step) {
     ASSERT_TRUE(Step(reporter, step).ok());
     clock_.SleepFor(absl::Seconds(1));
   }
-  const std::string log = ::testing::internal::GetCapturedStderr();
+  const std::string log = ::testing::internal::GetCapturedStdout();
   EXPECT_THAT(log, HasSubstr("trained step=6 epoch=1 loss=2.5 samples_per_s=64"));
   // After 5, 15, 35, 75 and 135 s, and then once a minute.
   EXPECT_THAT(log, HasSubstr("trained step=16 "));
