@@ -113,7 +113,7 @@ class PowerRound {
     submission.spec.assign(random_() % 10 == 0 ? kLargeSpecBytes : 100, 's');
     submission.checkpoints_kept = 2;
     submission.server_version = "0.1.0";
-    submission.resolved_spec = ResolvedSpec(submission);
+    SetResolvedSpec(submission);
     core::JobRecord job;
     job.id = JobId{number};
     job.submission = std::make_shared<const core::Submission>(std::move(submission));

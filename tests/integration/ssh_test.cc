@@ -191,7 +191,8 @@ TEST_F(SshTest, AClientThatIsKilledLeavesNothingBehind) {
 TEST_F(SshTest, AClientThatIsKilledWhileSshConnectsLeavesNothingBehind) {
   // This host says nothing.
   sshd_->Configure(absl::StrCat("Host silent\n  ProxyCommand /bin/sh -c 'echo > ",
-                                sshd_->dir().File("connecting"), "; exec cat > /dev/null'"));
+                                sshd_->dir().File("connecting"),
+                                "; exec 3>&1; exec cat > /dev/null'"));
   Process::Options options = Client("ssh://silent", {"ls"});
   const auto client = Process::Start(std::move(options));
   ASSERT_TRUE(client.ok()) << client.status();

@@ -143,6 +143,8 @@ class Replayer {
   absl::Status Submit(size_t index) {
     const TraceJob& job = trace_.jobs[index];
     auto submission = std::make_shared<core::Submission>();
+    // A trace says what was submitted elsewhere, and its jobs wait for what is missing here.
+    submission->wait_for_devices = true;
     submission->uid = absl::StrCat(index + 1);
     submission->name = submission->uid;
     submission->user = job.user;

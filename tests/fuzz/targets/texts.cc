@@ -78,7 +78,8 @@ void Run(absl::string_view text) {
   ShowText(text);
   if (const auto parts = commands::ParseSelector(text); parts.ok()) {
     for (const commands::Selection& part : *parts) {
-      TY_CHECK(part.back >= 0 || (part.first >= 1 && part.last >= part.first));
+      TY_CHECK(!part.name.empty() || part.back >= 0 ||
+               (part.first >= 1 && part.last >= part.first));
     }
   }
   const absl::Time now = absl::FromUnixSeconds(1'800'000'000);
