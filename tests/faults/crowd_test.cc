@@ -30,6 +30,7 @@ absl::Duration SubmitOne(Yard& yard, int number) {
   spec.mutable_data()->set_dataset("glyphs");
   spec.mutable_train()->set_epochs(1);
   spec.mutable_optimizer()->mutable_sgd()->set_lr(0.1);
+  request.mutable_options()->set_wait_for_devices(true);  // these workers have none
   request.set_request_id(absl::StrCat("crowd-", number));
   grpc::ClientContext context;
   rpc::SetTimeout(context, kPatience);

@@ -94,7 +94,7 @@ class Daemon:
 
     def new_threads(self):
         """The names of the threads that this life had not at its first sample, with their number."""
-        names = thread_names(self.process.pid) - (self.first_threads or {})
+        names = thread_names(self.process.pid) - (self.first_threads or collections.Counter())
         return ", ".join(f"{count} {name}" for name, count in sorted(names.items())) or "none"
 
     def runs_replaced_program(self):
