@@ -51,9 +51,9 @@ struct Contact {
   std::vector<DesiredAttempt> desired;       // as of desired_revision
   int64_t desired_revision = 0;              // 0 if the session has no orders yet
   std::map<std::string, std::string> usage;  // of the last report, by name of the device
-  // As told last, in this session or an earlier one; null if they were never told.
+  // These were told last, in this session or an earlier one. It is null if they never were.
   std::shared_ptr<const WorkerDatasets> datasets;
-  // As it registered, and as of the last report.
+  // These are the users of its registration and of its last report.
   WorkerUsers users;
 
   // Returns true if the worker reports but has not heard the answers.

@@ -132,7 +132,7 @@ TEST_F(Ssh, CtrlCEndsTheWaitForIt) {
 
 class Tunnel : public Ssh {
  protected:
-  // As in the program, a connection that breaks is an error of the call that writes to it.
+  // The program does so too: a connection that breaks is an error of the call that writes to it.
   Tunnel() { std::signal(SIGPIPE, SIG_IGN); }
 
   // Runs the far end until the file `broken` exists. Then ssh fails with `message`.
