@@ -28,6 +28,7 @@
 #include "common/base/memory_limit.h"
 #include "common/base/program_paths.h"
 #include "common/base/status_macros.h"
+#include "common/base/system_accounts.h"
 #include "common/base/version.h"
 #include "common/rpc/address.h"
 #include "common/rpc/channel.h"
@@ -74,10 +75,10 @@ absl::StatusOr<access::RoleMap> RolesOf(const ServerOptions& options) {
   roles.server_uid = geteuid();
   roles.default_role = options.default_role;
   if (!options.admin_group.empty()) {
-    TY_ASSIGN_OR_RETURN(roles.admin_group, runtime::FindGroup(options.admin_group));
+    TY_ASSIGN_OR_RETURN(roles.admin_group, FindGroup(options.admin_group));
   }
   if (!options.operator_group.empty()) {
-    TY_ASSIGN_OR_RETURN(roles.operator_group, runtime::FindGroup(options.operator_group));
+    TY_ASSIGN_OR_RETURN(roles.operator_group, FindGroup(options.operator_group));
   }
   return roles;
 }

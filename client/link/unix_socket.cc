@@ -2,12 +2,10 @@
 // this user. gRPC says only that the connection failed.
 #include "client/link/unix_socket.h"
 
-#include <pwd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -18,26 +16,17 @@
 #include "common/base/errors.h"
 #include "common/base/server_errors.h"
 #include "common/base/status_macros.h"
+#include "common/base/system_accounts.h"
 #include "common/rpc/address.h"
 
 namespace trainyard::link {
 namespace {
 
-std::string UserName(uid_t uid) {
-  passwd entry{};
-  passwd* found = nullptr;
-  std::array<char, 4096> buffer{};
-  if (getpwuid_r(uid, &entry, buffer.data(), buffer.size(), &found) == 0 && found != nullptr) {
-    return absl::StrCat("'", found->pw_name, "'");
-  }
-  return absl::StrCat("uid ", uid);
-}
-
 // Returns why the socket refuses this user: whose it is, or that a folder above it is closed.
 std::string Refusal(const std::string& path) {
   struct stat info {};
   if (stat(path.c_str(), &info) != 0) return "a folder above its socket is closed to you";
-  return absl::StrFormat("its socket belongs to %s and has mode %04o", UserName(info.st_uid),
+  return absl::StrFormat("its socket belongs to '%s' and has mode %04o", UserName(info.st_uid),
                          info.st_mode & 07777u);
 }
 

@@ -91,12 +91,11 @@ inline constexpr std::array kRules = {
     Rule{"SharingService/SetQuota", Party::kUser, Role::kOperator, Need::kNothing, true},
 };
 
-// Returns the rule of a call. If the table has none, the index is out of bounds, which is an error
-// of compilation.
+// Returns the rule of a call. If the table has none, at() fails, which is an error of compilation.
 consteval const Rule& RuleOf(absl::string_view rpc) {
   size_t row = 0;
   while (row < kRules.size() && kRules[row].rpc != rpc) ++row;
-  return *(&kRules[0] + (row < kRules.size() ? row : kRules.size() + 1));
+  return kRules.at(row);
 }
 
 // Returns true if the role of the caller is enough for the call. Jobs are looked at apart.

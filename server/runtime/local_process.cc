@@ -1,8 +1,6 @@
 // Reads SO_PEERCRED and SO_PEERGROUPS, which no process can forge.
 #include "server/runtime/local_process.h"
 
-#include <grp.h>
-#include <pwd.h>
 #include <sys/socket.h>
 #include <sys/types.h>
 
@@ -10,50 +8,16 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "common/base/errors.h"
+#include "common/base/files.h"
+#include "common/base/system_accounts.h"
 
 namespace trainyard::runtime {
 namespace {
 
 constexpr absl::Duration kNameAgeMax = absl::Minutes(5);
-// The texts of an entry may take this much; those of large groups take the most.
-constexpr size_t kEntryBytesMax = size_t{1} << 20;
 constexpr size_t kGroupsMax = 65'536;  // of a process, as in Linux
 
-// Calls a function of the getpwuid_r family with a buffer that is large enough. Returns false if
-// there is no such entry.
-template <typename Entry, typename Look>
-bool LookUp(Entry& entry, std::vector<char>& texts, const Look& look) {
-  for (texts.resize(4096);; texts.resize(texts.size() * 4)) {
-    Entry* found = nullptr;
-    const int error = look(&entry, texts.data(), texts.size(), &found);
-    if (error != ERANGE || texts.size() > kEntryBytesMax) return found != nullptr;
-  }
-}
-
 }  // namespace
-
-std::string UserName(uint32_t uid) {
-  passwd entry{};
-  std::vector<char> texts;
-  const bool is_found =
-      LookUp(entry, texts, [uid](passwd* to, char* buffer, size_t size, passwd** found) {
-        return getpwuid_r(uid, to, buffer, size, found);
-      });
-  return is_found ? entry.pw_name : absl::StrCat(uid);
-}
-
-absl::StatusOr<uint32_t> FindGroup(const std::string& name) {
-  group entry{};
-  std::vector<char> texts;
-  const bool is_found =
-      LookUp(entry, texts, [&name](group* to, char* buffer, size_t size, group** found) {
-        return getgrnam_r(name.c_str(), to, buffer, size, found);
-      });
-  if (!is_found) return absl::NotFoundError(absl::StrCat("there is no group '", name, "'"));
-  return entry.gr_gid;
-}
 
 absl::StatusOr<access::LocalProcess> LocalProcesses::AtOtherEnd(int fd) {
   ucred credentials{};

@@ -1,5 +1,4 @@
-// Asks the kernel who is at the other end of a Unix socket, and the system what users and groups
-// are called.
+// Asks the kernel who is at the other end of a Unix socket.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +11,6 @@
 #include "server/access/peer.h"
 
 namespace trainyard::runtime {
-
-// Returns the name of the user, such as "anna", or its number if the system has none.
-std::string UserName(uint32_t uid);
-// Returns the number of the group, or NOT_FOUND.
-absl::StatusOr<uint32_t> FindGroup(const std::string& name);
 
 // Remembers the names of users for a while, because the system may ask another host for them. The
 // class is not thread-safe.

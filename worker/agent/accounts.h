@@ -26,7 +26,4 @@ absl::StatusOr<Account> FindAccount(const std::string& name);
 // it knows these two only.
 Account AccountOf(uid_t uid, gid_t gid);
 
-// Returns the name of the user of this process, or its number if the system has none.
-std::string OwnUserName();
-
 }  // namespace trainyard::agent

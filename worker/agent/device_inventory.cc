@@ -1,13 +1,11 @@
 // Divides processors among CPU devices, and distinguishes our processes on a GPU from others.
 #include "worker/agent/device_inventory.h"
 
-#include <pwd.h>
 #include <sched.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -17,6 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/base/files.h"
+#include "common/base/system_accounts.h"
 
 namespace trainyard::agent {
 namespace {
@@ -254,11 +253,7 @@ std::string DescribeProcess(int64_t pid) {
   struct stat about {};
   std::string user;
   if (stat(folder.c_str(), &about) == 0) {
-    std::array<char, 4096> space{};
-    passwd entry{};
-    passwd* found = nullptr;
-    const int failed = getpwuid_r(about.st_uid, &entry, space.data(), space.size(), &found);
-    user = failed == 0 && found != nullptr ? found->pw_name : absl::StrCat("user ", about.st_uid);
+    user = UserName(about.st_uid);
   }
   std::string process = absl::StrCat("process ", pid);
   if (program.empty() || user.empty()) return process;

@@ -19,6 +19,7 @@
 #include "common/base/interfaces.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/base/system_accounts.h"
 #include "common/base/version.h"
 #include "common/base/worker_name.h"
 #include "common/rpc/address.h"
@@ -63,7 +64,7 @@ std::string RunsJobsOf(const AgentOptions& options) {
     case RunAs::kAnyone:
       break;
   }
-  return absl::StrCat("everybody, as ", OwnUserName());
+  return absl::StrCat("everybody, as ", UserName(geteuid()));
 }
 
 }  // namespace
@@ -119,8 +120,9 @@ absl::Status RunWorker(const WorkerFlags& flags) {
                                {flags.rank_core_bytes, flags.rank_open_files}};
   options.settings.run_as = flags.run_as;
   options.settings.runs_root_jobs = flags.root_jobs;
-  options.identity = {flags.name,       uid,    Hostname(),
-                      address->address, labels, flags.run_as == RunAs::kSelf ? OwnUserName() : ""};
+  options.identity = {flags.name, uid,
+                      Hostname(), address->address,
+                      labels,     flags.run_as == RunAs::kSelf ? UserName(geteuid()) : ""};
   TY_ASSIGN_OR_RETURN(options.device_metrics_interval,
                       ParseDuration(flags.device_metrics_interval));
   options.dataset_look_interval = kDatasetLookInterval;

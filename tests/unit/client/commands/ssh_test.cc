@@ -30,6 +30,8 @@ using ::testing::HasSubstr;
 class Ssh : public ::testing::Test {
  protected:
   Ssh() : path_(std::getenv("PATH")) {
+    // The program does so too: a connection that breaks is an error of the call that writes to it.
+    std::signal(SIGPIPE, SIG_IGN);
     EXPECT_EQ(setenv("PATH", absl::StrCat(bin_.path(), ":", BinaryPath(""), ":", path_).c_str(), 1),
               0);
   }
@@ -132,9 +134,6 @@ TEST_F(Ssh, CtrlCEndsTheWaitForIt) {
 
 class Tunnel : public Ssh {
  protected:
-  // The program does so too: a connection that breaks is an error of the call that writes to it.
-  Tunnel() { std::signal(SIGPIPE, SIG_IGN); }
-
   // Runs the far end until the file `broken` exists. Then ssh fails with `message`.
   void BeFragileSsh(const std::string& message) {
     BeSsh(absl::StrCat("[ ! -e ", bin_.File("broken"), " ] || { echo '", message,

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/files.h"
+#include "common/base/system_accounts.h"
 #include "server/runtime/local_process.h"
 #include "tests/testing/manual_clock.h"
 
@@ -126,13 +127,6 @@ TEST(LocalProcesses, TheKernelSaysWhoIsAtTheOtherEnd) {
   EXPECT_EQ(process->user, UserName(geteuid()));
   EXPECT_EQ(process->groups.back(), getegid());
   EXPECT_FALSE(processes.AtOtherEnd(-1).ok());
-}
-
-TEST(LocalProcesses, AUserWithoutANameIsANumber) {
-  EXPECT_EQ(UserName(0), "root");
-  EXPECT_EQ(UserName(3'123'456'789U), "3123456789");
-  EXPECT_TRUE(FindGroup("root").ok());
-  EXPECT_TRUE(absl::IsNotFound(FindGroup("no-such-group").status()));
 }
 
 }  // namespace

@@ -25,6 +25,7 @@
 #include "common/base/errors.h"
 #include "common/base/files.h"
 #include "common/base/processes.h"
+#include "common/base/system_accounts.h"
 #include "tests/testing/temp_dir.h"
 #include "tests/testing/wait.h"
 #include "worker/agent/accounts.h"
@@ -186,7 +187,7 @@ TEST(Accounts, SayWhoIsMissing) {
   EXPECT_THAT(std::string(missing.status().message()), HasSubstr("no account 'no-such-user-here'"));
   EXPECT_FALSE(FindAccount("4321").ok());
   EXPECT_FALSE(FindAccount("0").ok());
-  const auto own = FindAccount(OwnUserName());
+  const auto own = FindAccount(UserName(geteuid()));
   ASSERT_TRUE(own.ok()) << own.status();
   EXPECT_TRUE(own->owner.is_self);
   EXPECT_EQ(AccountOf(4321, 4322).name, "4321");
