@@ -149,7 +149,7 @@ void AddContexts(VerbTable& verbs) {
       "contexts add", "Give a name to a server", "lab ssh://anna@lab.example --use",
       [](client::Flags& flags, AddOptions& options) {
         flags.Word("NAME", options.name, "Name of the context").Required();
-        flags.Word("ADDRESS", options.address, "unix:/path, ssh://[USER@]HOST or 127.0.0.1:PORT")
+        flags.Word("ADDRESS", options.address, "unix:/path, ssh://[USER@]HOST or tls://HOST:PORT")
             .Required();
         flags.Switch("--use", options.use, "Send all commands there from now on");
         flags.Switch("--replace", options.replace, "Forget the server that has this name now");

@@ -1,12 +1,17 @@
-// login pins the certificate of a server, and stores the user's token for it; logout forgets both.
+// login pins the certificate of a server, stores the user's token for it, and gives it the name of
+// a context; logout forgets certificate and token.
 #include <termios.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <istream>
 #include <ostream>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "client/commands/server_choice.h"
 #include "client/commands/verbs.h"
 #include "client/credentials/credentials.h"
 #include "client/output/roles.h"
@@ -21,8 +26,11 @@
 namespace trainyard::commands {
 namespace {
 
+using config::ConfigFile;
 using credentials::CredentialStore;
 
+constexpr char kServer[] = "server";
+constexpr size_t kContextNameBytesMax = 63;
 constexpr absl::Duration kSignInTimeout = absl::Seconds(10);
 constexpr int64_t kTokenFileBytesMax = 4096;
 
@@ -30,6 +38,8 @@ struct LoginOptions {
   std::string server;
   std::string fingerprint;
   std::string token_file;
+  std::string name;
+  bool no_use = false;
 };
 
 struct LogoutOptions {
@@ -127,8 +137,73 @@ std::string NameToExpect(const std::vector<tls::Certificate>& chain) {
   return "";
 }
 
+// The context that is to name the server, in the config file as it is now.
+struct NewContext {
+  ConfigFile config;
+  std::string name;
+};
+
+// Returns the name that a context gets from its host: an address of IPv6 has characters that no
+// name may have.
+std::string NameOfHost(const std::string& host) {
+  std::string name;
+  for (const char c : host) {
+    const bool is_good = absl::ascii_isalnum(static_cast<unsigned char>(c));
+    if (is_good || (!name.empty() && (c == '.' || c == '_' || c == '-' || c == ':'))) {
+      name += c == ':' ? '-' : c;
+    }
+  }
+  return name.substr(0, kContextNameBytesMax);
+}
+
+// Chooses the context: the one that the flag names, or the one that the server has already, or the
+// one with the name of the host. A name that another server has is refused before anything is sent.
+absl::StatusOr<NewContext> ChooseContext(const Context& context, const LoginOptions& options,
+                                         const rpc::Address& server) {
+  TY_ASSIGN_OR_RETURN(ConfigFile config, LoadConfig(context));
+  const std::string address = server.ToString();
+  std::string name = options.name;
+  for (const std::string& known : config.Names()) {
+    const bool is_same = config.Get(known, kServer).value_or("") == address;
+    if (options.name.empty() && is_same && (name.empty() || known == config.Current())) {
+      name = known;
+    }
+  }
+  if (name.empty()) name = NameOfHost(server.host);
+  const std::string other = config.Get(name, kServer).value_or("");
+  if (!other.empty() && other != address) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("there is a context '", name, "' already, for ", other,
+                     "; give this server another name with --name, or forget that one with "
+                     "`trainyard contexts rm ",
+                     name, "`"));
+  }
+  TY_RETURN_IF_ERROR(config.Set(name, kServer, address));
+  if (!options.no_use) TY_RETURN_IF_ERROR(config.Use(name));
+  return NewContext{std::move(config), std::move(name)};
+}
+
+// Says where commands go from now on, which the environment may decide before the context does.
+void TellContext(const Context& context, const NewContext& made, const rpc::Address& server) {
+  const Surroundings& around = context.surroundings;
+  if (made.config.Current() != made.name) {
+    context.Say(absl::StrCat("the context '", made.name, "' is ", server.ToString(),
+                             "; `trainyard contexts use ", made.name,
+                             "` sends all commands there"));
+    return;
+  }
+  context.Say(absl::StrCat("commands now go to '", made.name, "', ", server.ToString()));
+  const char* variable = !around.server.empty()    ? "$TRAINYARD_SERVER"
+                         : !around.context.empty() ? "$TRAINYARD_CONTEXT"
+                                                   : nullptr;
+  if (variable != nullptr) {
+    context.Say(absl::StrCat("but ", variable, " is set, and goes before it"));
+  }
+}
+
 Result Login(const Context& context, const LoginOptions& options) {
   TY_ASSIGN_OR_RETURN(const rpc::Address server, credentials::ReadServer(options.server));
+  TY_ASSIGN_OR_RETURN(const NewContext made, ChooseContext(context, options, server));
   TY_ASSIGN_OR_RETURN(const auto chain, tls::ProbeServer(server.host, server.port, kSignInTimeout));
   const CredentialStore store(ConfigHome(context.surroundings));
   const auto known = store.Load(server);
@@ -151,13 +226,18 @@ Result Login(const Context& context, const LoginOptions& options) {
   context.Say(absl::StrCat(
       "signed in to ", server.ToString(), " as '", who.user(), "' (", output::RoleText(who.role()),
       "), for ", output::AgeText(output::ToTime(who.token_expire_time()) - context.clock.Now())));
-  context.Say(absl::StrCat("commands go there with --server ", server.ToString(),
-                           ", or with a context of that address"));
+  TY_RETURN_IF_ERROR(made.config.Save());
+  TellContext(context, made, server);
   return link::kOk;
 }
 
 Result Logout(const Context& context, const LogoutOptions& options) {
-  TY_ASSIGN_OR_RETURN(const rpc::Address server, credentials::ReadServer(options.server));
+  std::string text = options.server;
+  if (text.empty()) {
+    TY_ASSIGN_OR_RETURN(const ServerChoice choice, ChooseServer(context));
+    text = choice.address;
+  }
+  TY_ASSIGN_OR_RETURN(const rpc::Address server, credentials::ReadServer(text));
   TY_RETURN_IF_ERROR(CredentialStore(ConfigHome(context.surroundings)).Forget(server));
   context.Say(absl::StrCat("forgot the token and the certificate of ", server.ToString(),
                            "; `trainyard tokens revoke` makes a token invalid for everybody"));
@@ -168,19 +248,23 @@ Result Logout(const Context& context, const LogoutOptions& options) {
 
 void AddLogin(VerbTable& verbs) {
   verbs.Add<LoginOptions>(
-      "login", "Sign in to a server of another host", "lab.example:7070",
+      "login", "Sign in to a server of another host, and send commands there",
+      "lab.example:7070 --name lab",
       [](client::Flags& flags, LoginOptions& options) {
         flags.Word("SERVER", options.server, "HOST, HOST:PORT or tls://HOST:PORT").Required();
         flags.Value("--fingerprint", options.fingerprint,
                     "Fingerprint of the certificate to trust, in place of the question");
         flags.Value("--token-file", options.token_file,
                     "File with the token, or - for the standard input, in place of the question");
+        flags.Value("--name", options.name, "Name of the context for the server [the host]");
+        flags.Switch("--no-use", options.no_use, "Keep sending commands where they go now");
       },
       Login);
   verbs.Add<LogoutOptions>(
       "logout", "Forget the token and the certificate of a server", "lab.example:7070",
       [](client::Flags& flags, LogoutOptions& options) {
-        flags.Word("SERVER", options.server, "The address that was given to login").Required();
+        flags.Word("SERVER", options.server,
+                   "The address that was given to login [the server that commands go to]");
       },
       Logout);
 }

@@ -154,11 +154,11 @@ Result ReadAll(const Context& context, link::ServerLink& link, v1::TailLogsReque
     if (got_any) {
       last_success = context.clock.Uptime();
       backoff.Reset();
-      context.Say("--- the connection to the server is lost; trying again");
     }
     const bool may_retry = request.follow() && status.code() == absl::StatusCode::kUnavailable &&
                            context.clock.Uptime() - last_success < kReconnectFor;
     if (!may_retry) return status;
+    if (got_any) context.Say("--- the connection to the server is lost; trying again");
     if (context.interrupt.WaitFor(backoff.Next())) return link::kInterrupted;
     // A newer attempt has logs of its own, which are read from the beginning.
     v1::GetJobRequest get;

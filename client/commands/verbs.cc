@@ -76,7 +76,7 @@ struct Program {
     client::Flags flags = line.Globals();
     const client::Flag server = flags.Value(
         "--server", options.server,
-        "Address of the server: unix:/path or ssh://[USER@]HOST. By default "
+        "Address of the server: unix:/path, ssh://[USER@]HOST or tls://HOST:PORT. By default "
         "$TRAINYARD_SERVER, then a context, then the server of your own `trainyard up`, then that "
         "of this machine");
     flags

@@ -127,7 +127,7 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> CredentialsFor(
   if (!tls.server_name.empty()) arguments.SetSslTargetNameOverride(tls.server_name);
   if (!tls.worker_folder.empty()) return WorkerCredentials(tls.worker_folder);
   if (tls.authority.empty()) {
-    return MakeError(absl::StatusCode::kFailedPrecondition, "NOT_SIGNED_IN",
+    return MakeError(absl::StatusCode::kUnauthenticated, "NOT_SIGNED_IN",
                      absl::StrCat("you are not signed in to ", address.ToString(),
                                   "; run `trainyard login ", address.Target(), "`"));
   }

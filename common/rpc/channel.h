@@ -40,8 +40,8 @@ struct TlsOptions {
 
 // Returns a channel that connects by itself and reconnects within a second or two of the server's
 // return. It is lazy: if there is no server, the first call fails. Returns INVALID_ARGUMENT for an
-// address that ParseAddress refuses, and FAILED_PRECONDITION (NOT_SIGNED_IN) for one of TLS without
-// a pinned certificate.
+// address that ParseAddress refuses, and UNAUTHENTICATED (NOT_SIGNED_IN) for one of TLS without a
+// pinned certificate.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(absl::string_view address,
                                                            Keepalive keepalive = Keepalive::kNone,
                                                            std::vector<Metadata> metadata = {},
