@@ -164,15 +164,17 @@ NamesPtr NamesInRequest(X509_REQ& request) {
 
 absl::Status CheckRequest(X509_REQ& request, absl::string_view worker) {
   EVP_PKEY* key = X509_REQ_get0_pubkey(&request);
-  if (key == nullptr || X509_REQ_verify(&request, key) != 1) {
-    return OpenSslError("the request for a certificate is not signed by its own key");
-  }
+  if (key == nullptr) return OpenSslError("the request for a certificate has no key");
+  // The kind is looked at first, because a signature of another kind may take long to verify.
   std::array<char, 32> group{};
   if (EVP_PKEY_get_group_name(key, group.data(), group.size(), nullptr) != 1 ||
       absl::string_view(group.data()) != "prime256v1") {
     ERR_clear_error();
     return absl::InvalidArgumentError(
         "the request for a certificate has a key of another kind; use ECDSA with P-256");
+  }
+  if (X509_REQ_verify(&request, key) != 1) {
+    return OpenSslError("the request for a certificate is not signed by its own key");
   }
   const NamesPtr names = NamesInRequest(request);
   const std::string asked = names == nullptr ? "" : WorkerNameIn(names.get());

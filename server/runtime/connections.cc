@@ -23,7 +23,7 @@ ino_t SocketNumber(int fd) {
 
 }  // namespace
 
-bool Connections::Add(int fd, access::Peer peer) {
+bool Connections::Add(int fd, access::Peer peer, std::shared_ptr<std::atomic<bool>> is_known) {
   const absl::Duration now = clock_.Uptime();
   const MutexLock lock(&mutex_);
   if (const auto old = connections_.find(fd); old != connections_.end()) Forget(old);
@@ -41,18 +41,34 @@ bool Connections::Add(int fd, access::Peer peer) {
   }
   ++count_of_user_[peer.user];
   connections_[fd] = {SocketNumber(fd), std::make_shared<const access::Peer>(std::move(peer)), now,
-                      false};
+                      false, std::move(is_known)};
   return true;
 }
 
-std::shared_ptr<const access::Peer> Connections::Find(absl::string_view grpc_peer) {
+Connections::ByDescriptor::iterator Connections::ConnectionOf(absl::string_view grpc_peer) {
   int fd = -1;
-  if (!absl::ConsumePrefix(&grpc_peer, "fd:") || !absl::SimpleAtoi(grpc_peer, &fd)) return nullptr;
+  if (!absl::ConsumePrefix(&grpc_peer, "fd:") || !absl::SimpleAtoi(grpc_peer, &fd)) {
+    return connections_.end();
+  }
+  return connections_.find(fd);
+}
+
+std::shared_ptr<const access::Peer> Connections::Find(absl::string_view grpc_peer) {
   const MutexLock lock(&mutex_);
-  const auto found = connections_.find(fd);
+  const auto found = ConnectionOf(grpc_peer);
   if (found == connections_.end()) return nullptr;
-  found->second.has_called = true;
+  const access::Peer& peer = *found->second.peer;
+  // A stranger's calls would keep a place for ever that others need.
+  if (!peer.user.empty() || !peer.worker.empty()) found->second.has_called = true;
   return found->second.peer;
+}
+
+void Connections::NoteSignIn(absl::string_view grpc_peer) {
+  const MutexLock lock(&mutex_);
+  const auto found = ConnectionOf(grpc_peer);
+  if (found == connections_.end()) return;
+  found->second.has_called = true;
+  if (found->second.is_known != nullptr) *found->second.is_known = true;
 }
 
 void Connections::EndAll() {

@@ -6,6 +6,7 @@
 // cannot have become another connection.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -28,17 +29,22 @@ class Connections {
   // A user may have as many connections at a time. The server's own user and root may have more,
   // because all workers of the host are theirs.
   static constexpr int kOfUserMax = 256;
-  // A connection on which no call has come for so long after it was made is ended.
+  // A connection on which no call has come for so long after it was made is ended. If the transport
+  // does not say who is at its other end, only calls with a valid token count.
   static constexpr absl::Duration kSilentMax = absl::Minutes(1);
 
   explicit Connections(Clock& clock) : clock_(clock) {}
 
   // Remembers a connection that is about to be handed on. Returns false if the user has too many;
-  // then it must be closed.
-  bool Add(int fd, access::Peer peer);
+  // then it must be closed. `is_known`, which may be null, becomes true with the first call that
+  // has a valid token.
+  bool Add(int fd, access::Peer peer, std::shared_ptr<std::atomic<bool>> is_known = nullptr);
   // Returns who is behind a call, by ServerContext::peer(), or null if that is no connection of
   // this table.
   std::shared_ptr<const access::Peer> Find(absl::string_view grpc_peer);
+
+  // Notes that a call with a valid token came on the connection.
+  void NoteSignIn(absl::string_view grpc_peer);
 
   // Ends all connections. They are closed by those who have them.
   void EndAll();
@@ -52,9 +58,13 @@ class Connections {
     std::shared_ptr<const access::Peer> peer;
     absl::Duration added;
     bool has_called = false;
+    std::shared_ptr<std::atomic<bool>> is_known;
   };
   using ByDescriptor = std::map<int, Connection>;
 
+  // Returns the connection of a call, or end().
+  ByDescriptor::iterator ConnectionOf(absl::string_view grpc_peer)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Forgets the connections of the user that were closed.
   void ForgetClosed(const std::string& user) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   ByDescriptor::iterator Forget(ByDescriptor::iterator connection)

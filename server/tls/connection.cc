@@ -1,6 +1,7 @@
 // Moves bytes with the non-blocking calls of OpenSSL and the system. What one side does not take is
 // kept, and nothing more is read from the other side until it is gone: so the flow control of TCP
-// reaches through, and the memory of a connection is bounded.
+// reaches through, and the memory of a connection is bounded. What gRPC keeps for a connection is
+// bounded here too, by what is passed on to it.
 #include "server/tls/connection.h"
 
 #include <openssl/err.h>
@@ -22,6 +23,11 @@ constexpr absl::Duration kStallTimeout = absl::Minutes(10);
 constexpr absl::Duration kLingerTimeout = absl::Seconds(5);
 // The bytes that one connection moves in one direction before others have their turn.
 constexpr size_t kTurnBytes = 256 * 1024;
+// A client that is not known yet may send so much: a call with the largest message of the API (4
+// MiB), and what HTTP/2 needs besides. gRPC keeps all of it until the call is complete.
+constexpr size_t kStrangerBytesMax = 6 * 1024 * 1024;
+// The calls that it may make. Whoever has a token signs in with the first one.
+constexpr uint64_t kStrangerCallsMax = 200;
 // Each end of the pair buffers so much in the kernel.
 constexpr int kPairBytes = 64 * 1024;
 
@@ -78,6 +84,7 @@ absl::StatusOr<UniqueFd> Connection::Open() {
   if (certificate != nullptr) {
     const Certificate facts = FactsOf(*certificate);
     worker_ = facts.worker;
+    *is_known_ = !worker_.empty();
     certificate_end_ = facts.not_after;
   }
   int pair[2];
@@ -94,10 +101,13 @@ absl::StatusOr<UniqueFd> Connection::Open() {
 }
 
 Connection::Step Connection::Relay(absl::Span<char> scratch, absl::Duration now) {
-  const Step up = up_ended_ ? Step::kWaits : MoveUp(scratch);
-  if (up == Step::kEnds) return Step::kEnds;
   const Step down = down_ended_ ? Step::kWaits : MoveDown(scratch, now);
-  if (down == Step::kEnds || (up_ended_ && down_ended_)) return Step::kEnds;
+  if (down == Step::kEnds) return Step::kEnds;
+  // As long as a client does not take what it is sent, nothing more is read from it, since gRPC
+  // would keep the answers. Clients of HTTP/2 always read on, so none waits for itself.
+  const bool is_behind = !down_.bytes().empty();
+  const Step up = up_ended_ || is_behind ? Step::kWaits : MoveUp(scratch);
+  if (up == Step::kEnds || (up_ended_ && down_ended_)) return Step::kEnds;
   return up == Step::kContinues || down == Step::kContinues ? Step::kContinues : Step::kWaits;
 }
 
@@ -112,6 +122,13 @@ size_t Connection::SendUp(absl::string_view bytes) {
     up_dropped_ = true;
     return bytes.size();
   }
+}
+
+bool Connection::IsAcceptable(absl::string_view bytes) {
+  if (!headers_.Take(bytes)) return false;
+  if (*is_known_) return true;
+  received_ += bytes.size();
+  return received_ <= kStrangerBytesMax && headers_.requests() <= kStrangerCallsMax;
 }
 
 Connection::Step Connection::MoveUp(absl::Span<char> scratch) {
@@ -130,6 +147,7 @@ Connection::Step Connection::MoveUp(absl::Span<char> scratch) {
         return Step::kWaits;
       }
       bytes = absl::string_view(scratch.data(), static_cast<size_t>(got));
+      if (!IsAcceptable(bytes)) return Step::kEnds;
     }
     const size_t sent = SendUp(bytes);
     up_.Keep(bytes.substr(sent));

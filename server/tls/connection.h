@@ -2,6 +2,8 @@
 // and the socket that gRPC has.
 #pragma once
 
+#include <atomic>
+#include <memory>
 #include <string>
 
 #include <openssl/ssl.h>
@@ -12,6 +14,7 @@
 #include "absl/types/span.h"
 #include "common/base/files.h"
 #include "common/tls/openssl.h"
+#include "server/tls/header_watch.h"
 #include "server/tls/remote_address.h"
 
 namespace trainyard::tls {
@@ -21,6 +24,9 @@ struct Peer {
   RemoteAddress remote;
   // The worker that has shown its certificate, or "".
   std::string worker;
+  // Becomes true as soon as it is known who the client is: at once for a worker, and for others
+  // when a call comes with a token that is valid. Whoever checks tokens sets it, on any thread.
+  std::shared_ptr<std::atomic<bool>> is_known = {};
 };
 
 // Bytes that the next reader did not take yet. It has no memory while it is empty.
@@ -62,7 +68,7 @@ class Connection {
   int plain() const { return plain_.get(); }
   const RemoteAddress& remote() const { return remote_; }
   // Says who the client is, once the handshake has succeeded.
-  Peer peer() const { return {remote_, worker_}; }
+  Peer peer() const { return {remote_, worker_, is_known_}; }
 
  private:
   enum class Outcome { kBlocked, kClosed, kFailed };
@@ -70,6 +76,9 @@ class Connection {
   // Move bytes from the client to gRPC, and back.
   Step MoveUp(absl::Span<char> scratch);
   Step MoveDown(absl::Span<char> scratch, absl::Duration now);
+  // Returns false if the client has sent what nobody should: headers without end, or more than a
+  // first call has, and some calls that fail, before it is known who the client is.
+  bool IsAcceptable(absl::string_view bytes);
   // Says what a call of OpenSSL that did not succeed means.
   Outcome After(int result);
   size_t SendUp(absl::string_view bytes);
@@ -82,6 +91,9 @@ class Connection {
   const RemoteAddress remote_;
   std::string worker_;
   absl::Time certificate_end_ = absl::InfiniteFuture();
+  const std::shared_ptr<std::atomic<bool>> is_known_ = std::make_shared<std::atomic<bool>>(false);
+  HeaderWatch headers_;
+  size_t received_ = 0;  // from a client that is not known yet
   Leftover up_;
   Leftover down_;
   bool up_ended_ = false;    // the client sends nothing more

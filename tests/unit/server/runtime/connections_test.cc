@@ -103,6 +103,26 @@ TEST_F(ConnectionsTest, ConnectionsThatNeverCallAreEnded) {
   EXPECT_FALSE(busy.IsEnded());
 }
 
+TEST_F(ConnectionsTest, CallsOfStrangersDoNotKeepAConnectionOpen) {
+  access::Peer remote;
+  remote.address = "203.0.113.7";
+  const Pair stranger;
+  const Pair anna;
+  ASSERT_TRUE(connections_.Add(stranger.server.get(), remote));
+  const auto is_known = std::make_shared<std::atomic<bool>>(false);
+  ASSERT_TRUE(connections_.Add(anna.server.get(), remote, is_known));
+  EXPECT_EQ(UserOf(stranger), "");  // a call without a token
+  EXPECT_EQ(UserOf(anna), "");
+  EXPECT_FALSE(*is_known);
+  connections_.NoteSignIn(absl::StrCat("fd:", anna.server.get()));
+  connections_.NoteSignIn("fd:99999");
+  EXPECT_TRUE(*is_known);
+  clock_.Advance(Connections::kSilentMax + absl::Seconds(1));
+  connections_.Sweep();
+  EXPECT_TRUE(stranger.IsEnded());
+  EXPECT_FALSE(anna.IsEnded());
+}
+
 TEST_F(ConnectionsTest, AllCanBeEndedAndNothingElseIs) {
   Pair first;
   const Pair second;

@@ -27,6 +27,11 @@ namespace {
 using ::testing::IsEmpty;
 using testing::WaitUntil;
 
+constexpr size_t kPrefaceBytes = 24;
+// HTTP/2 begins like this, and goes on with a frame of 16 MiB.
+const std::string kOneFrame =
+    std::string("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n") + std::string("\xff\xff\xff\0\0\0\0\0\1", 9);
+
 class TerminatorTest : public ::testing::Test {
  protected:
   // A connection whose handshake has succeeded: what gRPC would get, and who it is.
@@ -291,6 +296,38 @@ TEST_F(TerminatorTest, ASlowReaderHoldsUpItsOwnBytesAndNobodyElses) {
   EXPECT_EQ(slow.Read(sent).size(), sent);
 }
 
+TEST_F(TerminatorTest, NothingIsReadFromAClientThatTakesNoAnswers) {
+  Start();
+  TlsClient client(Connect());
+  ASSERT_TRUE(client.Handshake());
+  auto opened = NextOpened();
+  ASSERT_TRUE(opened.has_value());
+  ASSERT_EQ(fcntl(opened->plain.get(), F_SETFL, O_NONBLOCK), 0);
+  const std::string block(65536, 'x');
+  size_t sent = 0;
+  const auto answer_until_full = [&] {
+    pollfd writable = {opened->plain.get(), POLLOUT, 0};
+    while (poll(&writable, 1, 200) > 0) {
+      const ssize_t some = write(opened->plain.get(), block.data(), block.size());
+      if (some > 0) sent += static_cast<size_t>(some);
+    }
+  };
+  pollfd readable = {opened->plain.get(), POLLIN, 0};
+  bool is_held = false;
+  ASSERT_TRUE(client.Write(kOneFrame));
+  // A client that sends may tell TCP that there is room for a few more answers after all.
+  for (int i = 0; i < 50 && !is_held; ++i) {
+    answer_until_full();
+    char passed[4096];
+    while (read(opened->plain.get(), passed, sizeof(passed)) > 0) continue;
+    ASSERT_TRUE(client.Write("more"));
+    is_held = poll(&readable, 1, 200) == 0;
+  }
+  EXPECT_TRUE(is_held) << "calls come from a client that is behind";
+  EXPECT_EQ(client.Read(sent).size(), sent);
+  EXPECT_EQ(poll(&readable, 1, 30'000), 1);
+}
+
 TEST_F(TerminatorTest, AClientThatNeverReadsAgainIsCutOff) {
   Start();
   TlsClient client(Connect());
@@ -313,8 +350,10 @@ TEST_F(TerminatorTest, ManyMegabytesArriveWhole) {
   ASSERT_TRUE(client.Handshake());
   auto opened = NextOpened();
   ASSERT_TRUE(opened.has_value());
+  *opened->peer.is_known = true;
   std::string sent(8 << 20, '\0');
   for (size_t i = 0; i < sent.size(); ++i) sent[i] = static_cast<char>(i * 2654435761U >> 13);
+  sent.replace(0, kOneFrame.size(), kOneFrame);
   std::thread echo([&] {
     const std::string got = ReadPlain(opened->plain, sent.size());
     EXPECT_TRUE(WriteFully(opened->plain.get(), got, "plain").ok());
@@ -322,6 +361,55 @@ TEST_F(TerminatorTest, ManyMegabytesArriveWhole) {
   EXPECT_TRUE(client.Write(sent));
   EXPECT_TRUE(client.Read(sent.size()) == sent);
   echo.join();
+}
+
+TEST_F(TerminatorTest, AClientThatIsNotKnownMaySendAFirstCallAndNoMore) {
+  Start();
+  TlsClient client(Connect());
+  ASSERT_TRUE(client.Handshake());
+  auto opened = NextOpened();
+  ASSERT_TRUE(opened.has_value());
+  EXPECT_FALSE(*opened->peer.is_known);
+  const std::string call = kOneFrame + std::string(5 << 20, 'x');
+  std::thread writer([&] { client.Write(call + call); });
+  const size_t passed = ReadPlain(opened->plain, 2 * call.size()).size();
+  EXPECT_GE(passed, call.size());
+  EXPECT_LT(passed, 2 * call.size());
+  EXPECT_TRUE(WaitForCounts(0, 0));
+  writer.join();
+}
+
+TEST_F(TerminatorTest, AClientThatIsNotKnownMakesSomeCallsAndNoMore) {
+  Start();
+  TlsClient known(Connect());
+  TlsClient stranger(Connect());
+  const std::string call("\0\0\0\1\5\0\0\0\1", 9);
+  std::string calls = kOneFrame.substr(0, kPrefaceBytes);
+  for (int i = 0; i < 300; ++i) calls += call;
+  ASSERT_TRUE(known.Handshake());
+  auto opened = NextOpened();
+  ASSERT_TRUE(opened.has_value());
+  *opened->peer.is_known = true;
+  ASSERT_TRUE(known.Write(calls));
+  EXPECT_EQ(ReadPlain(opened->plain, calls.size()).size(), calls.size());
+  ASSERT_TRUE(stranger.Handshake());
+  ASSERT_TRUE(NextOpened().has_value());
+  ASSERT_TRUE(stranger.Write(calls));
+  EXPECT_TRUE(WaitForCounts(0, 1));
+}
+
+TEST_F(TerminatorTest, AClientWhoseHeadersHaveNoEndIsCutOff) {
+  Start();
+  const KeyPair identity = WorkerIdentity(OwnAuthority(), "gpu-1", clock_.Now());
+  TlsClient client(Connect(), {.identity = identity});
+  ASSERT_TRUE(client.Handshake());
+  auto opened = NextOpened();
+  ASSERT_TRUE(opened.has_value());
+  EXPECT_TRUE(*opened->peer.is_known) << "a worker is known, and may not do it either";
+  const std::string headers = std::string("\0\x3e\x80\x01\0\0\0\0\1", 9) + std::string(16'000, 'x');
+  ASSERT_TRUE(client.Write(kOneFrame.substr(0, kPrefaceBytes) + headers));
+  for (int i = 0; i < 4; ++i) client.Write(headers);
+  EXPECT_TRUE(WaitForCounts(0, 0));
 }
 
 TEST_F(TerminatorTest, ANewCertificateIsServedWithoutARestart) {
