@@ -27,6 +27,7 @@
 #include "common/base/files.h"
 #include "common/base/memory_limit.h"
 #include "common/base/program_paths.h"
+#include "common/base/sign_in_errors.h"
 #include "common/base/status_macros.h"
 #include "common/base/system_accounts.h"
 #include "common/base/version.h"
@@ -268,7 +269,7 @@ void App::Impl::TakeRemote(UniqueFd plain, tls::Peer client) {
   access::Peer peer;
   peer.address = client.remote.key;
   peer.worker = std::move(client.worker);
-  if (!connections_.Add(plain.get(), std::move(peer))) return;
+  if (!connections_.Add(plain.get(), std::move(peer), std::move(client.is_known))) return;
   grpc::AddInsecureChannelFromFd(server_.get(), plain.release());
 }
 
@@ -337,9 +338,8 @@ absl::Status App::Impl::OpenCertificates(const ServerOptions& given) {
 void App::Impl::SweepTokens() {
   const absl::Time now = Clock::Real()->Now();
   if (now - tokens_swept_ < kTokenSweepInterval) return;
-  for (const std::string& user : sign_in_->tokens.UsersOfExpired(tokens_swept_, now)) {
-    streams_.EndOfUsers(absl::StrCat("user:", user),
-                        absl::UnavailableError("a token has expired; open the stream again"));
+  for (const access::TokenRecord& token : sign_in_->tokens.Expired(tokens_swept_, now)) {
+    streams_.EndOfToken(token.id, error::TokenExpired(token.id, token.expires));
   }
   tokens_swept_ = now;
   if (now - tokens_saved_ < access::kLastUseStep) return;

@@ -42,6 +42,8 @@ struct Caller {
   Role token_cap = Role::kAdmin;
   // When that token ends, in microseconds since 1970.
   int64_t token_end_us = 0;
+  // Says which rights were looked up; streams that the caller opens later are compared with it.
+  uint64_t rights_revision = 0;
   // The caller is the user that runs the server, or root. Its worker runs jobs of all users.
   bool is_host = false;
 };

@@ -164,14 +164,14 @@ std::vector<TokenRecord> TokenTable::TakeUsed() {
   return used;
 }
 
-std::set<std::string> TokenTable::UsersOfExpired(absl::Time from, absl::Time to) const {
-  std::set<std::string> users;
+std::vector<TokenRecord> TokenTable::Expired(absl::Time from, absl::Time to) const {
+  std::vector<TokenRecord> expired;
   const MutexLock lock(&mutex_);
   for (const auto& [hash, entry] : tokens_) {
     const TokenRecord& record = entry.record;
-    if (record.expires > from && record.expires <= to) users.insert(record.user);
+    if (record.expires > from && record.expires <= to) expired.push_back(record);
   }
-  return users;
+  return expired;
 }
 
 std::vector<std::string> TokenTable::Forget(absl::Time now) {

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -97,8 +96,8 @@ class TokenTable {
 
   // Returns the records whose last use has changed since the last call, for the store.
   std::vector<TokenRecord> TakeUsed();
-  // Returns the users whose tokens have expired after `from` and not after `to`.
-  std::set<std::string> UsersOfExpired(absl::Time from, absl::Time to) const;
+  // Returns the tokens that have expired after `from` and not after `to`.
+  std::vector<TokenRecord> Expired(absl::Time from, absl::Time to) const;
   // Forgets tokens that ended long ago, and returns their ids, for the store.
   std::vector<std::string> Forget(absl::Time now);
 

@@ -151,8 +151,7 @@ grpc::ServerUnaryReactor* AccessServiceImpl::RevokeToken(const access::Caller& c
     SignIn& sign_in = *services_.sign_in;
     TY_ASSIGN_OR_RETURN(const TokenRecord revoked, sign_in.tokens.Revoke(id, sign_in.clock->Now()));
     // Its calls fail from here on, even if the disk should not take the change.
-    services_.streams.EndOfUsers(UserActor(revoked.user),
-                                 error::TokenRevoked(id, *revoked.revoked));
+    services_.streams.EndOfToken(id, error::TokenRevoked(id, *revoked.revoked));
     TY_RETURN_IF_ERROR(services_.access_store.PutToken(revoked));
     *response = TokenProto(revoked);
     return absl::OkStatus();

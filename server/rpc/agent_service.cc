@@ -330,7 +330,7 @@ grpc::ServerWriteReactor<v1::DownloadCheckpointResponse>* AgentServiceImpl::Fetc
   if (const absl::Status may = sessions_.CheckFetch(caller, request->name()); !may.ok()) {
     return FailedStream<v1::DownloadCheckpointResponse>(may);
   }
-  return StartDownload(services_, Streams::kWorkers, *request);
+  return StartDownload(services_, {std::string(Streams::kWorkers)}, *request);
 }
 
 grpc::ServerUnaryReactor* AgentServiceImpl::VerifyCheckpoint(

@@ -93,7 +93,7 @@ grpc::ServerUnaryReactor* CheckpointServiceImpl::GetCheckpoint(
 
 grpc::ServerWriteReactor<v1::DownloadCheckpointResponse>* CheckpointServiceImpl::DownloadCheckpoint(
     const access::Caller& caller, const v1::DownloadCheckpointRequest* request) {
-  return StartDownload(services_, UserActor(caller.user), *request);
+  return StartDownload(services_, OwnerOf(caller), *request);
 }
 
 grpc::ServerUnaryReactor* CheckpointServiceImpl::VerifyCheckpoint(

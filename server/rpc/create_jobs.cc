@@ -48,6 +48,11 @@ class CreateJobsStream : public Reactor,
  private:
   void OnReadDone(bool ok) override {
     if (!ok) return End(absl::OkStatus());
+    {
+      // A stream whose rights were taken away may still have sent a message.
+      const absl::MutexLock lock(&mutex_);
+      if (end_.has_value()) return;
+    }
     if (request_.requests_size() < 1 || request_.requests_size() > kCreateItemsMax) {
       RequestCheck check;
       check.Add("requests", absl::StrCat("has ", request_.requests_size(),
@@ -166,7 +171,7 @@ Reactor* FailedCreateJobs(const absl::Status& status) {
 
 Reactor* StartCreateJobs(Services& services, const access::Caller& caller) {
   auto stream = std::make_shared<CreateJobsStream>(services, caller);
-  const absl::Status added = services.streams.Add(stream, UserActor(caller.user));
+  const absl::Status added = services.streams.Add(stream, OwnerOf(caller));
   if (!added.ok()) return FailedCreateJobs(added);
   stream->Begin();
   return stream.get();

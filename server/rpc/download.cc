@@ -70,7 +70,7 @@ absl::StatusOr<core::CheckpointFile> FindFile(const Services& services,
 }  // namespace
 
 grpc::ServerWriteReactor<v1::DownloadCheckpointResponse>* StartDownload(
-    Services& services, absl::string_view owner, const v1::DownloadCheckpointRequest& request) {
+    Services& services, const StreamOwner& owner, const v1::DownloadCheckpointRequest& request) {
   auto file = FindFile(services, request);
   if (!file.ok()) return FailedStream<v1::DownloadCheckpointResponse>(file.status());
   return StartStream<v1::DownloadCheckpointResponse>(

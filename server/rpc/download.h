@@ -4,13 +4,14 @@
 
 #include "grpcpp/support/server_callback.h"
 #include "server/rpc/services.h"
+#include "server/rpc/streams.h"
 #include "trainyard/v1/checkpoint.pb.h"
 
 namespace trainyard::rpc {
 
-// Streams to `owner` (see Streams). Returns NOT_FOUND if the checkpoint or the file does not exist,
+// Streams to `owner`. Returns NOT_FOUND if the checkpoint or the file does not exist,
 // and OUT_OF_RANGE for an offset past the end of the file.
 grpc::ServerWriteReactor<v1::DownloadCheckpointResponse>* StartDownload(
-    Services& services, absl::string_view owner, const v1::DownloadCheckpointRequest& request);
+    Services& services, const StreamOwner& owner, const v1::DownloadCheckpointRequest& request);
 
 }  // namespace trainyard::rpc

@@ -108,6 +108,7 @@ absl::StatusOr<Caller> Identify(const grpc::ServerContextBase& context, Services
                      "the server does not know who calls");
   }
   Caller caller;
+  caller.rights_revision = services.streams.revision();
   caller.user = peer->user;
   caller.role = peer->role;
   caller.role_source = peer->role_source;
@@ -115,7 +116,13 @@ absl::StatusOr<Caller> Identify(const grpc::ServerContextBase& context, Services
   caller.worker = peer->worker;
   caller.is_host = peer->is_host;
   const bool has_token = peer->user.empty() && peer->worker.empty() && party != Party::kJoining;
-  if (has_token) TY_RETURN_IF_ERROR(SignInByToken(context, *services.sign_in, caller));
+  if (has_token) {
+    TY_RETURN_IF_ERROR(SignInByToken(context, *services.sign_in, caller));
+    services.connections.NoteSignIn(context.peer());
+  }
+  if (party == Party::kJoining && peer->worker.empty()) {
+    TY_RETURN_IF_ERROR(CheckInvitation(context, *services.sign_in, caller));
+  }
   // Nobody can take its rights from the user that runs the server, who could change the files.
   if (!caller.is_host) {
     if (const auto set = services.directory.RoleOf(caller.user); set.has_value()) {
@@ -139,14 +146,17 @@ absl::StatusOr<Caller> Admit(const Rule& rule, const grpc::ServerContextBase& co
   if (status.ok()) status = CheckRule(rule, *caller, services, resources);
   const bool acts_for_other = caller.ok() && !caller->real_user.empty();
   if (status.ok() && !acts_for_other && (!rule.changes || is_trial)) return caller;
-  // Guesses that come too fast are not even counted.
-  if (ErrorReason(status) == "SIGN_IN_DELAYED") return status;
+  // Guesses that come too fast are not even counted. Nor are calls without a token, with which any
+  // stranger could fill the disk.
+  const std::string refusal = ErrorReason(status);
+  if (refusal == "SIGN_IN_DELAYED" || refusal == "NOT_SIGNED_IN") return status;
   access::AuditRecord entry;
   if (const auto peer = services.connections.Find(context.peer()); peer != nullptr) {
     entry.address = peer->address;
   }
   if (caller.ok()) {
     entry.user = caller->worker.empty() ? caller->user : WorkerName(caller->worker);
+    if (rule.party == Party::kJoining) entry.user = absl::StrCat("invitation ", caller->token);
     entry.real_user = caller->real_user;
   }
   entry.rpc = std::string(rule.rpc);

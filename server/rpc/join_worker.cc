@@ -32,7 +32,7 @@ absl::Status CheckInvited(const access::TokenRecord& invitation, const std::stri
 
 }  // namespace
 
-grpc::ServerUnaryReactor* AgentServiceImpl::JoinWorker(const access::Caller& caller,
+grpc::ServerUnaryReactor* AgentServiceImpl::JoinWorker(const access::Caller&,
                                                        grpc::CallbackServerContext* context,
                                                        const v1::JoinWorkerRequest* request,
                                                        v1::JoinWorkerResponse* response) {
@@ -43,8 +43,9 @@ grpc::ServerUnaryReactor* AgentServiceImpl::JoinWorker(const access::Caller& cal
                                        "for other hosts"));
   }
   const std::string token(BearerToken(*context));
+  // The gate has checked the invitation, which may have been used up since.
   const auto known = sign_in.tokens.Use(token, access::TokenKind::kJoin, sign_in.clock->Now());
-  if (!known.ok()) return Finished(context, SlowDown(sign_in, caller.address, known.status()));
+  if (!known.ok()) return Finished(context, known.status());
   RequestCheck check;
   if (!IsWorkerName(request->worker())) {
     check.Add("worker", "is no name of a worker; expected [a-z0-9-]{1,63}");

@@ -50,6 +50,15 @@ absl::Status SlowDown(SignIn& sign_in, absl::string_view address, const absl::St
   return status;
 }
 
+absl::Status CheckInvitation(const grpc::ServerContextBase& context, SignIn& sign_in,
+                             access::Caller& caller) {
+  const auto invitation =
+      sign_in.tokens.Use(BearerToken(context), access::TokenKind::kJoin, sign_in.clock->Now());
+  if (!invitation.ok()) return SlowDown(sign_in, caller.address, invitation.status());
+  caller.token = invitation->id;
+  return absl::OkStatus();
+}
+
 absl::Status SignInByToken(const grpc::ServerContextBase& context, SignIn& sign_in,
                            access::Caller& caller) {
   const absl::string_view text = BearerToken(context);

@@ -49,6 +49,10 @@ absl::string_view BearerToken(const grpc::ServerContextBase& context);
 // RESOURCE_EXHAUSTED and the time to wait, which does not tell what was wrong.
 absl::Status SlowDown(SignIn& sign_in, absl::string_view address, const absl::Status& failure);
 
+// Checks that a worker that wants to join has an invitation that is valid, and notes which.
+absl::Status CheckInvitation(const grpc::ServerContextBase& context, SignIn& sign_in,
+                             access::Caller& caller);
+
 // Completes a caller who is known by a token alone. Its scope limits the role.
 absl::Status SignInByToken(const grpc::ServerContextBase& context, SignIn& sign_in,
                            access::Caller& caller);

@@ -5,29 +5,38 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/rpc/limits.h"
+#include "server/rpc/request.h"
 
 namespace trainyard::rpc {
 
-absl::Status Streams::Add(std::shared_ptr<StreamBase> stream, absl::string_view owner) {
+StreamOwner OwnerOf(const access::Caller& caller) {
+  return {UserActor(caller.user), caller.real_user.empty() ? "" : UserActor(caller.real_user),
+          caller.token, caller.rights_revision};
+}
+
+absl::Status Streams::Add(std::shared_ptr<StreamBase> stream, const StreamOwner& owner) {
   const absl::MutexLock lock(&mutex_);
   if (!ended_.ok()) return ended_;
+  if (owner.name != kWorkers && owner.revision != revision_) {
+    return absl::UnavailableError("rights have changed; open the stream again");
+  }
   const auto count_of = [&](absl::string_view name) ABSL_SHARED_LOCKS_REQUIRED(mutex_) -> size_t {
     const auto found = open_by_owner_.find(std::string(name));
     return found == open_by_owner_.end() ? 0 : found->second;
   };
-  const size_t own = count_of(owner);
-  if (owner == kWorkers) {
+  const size_t own = count_of(owner.name);
+  if (owner.name == kWorkers) {
     if (own >= kStreamsOfWorkersMax) {
       return runtime::ServerBusy(absl::StrCat(own, " streams of workers are open"));
     }
   } else if (own >= kStreamsOfUserMax) {
-    return runtime::ServerBusy(absl::StrCat(own, " streams of ", owner, " are open"));
+    return runtime::ServerBusy(absl::StrCat(own, " streams of ", owner.name, " are open"));
   } else if (const size_t all = streams_.size() - count_of(kWorkers); all >= kStreamsOfUsersMax) {
     return runtime::ServerBusy(absl::StrCat(all, " streams of users are open"));
   }
   StreamBase* key = stream.get();
-  streams_[key] = {std::move(stream), std::string(owner)};
-  ++open_by_owner_[std::string(owner)];
+  streams_[key] = {std::move(stream), owner};
+  ++open_by_owner_[owner.name];
   return absl::OkStatus();
 }
 
@@ -38,7 +47,7 @@ void Streams::Remove(StreamBase* stream) {
   if (it == streams_.end()) return;
   removed = std::move(it->second);
   streams_.erase(it);
-  const auto count = open_by_owner_.find(removed.owner);
+  const auto count = open_by_owner_.find(removed.owner.name);
   if (--count->second == 0) open_by_owner_.erase(count);
 }
 
@@ -52,16 +61,34 @@ void Streams::EndAll(const absl::Status& status) {
   for (const auto& stream : streams) stream->End(status);
 }
 
-void Streams::EndOfUsers(absl::string_view owner, const absl::Status& status) {
+void Streams::EndIf(const std::function<bool(const StreamOwner&)>& is_meant,
+                    const absl::Status& status) {
   std::vector<std::shared_ptr<StreamBase>> streams;
   {
     const absl::MutexLock lock(&mutex_);
+    ++revision_;
     for (const auto& [key, open] : streams_) {
-      const bool is_meant = owner.empty() ? open.owner != kWorkers : open.owner == owner;
-      if (is_meant) streams.push_back(open.stream);
+      if (open.owner.name != kWorkers && is_meant(open.owner)) streams.push_back(open.stream);
     }
   }
   for (const auto& stream : streams) stream->End(status);
+}
+
+void Streams::EndOfUsers(absl::string_view user, const absl::Status& status) {
+  EndIf(
+      [user](const StreamOwner& owner) {
+        return user.empty() || owner.name == user || owner.opened_by == user;
+      },
+      status);
+}
+
+void Streams::EndOfToken(absl::string_view token, const absl::Status& status) {
+  EndIf([token](const StreamOwner& owner) { return owner.token == token; }, status);
+}
+
+uint64_t Streams::revision() const {
+  const absl::MutexLock lock(&mutex_);
+  return revision_;
 }
 
 size_t Streams::size() const {

@@ -4,6 +4,8 @@
 // client.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -16,6 +18,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/rpc/status.h"
 #include "grpcpp/support/server_callback.h"
+#include "server/access/caller.h"
 #include "server/runtime/executor.h"
 
 namespace trainyard::rpc {
@@ -27,6 +30,21 @@ class StreamBase {
   virtual void End(const absl::Status& status) = 0;
 };
 
+// Says whose a stream is, and by which rights it was opened.
+struct StreamOwner {
+  // The user (UserActor) for whom it was opened, or Streams::kWorkers.
+  std::string name;
+  // The administrator (UserActor) who has opened it for that user, or empty.
+  std::string opened_by = {};
+  // The id of the token with which it was opened, or empty.
+  std::string token = {};
+  // Streams::revision() before the rights were looked up.
+  uint64_t revision = 0;
+};
+
+// Returns the owner of the streams that the caller opens.
+StreamOwner OwnerOf(const access::Caller& caller);
+
 // Keeps all open streams alive. The class is thread-safe.
 class Streams {
  public:
@@ -34,25 +52,36 @@ class Streams {
   // that gets no checkpoint costs a job an attempt.
   static constexpr absl::string_view kWorkers = "workers";
 
-  // Adds a stream of the workers, or of a user (UserActor). Returns RESOURCE_EXHAUSTED if the
-  // owner, or all users together, have too many streams, and UNAVAILABLE after EndAll.
-  absl::Status Add(std::shared_ptr<StreamBase> stream, absl::string_view owner);
+  // Adds a stream. Returns RESOURCE_EXHAUSTED if the owner, or all users together, have too many
+  // streams, and UNAVAILABLE after EndAll. It also returns UNAVAILABLE if streams of users were
+  // ended since the rights of this one were looked up: it might be one of those.
+  absl::Status Add(std::shared_ptr<StreamBase> stream, const StreamOwner& owner);
   void Remove(StreamBase* stream);
-  // Ends the streams of a user (UserActor), or those of all users if `owner` is empty. They can be
-  // opened again.
-  void EndOfUsers(absl::string_view owner, const absl::Status& status);
+  // Ends the streams that a user (UserActor) has, or has opened for others; or those of all users
+  // if `user` is empty. They can be opened again.
+  void EndOfUsers(absl::string_view user, const absl::Status& status);
+  // Ends the streams that were opened with a token.
+  void EndOfToken(absl::string_view token, const absl::Status& status);
+  // Returns a number that grows whenever rights are taken away. Rights are changed first, and
+  // streams ended then, so whoever reads the number before the rights misses nothing.
+  uint64_t revision() const;
   // Ends all streams, and every later one.
   void EndAll(const absl::Status& status);
   size_t size() const;
 
  private:
-  mutable absl::Mutex mutex_;
   struct Open {
     std::shared_ptr<StreamBase> stream;
-    std::string owner;
+    StreamOwner owner;
   };
+
+  // Ends the streams of users that are meant.
+  void EndIf(const std::function<bool(const StreamOwner&)>& is_meant, const absl::Status& status);
+
+  mutable absl::Mutex mutex_;
   std::map<StreamBase*, Open> streams_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, size_t> open_by_owner_ ABSL_GUARDED_BY(mutex_);
+  uint64_t revision_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Status ended_ ABSL_GUARDED_BY(mutex_);
 };
 
@@ -176,7 +205,7 @@ grpc::ServerWriteReactor<Response>* FailedStream(const absl::Status& status) {
 
 // Registers the stream and asks for its first message.
 template <typename Response, typename S>
-grpc::ServerWriteReactor<Response>* StartStream(Streams& streams, absl::string_view owner,
+grpc::ServerWriteReactor<Response>* StartStream(Streams& streams, const StreamOwner& owner,
                                                 std::shared_ptr<S> stream) {
   const absl::Status added = streams.Add(stream, owner);
   if (!added.ok()) return FailedStream<Response>(added);

@@ -135,7 +135,7 @@ grpc::ServerWriteReactor<v1::TailLogsResponse>* StartTailLogs(Services& services
     return FailedStream<v1::TailLogsResponse>(error::AttemptNotFound(request.name()));
   }
   return StartStream<v1::TailLogsResponse>(
-      services.streams, UserActor(caller.user),
+      services.streams, OwnerOf(caller),
       std::make_shared<TailLogsStream>(services, attempt, stream, request));
 }
 

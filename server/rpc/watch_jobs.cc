@@ -157,7 +157,7 @@ grpc::ServerWriteReactor<v1::WatchJobsResponse>* StartWatchJobs(
     }
   }
   return StartStream<v1::WatchJobsResponse>(
-      services.streams, UserActor(caller.user),
+      services.streams, OwnerOf(caller),
       std::make_shared<WatchJobsStream>(services, caller, std::move(jobs),
                                         request.start_revision()));
 }

@@ -67,7 +67,7 @@ grpc::ServerWriteReactor<v1::WatchMetricsResponse>* StartWatchMetrics(
     return FailedStream<v1::WatchMetricsResponse>(error::JobNotFound(JobName(job)));
   }
   return StartStream<v1::WatchMetricsResponse>(
-      services.streams, UserActor(caller.user),
+      services.streams, OwnerOf(caller),
       std::make_shared<WatchMetricsStream>(services, job, request));
 }
 
