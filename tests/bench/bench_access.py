@@ -30,10 +30,13 @@ def load(binaries, command, address, **flags):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--before", required=True)
-    parser.add_argument("--after", required=True)
+    parser.add_argument("--before")
+    parser.add_argument("--after", "--bin")
     parser.add_argument("--rounds", type=int, default=15)
     options = parser.parse_args()
+    if options.before is None:
+        print("skipped: it compares with an older build, whose folder --before names")
+        return
     with tempfile.TemporaryDirectory() as scratch:
         servers = {}
         for name, folder in (("before", options.before), ("after", options.after)):
