@@ -114,6 +114,12 @@ void TellLostPoints(const std::vector<store::LostPoints>& lost, runtime::Runtime
   }
 }
 
+void TellUnlessRemoved(JobId job, const absl::Status& removed) {
+  if (removed.ok()) return;
+  LogWarning("cannot remove what was deleted of a job; the next start tries again",
+             {{"job", JobName(job)}, {"error", removed.ToString()}});
+}
+
 }  // namespace
 
 std::string DefaultStateDir(absl::string_view xdg_state_home, absl::string_view home) {
@@ -128,7 +134,7 @@ class App::Impl {
   absl::Status Open(const std::string& state_dir, const ServerOptions& given);
   absl::Status Listen(const ServerOptions& given);
   // Begins with what no request asks for.
-  void KeepHouse(absl::Duration keep_finished_jobs);
+  void KeepHouse(const KeepRules& keep);
   void Stop();
   const std::vector<std::string>& addresses() const { return addresses_; }
 
@@ -144,7 +150,8 @@ class App::Impl {
   void SweepTokens();
   void CleanUp(const core::Turn& turn);
   void RemoveUploadsOfTheDead();
-  void RemoveFilesOf(JobId job);
+  void RemoveLogsOf(JobId job);
+  void RemoveMetricsOf(JobId job);
 
   const DirectoryLock lock_;
   std::string state_dir_;
@@ -203,9 +210,9 @@ absl::Status App::Impl::Open(const std::string& state_dir, const ServerOptions& 
   runtime::Runtime::Options options;
   options.config = given.config;
   const std::string orphans = OrphanFolder(state_dir_, Clock::Real()->Now());
-  std::set<JobId> deleted;
+  DeletedStreams deleted;
   options.on_load = [this, &orphans, &deleted](const core::Snapshot& stored) -> absl::Status {
-    TY_ASSIGN_OR_RETURN(deleted, DeletedJobsWithFiles(stored, *logs_, *metrics_));
+    TY_ASSIGN_OR_RETURN(deleted, FindDeletedStreams(stored, *logs_, *metrics_));
     return SetStreamsAside(stored, state_dir_, orphans, *logs_, *metrics_);
   };
   options.on_turn = [this](const core::Turn& turn) { CleanUp(turn); };
@@ -216,7 +223,8 @@ absl::Status App::Impl::Open(const std::string& state_dir, const ServerOptions& 
     RemoveUploadsOfTheDead();
     SetBlobsAside(orphans, *blobs_, board_);
   });
-  for (const JobId job : deleted) RemoveFilesOf(job);
+  for (const JobId job : deleted.logs) RemoveLogsOf(job);
+  for (const JobId job : deleted.metrics) RemoveMetricsOf(job);
   TellLostPoints(lost, *runtime_);
   verifier_ = std::make_unique<runtime::CheckpointVerifier>(*blobs_, board_, executor_, *runtime_);
   TY_RETURN_IF_ERROR(OpenAccess(given));
@@ -293,7 +301,12 @@ void App::Impl::CleanUp(const core::Turn& turn) {
     });
   }
   for (const JobId job : turn.delta.deleted_jobs) {
-    RemoveFilesOf(job);
+    RemoveLogsOf(job);
+    RemoveMetricsOf(job);
+  }
+  for (const core::JobRecord& job : turn.delta.jobs) {
+    if (job.logs_deleted) RemoveLogsOf(job.id);
+    if (job.metrics_deleted) RemoveMetricsOf(job.id);
   }
   for (const core::AttemptRecord& attempt : turn.delta.attempts) {
     if (!core::attempt_fsm::IsFinal(attempt.state)) continue;
@@ -302,15 +315,13 @@ void App::Impl::CleanUp(const core::Turn& turn) {
   }
 }
 
-// Removes files later, in the threads for them.
-void App::Impl::RemoveFilesOf(JobId job) {
-  const auto check = [job](const absl::Status& removed) {
-    if (removed.ok()) return;
-    LogWarning("cannot remove what a deleted job left; the next start tries again",
-               {{"job", JobName(job)}, {"error", removed.ToString()}});
-  };
-  executor_.Post([this, job, check] { check(logs_->Remove(job)); });
-  metric_writes_.Post([this, job, check] { check(metrics_->DeleteJob(job)); });
+// Files are removed later, in the threads for them.
+void App::Impl::RemoveLogsOf(JobId job) {
+  executor_.Post([this, job] { TellUnlessRemoved(job, logs_->Remove(job)); });
+}
+
+void App::Impl::RemoveMetricsOf(JobId job) {
+  metric_writes_.Post([this, job] { TellUnlessRemoved(job, metrics_->DeleteJob(job)); });
 }
 
 void App::Impl::RemoveUploadsOfTheDead() {
@@ -414,9 +425,14 @@ absl::Status App::Impl::Listen(const ServerOptions& given) {
                      absl::StrCat(absl::StrJoin(addresses_, "\n"), "\n"), 0600);
 }
 
-void App::Impl::KeepHouse(absl::Duration keep_finished_jobs) {
+void App::Impl::KeepHouse(const KeepRules& keep) {
   Housekeeper::Options options;
-  if (keep_finished_jobs > absl::ZeroDuration()) options.keep_finished_jobs = keep_finished_jobs;
+  options.keep = keep;
+  options.measure = [this](JobId job) -> absl::StatusOr<core::StreamBytes> {
+    TY_ASSIGN_OR_RETURN(const int64_t log_bytes, logs_->SizeOf(job));
+    TY_ASSIGN_OR_RETURN(const int64_t metric_bytes, metrics_->SizeOf(job));
+    return core::StreamBytes{log_bytes, metric_bytes};
+  };
   options.memory.trim = [] { malloc_trim(0); };
   options.memory.close_connections = [this] { connections_.EndAll(); };
   options.sweep_connections = [this] {
@@ -467,7 +483,7 @@ absl::StatusOr<std::unique_ptr<App>> App::Start(const ServerOptions& options) {
   auto impl = std::make_unique<Impl>(std::move(lock));
   TY_RETURN_IF_ERROR(impl->Open(state_dir, options));
   TY_RETURN_IF_ERROR(impl->Listen(options));
-  impl->KeepHouse(absl::Microseconds(options.keep_finished_jobs_us));
+  impl->KeepHouse(options.keep);
   for (const std::string& address : impl->addresses()) LogInfo("listening on " + address);
   return std::unique_ptr<App>(new App(std::move(impl)));
 }

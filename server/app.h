@@ -10,6 +10,7 @@
 #include "common/base/log.h"
 #include "server/access/caller.h"
 #include "server/core/lifecycle/config.h"
+#include "server/retention.h"
 
 namespace trainyard {
 
@@ -22,8 +23,8 @@ struct ServerOptions {
   core::Config config = {};
   // Starts with a database that is older than what was committed to it.
   bool accept_lost_commits = false;
-  // Jobs are deleted this long after their end; 0 keeps them for ever.
-  int64_t keep_finished_jobs_us = 0;
+  // What stays of jobs that have ended.
+  KeepRules keep = {};
   // Unix sockets accept all users of this host, and not only the one that runs the server.
   bool shared = false;
   // Members of these groups of the system are administrators and operators. Empty means none.

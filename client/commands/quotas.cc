@@ -145,7 +145,8 @@ void AddQuotas(VerbTable& verbs) {
         limit("--queued", options.queued_jobs, "Jobs that wait at a time; 0 for no limit");
         limit("--submits", options.submits_per_minute, "Jobs a minute; 0 for no limit");
         limit("--weight", options.weight, "Share of the pool against others, 1 to 1000");
-        flags.Value("--storage", options.storage, "Checkpoints: '500 GiB'; 0 for no limit");
+        flags.Value("--storage", options.storage,
+                    "Checkpoints, logs and metrics: '500 GiB'; 0 for no limit");
       },
       SetQuota);
   verbs.Add<DeleteQuotasOptions>(

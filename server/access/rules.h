@@ -69,6 +69,7 @@ inline constexpr std::array kRules = {
     Rule{"JobService/CreateJob", Party::kUser, Role::kSubmitter, Need::kNothing, true},
     Rule{"JobService/CreateJobs", Party::kUser, Role::kSubmitter, Need::kNothing, true},
     Rule{"JobService/DeleteJob", Party::kUser, Role::kSubmitter, Need::kChange, true},
+    Rule{"JobService/DeleteJobData", Party::kUser, Role::kSubmitter, Need::kChange, true},
     Rule{"JobService/DiffJobs", Party::kUser, Role::kViewer, Need::kSee, false},
     Rule{"JobService/ExplainJob", Party::kUser, Role::kViewer, Need::kSee, false},
     Rule{"JobService/GetJob", Party::kUser, Role::kViewer, Need::kSee, false},
@@ -88,6 +89,7 @@ inline constexpr std::array kRules = {
     Rule{"SharingService/ListQuotas", Party::kUser, Role::kViewer, Need::kNothing, false},
     Rule{"SharingService/ListReservations", Party::kUser, Role::kViewer, Need::kNothing, false},
     Rule{"SharingService/ListShares", Party::kUser, Role::kViewer, Need::kNothing, false},
+    Rule{"SharingService/ListUsage", Party::kUser, Role::kViewer, Need::kNothing, false},
     Rule{"SharingService/SetQuota", Party::kUser, Role::kOperator, Need::kNothing, true},
 };
 

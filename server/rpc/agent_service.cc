@@ -156,6 +156,16 @@ void AgentServiceImpl::CheckThenWork(grpc::ServerUnaryReactor* reactor, YardChec
   });
 }
 
+absl::StatusOr<int64_t> AgentServiceImpl::StoreLog(const runtime::LogId& log,
+                                                   const v1::AppendLogRequest& request) {
+  // Whoever has deleted the logs does not want the rest of them either.
+  const auto view = services_.board.FindJob(log.attempt.job);
+  if (view != nullptr && view->record.logs_deleted) {
+    return request.offset() + static_cast<int64_t>(request.data().size());
+  }
+  return services_.logs.Append(log, request.offset(), request.data());
+}
+
 grpc::ServerUnaryReactor* AgentServiceImpl::AppendLog(const access::Caller& caller,
                                                       grpc::CallbackServerContext* context,
                                                       const v1::AppendLogRequest* request,
@@ -172,8 +182,7 @@ grpc::ServerUnaryReactor* AgentServiceImpl::AppendLog(const access::Caller& call
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   CheckThenWork(reactor, StreamCheck(*request, attempt), services_.executor,
                 [this, reactor, request, response, attempt, stream] {
-                  const auto end = services_.logs.Append({attempt, request->rank(), stream},
-                                                         request->offset(), request->data());
+                  const auto end = StoreLog({attempt, request->rank(), stream}, *request);
                   if (end.ok()) services_.notifier.Notify(attempt.job, runtime::kLogGrew);
                   FinishAppend(reactor, end, response);
                 });
@@ -184,6 +193,9 @@ absl::StatusOr<int64_t> AgentServiceImpl::StorePoints(AttemptId attempt,
                                                       const v1::AppendMetricsRequest& request) {
   const int32_t stream =
       request.of_device() ? store::DeviceStreamOf(request.rank()) : request.rank();
+  // Whoever has deleted the metrics does not want the rest of them either.
+  const auto view = services_.board.FindJob(attempt.job);
+  if (view != nullptr && view->record.metrics_deleted) return request.end_offset();
   TY_ASSIGN_OR_RETURN(const int64_t have, services_.metrics.ReadOffset(attempt, stream));
   if (request.end_offset() <= have) return have;  // a repeated request
   if (request.offset() != have) {

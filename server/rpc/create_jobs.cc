@@ -91,7 +91,7 @@ class CreateJobsStream : public Reactor,
     v1::CreateJobResult& result = *batch.response.mutable_results(item);
     if (reply.ok()) {
       result.set_name(JobName(reply->job));
-      if (!reply->warning.empty()) result.add_warnings(reply->warning);
+      for (const std::string& warning : reply->warnings) result.add_warnings(warning);
     } else {
       *result.mutable_error() = ToStatusProto(reply.status());
     }

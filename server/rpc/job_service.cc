@@ -42,11 +42,12 @@ grpc::ServerUnaryReactor* FinishWithPreview(grpc::CallbackServerContext* context
                         [response, submission = std::move(submission),
                          &runtime = services.runtime](const core::Yard& yard) -> absl::Status {
                           const core::Now now = runtime.Now();
-                          TY_ASSIGN_OR_RETURN(std::string warning, yard.Admit(*submission, now));
+                          TY_ASSIGN_OR_RETURN(const auto warnings, yard.Admit(*submission, now));
                           const auto accept = AcceptIfSubmittable(*submission, yard, now);
                           *response = PreviewOf(
                               *submission, ToProto(yard.Preview(*submission, now, accept), now));
-                          if (!warning.empty()) response->add_warnings(std::move(warning));
+                          for (const std::string& warning : warnings)
+                            response->add_warnings(warning);
                           return absl::OkStatus();
                         });
 }
@@ -59,7 +60,7 @@ grpc::ServerUnaryReactor* FinishWithJob(grpc::CallbackServerContext* context, Se
       [&board = services.board, response](const core::Reply& reply) -> absl::Status {
         TY_ASSIGN_OR_RETURN(const auto view, FindJob(board, reply.job));
         *response = ToProto(*view);
-        if (!reply.warning.empty()) response->add_warnings(reply.warning);
+        for (const std::string& warning : reply.warnings) response->add_warnings(warning);
         return absl::OkStatus();
       });
 }
