@@ -223,8 +223,8 @@ absl::Status App::Impl::Open(const std::string& state_dir, const ServerOptions& 
   services_ = std::make_unique<rpc::Services>(rpc::Services{
       *runtime_,    board_,       notifier_,  executor_,      metric_reads_, metric_writes_,
       *logs_,       *blobs_,      *verifier_, *metrics_,      *store_,       streams_,
-      *Rng::Real(), connections_, directory_, *access_store_, *audit_,       roles_.default_role,
-      Version(),    sign_in_});
+      *Rng::Real(), connections_, directory_, *access_store_, *audit_,       Version(),
+      sign_in_});
   jobs_ = std::make_unique<rpc::JobServiceImpl>(*services_);
   fleet_ = std::make_unique<rpc::FleetServiceImpl>(*services_);
   sharing_ = std::make_unique<rpc::SharingServiceImpl>(*services_);

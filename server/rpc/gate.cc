@@ -29,6 +29,18 @@ absl::Status NotPermitted(absl::string_view reason, absl::string_view message) {
   return MakeError(absl::StatusCode::kPermissionDenied, reason, message);
 }
 
+// Gives the caller the role of its user: the one that was set, or else the one of the system.
+void TakeRole(const access::Peer& system, const access::Directory& directory, Caller& caller) {
+  caller.role = system.role;
+  caller.role_source = system.role_source;
+  // Nobody can take its rights from the user that runs the server, who could change the files.
+  if (system.is_host) return;
+  if (const auto set = directory.RoleOf(caller.user); set.has_value()) {
+    caller.role = *set;
+    caller.role_source = access::RoleSource::kSet;
+  }
+}
+
 // Makes the administrator act for the user that the call names.
 absl::Status TakeOver(absl::string_view user, const Services& services, Caller& caller) {
   if (!IsUserName(user)) {
@@ -42,9 +54,10 @@ absl::Status TakeOver(absl::string_view user, const Services& services, Caller& 
                                                   "'; only administrators act for others"));
   }
   caller.real_user = std::exchange(caller.user, std::string(user));
-  const std::optional<Role> set = services.directory.RoleOf(caller.user);
-  caller.role = set.value_or(services.default_role);
-  caller.role_source = set.has_value() ? access::RoleSource::kSet : access::RoleSource::kDefault;
+  // The system is asked for each such call, because groups change. It may take its time, but only
+  // administrators get here.
+  services.sign_in->learn_user(caller.user);
+  TakeRole(services.sign_in->user_of_system(caller.user), services.directory, caller);
   caller.is_host = false;
   return absl::OkStatus();
 }
@@ -109,20 +122,13 @@ absl::StatusOr<Caller> Identify(const grpc::ServerContextBase& context, Services
   }
   Caller caller;
   caller.user = peer->user;
-  caller.role = peer->role;
-  caller.role_source = peer->role_source;
   caller.address = peer->address;
   caller.worker = peer->worker;
   caller.is_host = peer->is_host;
   const bool has_token = peer->user.empty() && peer->worker.empty() && party != Party::kJoining;
   if (has_token) TY_RETURN_IF_ERROR(SignInByToken(context, *services.sign_in, caller));
-  // Nobody can take its rights from the user that runs the server, who could change the files.
-  if (!caller.is_host) {
-    if (const auto set = services.directory.RoleOf(caller.user); set.has_value()) {
-      caller.role = *set;
-      caller.role_source = access::RoleSource::kSet;
-    }
-  }
+  TakeRole(has_token ? services.sign_in->user_of_system(caller.user) : *peer, services.directory,
+           caller);
   caller.role = std::min(caller.role, caller.token_cap);
   const auto& metadata = context.client_metadata();
   if (const auto as = metadata.find(kActAsKey); as != metadata.end() && party == Party::kUser) {

@@ -357,6 +357,29 @@ TEST_F(GateTest, AdministratorsActForOthersWithTheRightsOfThose) {
   EXPECT_EQ(RefusalOf(anna->WhoAmI(Context("bert").get(), {}, &who)), "NOT_ADMIN");
 }
 
+TEST_F(GateTest, AdministratorsActForOthersWithTheRolesOfTheirGroups) {
+  std::vector<std::string> learned;
+  services_->sign_in->learn_user = [&](const std::string& user) { learned.push_back(user); };
+  services_->sign_in->user_of_system = [](const std::string& user) {
+    access::Peer peer = User(user, user == "otto" ? Role::kOperator : Role::kViewer);
+    if (user == "otto") peer.role_source = access::RoleSource::kGroup;
+    return peer;
+  };
+  v1::WhoAmIResponse who;
+  ASSERT_TRUE(access_->WhoAmI(Context("otto").get(), {}, &who).ok());
+  EXPECT_EQ(who.role(), v1::ROLE_OPERATOR);
+  EXPECT_EQ(who.role_source(), "group");
+  EXPECT_THAT(learned, ElementsAre("otto")) << "the system is asked for users who are not here";
+  ASSERT_TRUE(access_->WhoAmI(Context("vera").get(), {}, &who).ok());
+  EXPECT_EQ(who.role(), v1::ROLE_VIEWER);
+  EXPECT_EQ(who.role_source(), "default");
+  // What was set goes before the group.
+  directory_.SetUser({"otto", Role::kNone, "root", 0});
+  ASSERT_TRUE(access_->WhoAmI(Context("otto").get(), {}, &who).ok());
+  EXPECT_EQ(who.role(), v1::ROLE_NONE);
+  EXPECT_EQ(who.role_source(), "set");
+}
+
 TEST_F(GateTest, TheAuditLogHasChangesAndRefusalsAndNothingElse) {
   MakeJob();  // by root, for anna
   const auto bert = v1::JobService::NewStub(ChannelOf("bert", Role::kSubmitter));
