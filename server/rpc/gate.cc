@@ -10,7 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "common/base/errors.h"
 #include "common/base/status_macros.h"
-#include "common/base/strings.h"
+#include "server/rpc/decisions.h"
 #include "server/rpc/limits.h"
 #include "server/rpc/request.h"
 
@@ -21,9 +21,6 @@ using access::Caller;
 using access::Party;
 using access::Role;
 using access::Rule;
-
-// The audit log has at most as much of the names of a request.
-constexpr size_t kResourceBytesMax = 256;
 
 absl::Status NotPermitted(absl::string_view reason, absl::string_view message) {
   return MakeError(absl::StatusCode::kPermissionDenied, reason, message);
@@ -143,23 +140,16 @@ absl::StatusOr<Caller> Admit(const Rule& rule, const grpc::ServerContextBase& co
   absl::StatusOr<Caller> caller = Identify(context, services, rule.party);
   absl::Status status = caller.status();
   if (status.ok()) status = CheckRule(rule, *caller, services, resources);
+  if (status.ok() && rule.is_decided_by_handler) return caller;
   const bool acts_for_other = caller.ok() && !caller->real_user.empty();
   if (status.ok() && !acts_for_other && (!rule.changes || is_trial)) return caller;
-  // Guesses that come too fast are not even counted.
-  if (ErrorReason(status) == "SIGN_IN_DELAYED") return status;
-  access::AuditRecord entry;
-  if (const auto peer = services.connections.Find(context.peer()); peer != nullptr) {
-    entry.address = peer->address;
-  }
+  Caller known;
   if (caller.ok()) {
-    entry.user = caller->worker.empty() ? caller->user : WorkerName(caller->worker);
-    entry.real_user = caller->real_user;
+    known = *caller;
+  } else if (const auto peer = services.connections.Find(context.peer()); peer != nullptr) {
+    known.address = peer->address;
   }
-  entry.rpc = std::string(rule.rpc);
-  entry.resource = PlainText(absl::StrJoin(resources, " "), kResourceBytesMax);
-  entry.allowed = status.ok();
-  entry.reason = std::string(status.message());
-  services.audit.Add(std::move(entry));
+  WriteDecision(rule, known, services, absl::StrJoin(resources, " "), status);
   if (!status.ok()) return status;
   return caller;
 }
