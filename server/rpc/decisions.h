@@ -42,7 +42,7 @@ class Decisions {
   void Write();
 
  private:
-  // What an entry is about, and its decision.
+  // An entry that is not written yet.
   struct Entry {
     std::string about;
     absl::Status decision;

@@ -387,7 +387,7 @@ TEST_F(GateTest, AdministratorsActForOthersWithTheRolesOfTheirGroups) {
   ASSERT_TRUE(access_->WhoAmI(Context("vera").get(), {}, &who).ok());
   EXPECT_EQ(who.role(), v1::ROLE_VIEWER);
   EXPECT_EQ(who.role_source(), "default");
-  // What was set goes before the group.
+  // A role that was set goes before the group.
   directory_.SetUser({"otto", Role::kNone, "root", 0});
   ASSERT_TRUE(access_->WhoAmI(Context("otto").get(), {}, &who).ok());
   EXPECT_EQ(who.role(), v1::ROLE_NONE);
