@@ -40,8 +40,8 @@ std::string QuotaText(const Context& context, const v1::Usage& usage) {
   if (usage.stored_bytes_max() == 0) return "";
   const double share =
       static_cast<double>(Sum(usage.stored())) / static_cast<double>(usage.stored_bytes_max());
-  std::string text = absl::StrCat(output::PercentText(share), " of ",
-                                  FormatBytes(usage.stored_bytes_max()));
+  std::string text =
+      absl::StrCat(output::PercentText(share), " of ", FormatBytes(usage.stored_bytes_max()));
   if (share >= 1) return context.terminal.Style("1;31", text);
   return share >= kHighShare ? context.terminal.Style("1;33", text) : text;
 }

@@ -16,6 +16,7 @@
 #include "server/rpc/checkpoint_evaluation.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/convert_agent.h"
+#include "server/rpc/decisions.h"
 #include "server/rpc/download.h"
 #include "server/rpc/limits.h"
 #include "server/rpc/request.h"
@@ -72,6 +73,14 @@ auto CheckpointCheck(const Request& request, AttemptId attempt) {
   };
 }
 
+// A certificate is for one worker.
+absl::Status CheckOwnName(const access::Caller& caller, const std::string& worker) {
+  if (caller.worker.empty() || caller.worker == worker) return absl::OkStatus();
+  return MakeError(absl::StatusCode::kPermissionDenied, "NOT_THIS_WORKER",
+                   absl::StrCat("the certificate is that of worker '", caller.worker, "', not of '",
+                                worker, "'"));
+}
+
 }  // namespace
 
 grpc::ServerUnaryReactor* AgentServiceImpl::RegisterWorker(const access::Caller& caller,
@@ -79,17 +88,15 @@ grpc::ServerUnaryReactor* AgentServiceImpl::RegisterWorker(const access::Caller&
                                                            const v1::RegisterWorkerRequest* request,
                                                            v1::RegisterWorkerResponse* response) {
   RequestCheck check;
+  Decisions decisions(access::RuleOf("AgentService/RegisterWorker"), caller, services_,
+                      ResourcesOf(*request));
   core::RegisterWorker input = FromProto(*request, check);
   if (!check.ok()) return Refused(context, check);
-  if (!caller.worker.empty() && caller.worker != request->worker()) {
-    return Finished(context,
-                    MakeError(absl::StatusCode::kPermissionDenied, "NOT_THIS_WORKER",
-                              absl::StrCat("the certificate is that of worker '", caller.worker,
-                                           "', not of '", request->worker(), "'")));
-  }
-  if (const absl::Status may = sessions_.CheckCount(caller, request->worker()); !may.ok()) {
-    return Finished(context, may);
-  }
+  absl::Status may = CheckOwnName(caller, request->worker());
+  if (may.ok()) may = sessions_.CheckCount(caller, request->worker());
+  may = decisions.Take(may);
+  decisions.Write();
+  if (!may.ok()) return Finished(context, may);
   // A worker of another user runs that user's jobs alone, whatever it says.
   if (!caller.is_host && caller.worker.empty()) input.run_as_user = caller.user;
   input.session = MakeUuid(services_.rng);

@@ -10,6 +10,7 @@
 #include "server/rpc/cancel_jobs.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/create_jobs.h"
+#include "server/rpc/decisions.h"
 #include "server/rpc/limits.h"
 #include "server/rpc/offers.h"
 #include "server/rpc/request.h"
@@ -95,7 +96,10 @@ grpc::ServerUnaryReactor* JobServiceImpl::CreateJob(const access::Caller& caller
                                                     const v1::CreateJobRequest* request,
                                                     v1::Job* response) {
   RequestCheck check;
-  auto input = SubmissionOf(*request, caller, services_, check);
+  Decisions decisions(access::RuleOf("JobService/CreateJob"), caller, services_,
+                      ResourcesOf(*request), request->validate_only());
+  auto input = SubmissionOf(*request, caller, services_, check, decisions);
+  decisions.Write();
   if (!input.ok()) {
     return FinishWithoutReference(context, services_, *request, input.status(), response);
   }
@@ -159,6 +163,8 @@ grpc::ServerUnaryReactor* JobServiceImpl::CloneJob(const access::Caller& caller,
                                                    const v1::CloneJobRequest* request,
                                                    v1::CloneJobResponse* response) {
   RequestCheck check;
+  Decisions decisions(access::RuleOf("JobService/CloneJob"), caller, services_,
+                      ResourcesOf(*request), request->validate_only());
   const JobId job = check.Job("name", request->name());
   if (!check.ok()) return Refused(context, check);
   const auto original = FindJob(services_.board, job);
@@ -166,7 +172,8 @@ grpc::ServerUnaryReactor* JobServiceImpl::CloneJob(const access::Caller& caller,
     return FinishWithoutReference(context, services_, *request, original.status(),
                                   response->mutable_job());
   }
-  auto clone = CloneOf(*request, **original, caller, services_, check);
+  auto clone = CloneOf(*request, **original, caller, services_, check, decisions);
+  decisions.Write();
   if (!clone.ok()) {
     return FinishWithoutReference(context, services_, *request, clone.status(),
                                   response->mutable_job());

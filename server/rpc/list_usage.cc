@@ -56,9 +56,8 @@ void AddLargest(const Services& services, const access::Caller& caller, size_t c
   };
   int64_t before = 0;
   while (true) {
-    const std::vector<View> page = services.board.ListJobs(
-        before, kUsagePageJobs,
-        [&](const JobView& view) {
+    const std::vector<View> page =
+        services.board.ListJobs(before, kUsagePageJobs, [&](const JobView& view) {
           return BytesOf(view) > 0 && MaySee(caller, services, view.record);
         });
     for (const View& view : page) {
@@ -79,7 +78,8 @@ void AddLargest(const Services& services, const access::Caller& caller, size_t c
     job->set_user(view->record.submission->user);
     job->set_project(view->record.submission->project);
     job->set_state(ToProto(view->record.state));
-    if (view->record.end_us != 0) *job->mutable_end_time() = codec::ToTimestamp(view->record.end_us);
+    if (view->record.end_us != 0)
+      *job->mutable_end_time() = codec::ToTimestamp(view->record.end_us);
     *job->mutable_stored() = StoredBytesProto(view->checkpoint_bytes, view->streams);
   }
 }

@@ -60,10 +60,7 @@ absl::Status SignInByToken(const grpc::ServerContextBase& context, SignIn& sign_
   }
   const auto token = sign_in.tokens.Use(text, access::TokenKind::kUser, sign_in.clock->Now());
   if (!token.ok()) return SlowDown(sign_in, caller.address, token.status());
-  const access::Peer user = sign_in.user_of_system(token->user);
   caller.user = token->user;
-  caller.role = user.role;
-  caller.role_source = user.role_source;
   caller.token = token->id;
   caller.token_end_us = absl::ToUnixMicros(token->expires);
   caller.token_cap = Cap(token->scope);

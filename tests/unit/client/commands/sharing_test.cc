@@ -306,6 +306,16 @@ TEST_F(Sharing, AQuotaKeepsTheLimitsThatAreNotGiven) {
               HasSubstr("0 is no limit"));
   EXPECT_THAT(runner_.Run({"quotas", "ls"}).out,
               HasSubstr("user:anna        -   1,000            -        -       2\n"));
+  const CommandResult unlimited = runner_.Run(
+      {"quotas", "set", "user:anna", "--queued", "unlimited", "--storage", "unlimited"});
+  EXPECT_EQ(unlimited.exit_code, 0) << unlimited.err;
+  EXPECT_THAT(unlimited.err, Not(HasSubstr("no limit")));
+  EXPECT_THAT(runner_.Run({"quotas", "ls"}).out,
+              HasSubstr("user:anna        -       -            -        -       2\n"));
+  const CommandResult none = runner_.Run({"quotas", "set", "user:anna", "--devices", "none"});
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_THAT(none.err, HasSubstr("'none' is no limit; expected a number, or unlimited"));
+  EXPECT_EQ(runner_.Run({"quotas", "set", "user:anna", "--devices", "-1"}).exit_code, 2);
   EXPECT_EQ(runner_.Run({"quotas", "set", "user:anna"}).exit_code, 2);
   EXPECT_EQ(runner_.Run({"quotas", "set", "user:anna", "--storage", "80"}).exit_code, 2);
   EXPECT_EQ(runner_.Run({"quotas", "rm", "user:anna"}).exit_code, 0);

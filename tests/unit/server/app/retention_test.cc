@@ -108,7 +108,8 @@ TEST_F(Retention, WhatOtherJobsNeedStays) {
   child.parent_checkpoint = core::CheckpointRef{origin, 10};
   Submit(child);
   EXPECT_THAT(Expired({.checkpoints = Rule("0 jobs")}), IsEmpty());
-  EXPECT_THAT(Expired({.checkpoints = Rule("0 jobs"), .logs = Rule("0 jobs")}), ElementsAre("1 cl"));
+  EXPECT_THAT(Expired({.checkpoints = Rule("0 jobs"), .logs = Rule("0 jobs")}),
+              ElementsAre("1 cl"));
 }
 
 TEST_F(Retention, JobsAreMeasuredUntilAllOfThemIsThere) {
