@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -19,7 +18,6 @@
 #include <set>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/env.h"
@@ -27,16 +25,13 @@
 #include "common/base/files.h"
 #include "common/base/memory_limit.h"
 #include "common/base/program_paths.h"
-#include "common/base/sign_in_errors.h"
 #include "common/base/status_macros.h"
-#include "common/base/system_accounts.h"
 #include "common/base/version.h"
-#include "common/rpc/address.h"
 #include "common/rpc/channel.h"
 #include "server/acceptor.h"
+#include "server/entrance.h"
 #include "server/housekeeper.h"
 #include "server/leftovers.h"
-#include "server/listen.h"
 #include "server/rpc/access_service.h"
 #include "server/rpc/agent_service.h"
 #include "server/rpc/checkpoint_service.h"
@@ -44,14 +39,10 @@
 #include "server/rpc/job_service.h"
 #include "server/rpc/sharing_service.h"
 #include "server/rpc/streams.h"
-#include "server/runtime/local_process.h"
-#include "server/runtime/system_users.h"
 #include "server/store/series.h"
 #include "server/store/sqlite/sqlite_access_store.h"
 #include "server/store/sqlite/sqlite_metrics_store.h"
 #include "server/store/sqlite/sqlite_store.h"
-#include "server/tls/certificate_files.h"
-#include "server/tls/terminator.h"
 
 namespace trainyard {
 namespace {
@@ -65,24 +56,8 @@ constexpr size_t kMessageMemoryMax = size_t{1} << 30;
 constexpr int64_t kResidentMax = int64_t{4} << 30;
 // The calls that one connection may have open. Further ones wait for their turn at the client.
 constexpr int kCallsOfConnectionMax = 1000;
-// A stream of a token that expires ends within this time.
-constexpr absl::Duration kTokenSweepInterval = absl::Seconds(10);
 // Workers and clients may ping as often as this while no call is open.
 constexpr int kPingIntervalMinMs = 5000;
-
-// Finds the groups that have roles.
-absl::StatusOr<access::RoleMap> RolesOf(const ServerOptions& options) {
-  access::RoleMap roles;
-  roles.server_uid = geteuid();
-  roles.default_role = options.default_role;
-  if (!options.admin_group.empty()) {
-    TY_ASSIGN_OR_RETURN(roles.admin_group, FindGroup(options.admin_group));
-  }
-  if (!options.operator_group.empty()) {
-    TY_ASSIGN_OR_RETURN(roles.operator_group, FindGroup(options.operator_group));
-  }
-  return roles;
-}
 
 // gRPC's log is for developers only, because the calls return what users need to know.
 void LogOfGrpc(gpr_log_func_args* args) {
@@ -115,6 +90,12 @@ void TellLostPoints(const std::vector<store::LostPoints>& lost, runtime::Runtime
   }
 }
 
+void TellUnlessRemoved(JobId job, const absl::Status& removed) {
+  if (removed.ok()) return;
+  LogWarning("cannot remove what was deleted of a job; the next start tries again",
+             {{"job", JobName(job)}, {"error", removed.ToString()}});
+}
+
 }  // namespace
 
 std::string DefaultStateDir(absl::string_view xdg_state_home, absl::string_view home) {
@@ -125,27 +106,21 @@ std::string DefaultStateDir(absl::string_view xdg_state_home, absl::string_view 
 class App::Impl {
  public:
   explicit Impl(DirectoryLock lock) : lock_(std::move(lock)) {}
+  ~Impl() { Stop(); }
 
   absl::Status Open(const std::string& state_dir, const ServerOptions& given);
   absl::Status Listen(const ServerOptions& given);
   // Begins with what no request asks for.
-  void KeepHouse(absl::Duration keep_finished_jobs);
+  void KeepHouse(const KeepRules& keep);
   void Stop();
-  const std::vector<std::string>& addresses() const { return addresses_; }
+  const std::vector<std::string>& addresses() const { return entrance_->addresses(); }
 
  private:
   absl::Status OpenAccess(const ServerOptions& given);
-  // Makes or reads the certificates, for ports of TLS.
-  absl::Status OpenCertificates(const ServerOptions& given);
-  // Finds out who is at the other end, and hands the connection to gRPC.
-  void Take(int listener, UniqueFd connection);
-  void TakeLocal(UniqueFd connection);
-  void TakeRemote(UniqueFd plain, tls::Peer client);
-  // Ends streams of tokens that have expired, and keeps what is known of tokens on disk.
-  void SweepTokens();
   void CleanUp(const core::Turn& turn);
   void RemoveUploadsOfTheDead();
-  void RemoveFilesOf(JobId job);
+  void RemoveLogsOf(JobId job);
+  void RemoveMetricsOf(JobId job);
 
   const DirectoryLock lock_;
   std::string state_dir_;
@@ -164,13 +139,8 @@ class App::Impl {
   std::unique_ptr<runtime::CheckpointVerifier> verifier_;
   std::unique_ptr<store::AccessStore> access_store_;
   access::Directory directory_;
-  access::RoleMap roles_;
   std::optional<runtime::AuditLog> audit_;
-  runtime::Connections connections_{*Clock::Real()};
-  runtime::LocalProcesses processes_{*Clock::Real()};  // only the acceptor uses it
-  std::shared_ptr<rpc::SignIn> sign_in_ = std::make_shared<rpc::SignIn>();
-  std::unique_ptr<runtime::SystemUsers> users_;
-  std::unique_ptr<tls::CertificateFiles> certificates_;
+  std::optional<Entrance> entrance_;
   std::unique_ptr<rpc::Services> services_;
   std::unique_ptr<rpc::JobServiceImpl> jobs_;
   std::unique_ptr<rpc::FleetServiceImpl> fleet_;
@@ -179,15 +149,7 @@ class App::Impl {
   std::unique_ptr<rpc::AgentServiceImpl> agents_;
   std::unique_ptr<rpc::AccessServiceImpl> access_;
   std::unique_ptr<grpc::Server> server_;
-  std::optional<tls::Terminator> terminator_;
-  std::set<int> tls_sockets_;
-  std::optional<Acceptor> acceptor_;
-  // Only the housekeeper's thread uses these.
-  absl::Time tokens_swept_ = Clock::Real()->Now();
-  absl::Time tokens_saved_ = Clock::Real()->Now();
   std::optional<Housekeeper> housekeeper_;
-  std::vector<std::string> addresses_;
-  std::vector<std::string> socket_paths_;
 };
 
 absl::Status App::Impl::Open(const std::string& state_dir, const ServerOptions& given) {
@@ -204,9 +166,9 @@ absl::Status App::Impl::Open(const std::string& state_dir, const ServerOptions& 
   runtime::Runtime::Options options;
   options.config = given.config;
   const std::string orphans = OrphanFolder(state_dir_, Clock::Real()->Now());
-  std::set<JobId> deleted;
+  DeletedStreams deleted;
   options.on_load = [this, &orphans, &deleted](const core::Snapshot& stored) -> absl::Status {
-    TY_ASSIGN_OR_RETURN(deleted, DeletedJobsWithFiles(stored, *logs_, *metrics_));
+    TY_ASSIGN_OR_RETURN(deleted, FindDeletedStreams(stored, *logs_, *metrics_));
     return SetStreamsAside(stored, state_dir_, orphans, *logs_, *metrics_);
   };
   options.on_turn = [this](const core::Turn& turn) { CleanUp(turn); };
@@ -217,15 +179,15 @@ absl::Status App::Impl::Open(const std::string& state_dir, const ServerOptions& 
     RemoveUploadsOfTheDead();
     SetBlobsAside(orphans, *blobs_, board_);
   });
-  for (const JobId job : deleted) RemoveFilesOf(job);
+  for (const JobId job : deleted.logs) RemoveLogsOf(job);
+  for (const JobId job : deleted.metrics) RemoveMetricsOf(job);
   TellLostPoints(lost, *runtime_);
   verifier_ = std::make_unique<runtime::CheckpointVerifier>(*blobs_, board_, executor_, *runtime_);
   TY_RETURN_IF_ERROR(OpenAccess(given));
   services_ = std::make_unique<rpc::Services>(rpc::Services{
-      *runtime_,    board_,       notifier_,  executor_,      metric_reads_, metric_writes_,
-      *logs_,       *blobs_,      *verifier_, *metrics_,      *store_,       streams_,
-      *Rng::Real(), connections_, directory_, *access_store_, *audit_,       roles_.default_role,
-      Version(),    sign_in_});
+      *runtime_, board_, notifier_, executor_, metric_reads_, metric_writes_, *logs_, *blobs_,
+      *verifier_, *metrics_, *store_, streams_, *Rng::Real(), entrance_->connections(), directory_,
+      *access_store_, *audit_, Version(), entrance_->sign_in()});
   jobs_ = std::make_unique<rpc::JobServiceImpl>(*services_);
   fleet_ = std::make_unique<rpc::FleetServiceImpl>(*services_);
   sharing_ = std::make_unique<rpc::SharingServiceImpl>(*services_);
@@ -236,52 +198,17 @@ absl::Status App::Impl::Open(const std::string& state_dir, const ServerOptions& 
 }
 
 absl::Status App::Impl::OpenAccess(const ServerOptions& given) {
-  TY_ASSIGN_OR_RETURN(roles_, RolesOf(given));
   TY_ASSIGN_OR_RETURN(access_store_,
                       store::OpenSqliteAccessStore(JoinPath(state_dir_, "access.db")));
   TY_ASSIGN_OR_RETURN(const auto users, access_store_->ListUsers());
   for (const access::UserRecord& user : users) directory_.SetUser(user);
   TY_ASSIGN_OR_RETURN(const auto projects, access_store_->ListProjects());
   for (const access::ProjectRecord& project : projects) directory_.SetProject(project);
-  TY_ASSIGN_OR_RETURN(const auto tokens, access_store_->ListTokens());
-  users_ = std::make_unique<runtime::SystemUsers>(roles_);
-  for (const access::TokenRecord& token : tokens) {
-    sign_in_->tokens.Add(token);
-    users_->Learn({token.user});
-  }
-  sign_in_->user_of_system = [this](const std::string& user) { return users_->Find(user); };
-  sign_in_->learn_user = [this](const std::string& user) { users_->Learn({user}); };
   const absl::Duration keep =
       given.keep_audit_us > 0 ? absl::Microseconds(given.keep_audit_us) : absl::InfiniteDuration();
   audit_.emplace(*access_store_, *Clock::Real(), keep);
-  return absl::OkStatus();
-}
-
-void App::Impl::Take(int listener, UniqueFd connection) {
-  if (tls_sockets_.count(listener) > 0) {
-    terminator_->Take(std::move(connection));
-  } else {
-    TakeLocal(std::move(connection));
-  }
-}
-
-void App::Impl::TakeRemote(UniqueFd plain, tls::Peer client) {
-  access::Peer peer;
-  peer.address = client.remote.key;
-  peer.worker = std::move(client.worker);
-  if (!connections_.Add(plain.get(), std::move(peer), std::move(client.is_known))) return;
-  grpc::AddInsecureChannelFromFd(server_.get(), plain.release());
-}
-
-void App::Impl::TakeLocal(UniqueFd connection) {
-  const auto process = processes_.AtOtherEnd(connection.get());
-  if (!process.ok()) {
-    LogWarning("a connection is closed, since nobody knows whose it is",
-               {{"error", process.status().ToString()}});
-    return;
-  }
-  if (!connections_.Add(connection.get(), access::PeerOf(*process, roles_))) return;
-  grpc::AddInsecureChannelFromFd(server_.get(), connection.release());
+  entrance_.emplace(*access_store_, streams_);
+  return entrance_->Open(given);
 }
 
 // Files that are no longer needed are removed after the commit that says so, never before.
@@ -294,7 +221,12 @@ void App::Impl::CleanUp(const core::Turn& turn) {
     });
   }
   for (const JobId job : turn.delta.deleted_jobs) {
-    RemoveFilesOf(job);
+    RemoveLogsOf(job);
+    RemoveMetricsOf(job);
+  }
+  for (const core::JobRecord& job : turn.delta.jobs) {
+    if (job.logs_deleted) RemoveLogsOf(job.id);
+    if (job.metrics_deleted) RemoveMetricsOf(job.id);
   }
   for (const core::AttemptRecord& attempt : turn.delta.attempts) {
     if (!core::attempt_fsm::IsFinal(attempt.state)) continue;
@@ -303,15 +235,13 @@ void App::Impl::CleanUp(const core::Turn& turn) {
   }
 }
 
-// Removes files later, in the threads for them.
-void App::Impl::RemoveFilesOf(JobId job) {
-  const auto check = [job](const absl::Status& removed) {
-    if (removed.ok()) return;
-    LogWarning("cannot remove what a deleted job left; the next start tries again",
-               {{"job", JobName(job)}, {"error", removed.ToString()}});
-  };
-  executor_.Post([this, job, check] { check(logs_->Remove(job)); });
-  metric_writes_.Post([this, job, check] { check(metrics_->DeleteJob(job)); });
+// Files are removed later, in the threads for them.
+void App::Impl::RemoveLogsOf(JobId job) {
+  executor_.Post([this, job] { TellUnlessRemoved(job, logs_->Remove(job)); });
+}
+
+void App::Impl::RemoveMetricsOf(JobId job) {
+  metric_writes_.Post([this, job] { TellUnlessRemoved(job, metrics_->DeleteJob(job)); });
 }
 
 void App::Impl::RemoveUploadsOfTheDead() {
@@ -321,49 +251,7 @@ void App::Impl::RemoveUploadsOfTheDead() {
   });
 }
 
-absl::Status App::Impl::OpenCertificates(const ServerOptions& given) {
-  TY_ASSIGN_OR_RETURN(certificates_, tls::CertificateFiles::Open(
-                                         {JoinPath(state_dir_, "tls"), given.tls_names,
-                                          given.tls_cert, given.tls_key, given.tls_client_ca},
-                                         *Clock::Real()));
-  sign_in_->sign_worker = [this](absl::string_view request, absl::string_view worker) {
-    return certificates_->SignWorker(request, worker);
-  };
-  sign_in_->fingerprint = [this] { return certificates_->pin().fingerprint; };
-  LogInfo("clients know this server by its fingerprint",
-          {{"fingerprint", certificates_->pin().fingerprint}});
-  return absl::OkStatus();
-}
-
-void App::Impl::SweepTokens() {
-  const absl::Time now = Clock::Real()->Now();
-  if (now - tokens_swept_ < kTokenSweepInterval) return;
-  for (const access::TokenRecord& token : sign_in_->tokens.Expired(tokens_swept_, now)) {
-    streams_.EndOfToken(token.id, error::TokenExpired(token.id, token.expires));
-  }
-  tokens_swept_ = now;
-  if (now - tokens_saved_ < access::kLastUseStep) return;
-  tokens_saved_ = now;
-  absl::Status saved = absl::OkStatus();
-  for (const access::TokenRecord& token : sign_in_->tokens.TakeUsed()) {
-    saved.Update(access_store_->PutToken(token));
-    users_->Learn({token.user});
-  }
-  for (const std::string& id : sign_in_->tokens.Forget(now)) {
-    saved.Update(access_store_->DeleteToken(id));
-  }
-  if (!saved.ok()) {
-    LogWarning("cannot store when tokens were used", {{"error", saved.ToString()}});
-  }
-}
-
 absl::Status App::Impl::Listen(const ServerOptions& given) {
-  std::vector<std::string> listen = given.listen;
-  const auto is_path = [](const std::string& text) { return absl::StartsWith(text, "unix:"); };
-  // The socket is always there, since tokens for the port are made on it.
-  if (std::none_of(listen.begin(), listen.end(), is_path)) {
-    listen.insert(listen.begin(), absl::StrCat("unix:", JoinPath(state_dir_, "server.sock")));
-  }
   gpr_set_log_function(LogOfGrpc);
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
@@ -380,20 +268,7 @@ absl::Status App::Impl::Listen(const ServerOptions& given) {
   builder.SetMaxReceiveMessageSize(rpc::kMessageSizeMax);
   builder.SetMaxSendMessageSize(rpc::kMessageSizeMax);
   builder.SetResourceQuota(grpc::ResourceQuota("server").Resize(kMessageMemoryMax));
-  std::vector<UniqueFd> sockets;
-  for (const std::string& text : listen) {
-    TY_ASSIGN_OR_RETURN(Listener listener, trainyard::Listen(text, given.shared ? 0666 : 0600));
-    addresses_.push_back(listener.address.ToString());
-    if (listener.address.kind == rpc::Address::Kind::kUnix) {
-      socket_paths_.push_back(listener.address.path);
-    }
-    if (listener.address.kind == rpc::Address::Kind::kTls) {
-      sign_in_->addresses.push_back(listener.address.ToString());
-      for (const UniqueFd& socket : listener.sockets) tls_sockets_.insert(socket.get());
-    }
-    for (UniqueFd& socket : listener.sockets) sockets.push_back(std::move(socket));
-  }
-  if (!tls_sockets_.empty()) TY_RETURN_IF_ERROR(OpenCertificates(given));
+  TY_RETURN_IF_ERROR(entrance_->Listen(given, state_dir_));
   builder.RegisterService(jobs_.get());
   builder.RegisterService(fleet_.get());
   builder.RegisterService(sharing_.get());
@@ -402,27 +277,24 @@ absl::Status App::Impl::Listen(const ServerOptions& given) {
   builder.RegisterService(access_.get());
   server_ = builder.BuildAndStart();
   if (server_ == nullptr) return absl::InternalError("the gRPC server does not start");
-  if (certificates_ != nullptr) {
-    terminator_.emplace(*certificates_, *Clock::Real(), [this](UniqueFd plain, tls::Peer client) {
-      TakeRemote(std::move(plain), std::move(client));
-    });
-  }
-  acceptor_.emplace(std::move(sockets), [this](int listener, UniqueFd connection) {
-    Take(listener, std::move(connection));
+  entrance_->Begin([this](UniqueFd connection) {
+    grpc::AddInsecureChannelFromFd(server_.get(), connection.release());
   });
   return ReplaceFile(JoinPath(state_dir_, "ready"),
-                     absl::StrCat(absl::StrJoin(addresses_, "\n"), "\n"), 0600);
+                     absl::StrCat(absl::StrJoin(addresses(), "\n"), "\n"), 0600);
 }
 
-void App::Impl::KeepHouse(absl::Duration keep_finished_jobs) {
+void App::Impl::KeepHouse(const KeepRules& keep) {
   Housekeeper::Options options;
-  if (keep_finished_jobs > absl::ZeroDuration()) options.keep_finished_jobs = keep_finished_jobs;
-  options.memory.trim = [] { malloc_trim(0); };
-  options.memory.close_connections = [this] { connections_.EndAll(); };
-  options.sweep_connections = [this] {
-    connections_.Sweep();
-    SweepTokens();
+  options.keep = keep;
+  options.measure = [this](JobId job) -> absl::StatusOr<core::StreamBytes> {
+    TY_ASSIGN_OR_RETURN(const int64_t log_bytes, logs_->SizeOf(job));
+    TY_ASSIGN_OR_RETURN(const int64_t metric_bytes, metrics_->SizeOf(job));
+    return core::StreamBytes{log_bytes, metric_bytes};
   };
+  options.memory.trim = [] { malloc_trim(0); };
+  options.memory.close_connections = [this] { entrance_->EndConnections(); };
+  options.sweep_connections = [this] { entrance_->Sweep(); };
   options.memory_high = std::min(kResidentMax, AllowedMemory() / 2);
   housekeeper_.emplace(std::move(options), *runtime_, *Clock::Real());
 }
@@ -433,14 +305,13 @@ void App::Impl::Stop() {
   housekeeper_.reset();
   unlink(JoinPath(state_dir_, "ready").c_str());
   server_->GetHealthCheckService()->SetServingStatus(false);
-  acceptor_.reset();
-  for (const std::string& path : socket_paths_) unlink(path.c_str());
+  entrance_->StopAccepting();
   streams_.EndAll(absl::UnavailableError("the server is shutting down; try again"));
   verifier_->Stop();
   runtime_->Stop();
   server_->Shutdown(absl::ToChronoTime(Clock::Real()->Now() + kShutdownGrace));
   server_->Wait();
-  terminator_.reset();  // it sends the last answers
+  entrance_->Close();
   server_.reset();
 }
 
@@ -467,7 +338,7 @@ absl::StatusOr<std::unique_ptr<App>> App::Start(const ServerOptions& options) {
   auto impl = std::make_unique<Impl>(std::move(lock));
   TY_RETURN_IF_ERROR(impl->Open(state_dir, options));
   TY_RETURN_IF_ERROR(impl->Listen(options));
-  impl->KeepHouse(absl::Microseconds(options.keep_finished_jobs_us));
+  impl->KeepHouse(options.keep);
   for (const std::string& address : impl->addresses()) LogInfo("listening on " + address);
   return std::unique_ptr<App>(new App(std::move(impl)));
 }

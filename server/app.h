@@ -7,38 +7,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "common/base/log.h"
-#include "server/access/caller.h"
-#include "server/core/lifecycle/config.h"
+#include "server/server_options.h"
 
 namespace trainyard {
-
-struct ServerOptions {
-  std::string state_dir;
-  // Each is unix:/path, or tls:HOST:PORT for other hosts. If there is no path, the server listens
-  // on unix:<state_dir>/server.sock, too.
-  std::vector<std::string> listen;
-  LogFormat log_format = LogFormat::kText;
-  core::Config config = {};
-  // Starts with a database that is older than what was committed to it.
-  bool accept_lost_commits = false;
-  // Jobs are deleted this long after their end; 0 keeps them for ever.
-  int64_t keep_finished_jobs_us = 0;
-  // Unix sockets accept all users of this host, and not only the one that runs the server.
-  bool shared = false;
-  // Members of these groups of the system are administrators and operators. Empty means none.
-  std::string admin_group = {};
-  std::string operator_group = {};
-  // The role of everybody else.
-  access::Role default_role = access::Role::kSubmitter;
-  // The certificate of ports of TLS: names in the server's own, or the site's files.
-  std::vector<std::string> tls_names = {};
-  std::string tls_cert = {};
-  std::string tls_key = {};
-  std::string tls_client_ca = {};
-  // Entries of the audit log are deleted when they are this old; 0 keeps them for ever.
-  int64_t keep_audit_us = int64_t{90} * 24 * 3600 * 1'000'000;
-};
 
 // Returns <state home>/trainyard/server, where the state home is $XDG_STATE_HOME, or ~/.local/state
 // if that is empty.

@@ -28,6 +28,20 @@ void AddDuration(CLI::App& app, const std::string& name, int64_t& value_us,
       ->type_name("DURATION");
 }
 
+// Declares a rule of what is kept.
+void AddKeepRule(CLI::App& app, const std::string& name, KeepRule& rule,
+                 const std::string& description) {
+  const auto check = [](const std::string& text) {
+    return std::string(ParseKeepRule(text).status().message());
+  };
+  app.add_option_function<std::string>(
+         name, [&rule](const std::string& text) { rule = *ParseKeepRule(text); },  // it was checked
+         description)
+      ->check(check)
+      ->default_str("forever")
+      ->type_name("RULE");
+}
+
 }  // namespace
 
 ParsedFlags ParseFlags(int argc, char** argv, const std::string& default_state_dir) {
@@ -80,10 +94,16 @@ ParsedFlags ParseFlags(int argc, char** argv, const std::string& default_state_d
   app.add_flag("--accept_lost_commits", flags.options.accept_lost_commits,
                "Start with a database that has lost its last commits, by damage or because an "
                "older copy was restored");
-  AddDuration(
-      app, "--keep_finished_jobs", flags.options.keep_finished_jobs_us,
-      "Delete jobs, with their logs, metrics and checkpoints, this long after their end, but "
-      "not those with the tag 'keep'; 0s keeps all of them");
+  KeepRules& keep = flags.options.keep;
+  AddKeepRule(app, "--keep_jobs", keep.jobs,
+              "What stays of jobs that have ended: an age ('90d'), a number ('5000 jobs'), a size "
+              "('500GiB'), or several of these with commas. Older jobs are deleted, with their "
+              "logs, metrics and checkpoints, but never those with the tag 'keep' or with 'retain: "
+              "forever'");
+  AddKeepRule(app, "--keep_checkpoints", keep.checkpoints,
+              "The same for their checkpoints alone; the jobs stay");
+  AddKeepRule(app, "--keep_logs", keep.logs, "The same for their logs");
+  AddKeepRule(app, "--keep_metrics", keep.metrics, "The same for their metrics");
   AddDuration(app, "--keep_audit", flags.options.keep_audit_us,
               "Delete entries of the audit log when they are this old; 0s keeps all of them");
   core::Config& config = flags.options.config;

@@ -8,19 +8,40 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
-#include "server/retention.h"
 
 namespace trainyard {
 namespace {
 
 // Memory grows by a gigabyte a second at most.
 constexpr absl::Duration kMemoryInterval = absl::Seconds(1);
+constexpr absl::Duration kMeasureInterval = absl::Seconds(10);
 constexpr absl::Duration kDeleteIntervalMax = absl::Minutes(1);
 constexpr absl::Duration kDeleteIntervalMin = absl::Milliseconds(100);
 // The jobs of one round are few, so that those who ask for something need not wait for them.
 constexpr size_t kDeletedMax = 100;
+constexpr size_t kMeasuredMax = 1000;
+// Workers may send the last of a log this long after the end of the job.
+constexpr absl::Duration kLateMax = absl::Minutes(5);
 // The clocks may differ by this much because of corrections, which never set the clock.
 constexpr absl::Duration kClockSlack = absl::Hours(1);
+
+// Returns what `ask` returns for the yard, or a default value if the server stops.
+template <typename Answer, typename Ask>
+Answer AskYard(runtime::Runtime& runtime, const Ask& ask) {
+  std::promise<Answer> answer;
+  runtime.Read([&](absl::StatusOr<const core::Yard*> yard) {
+    answer.set_value(yard.ok() ? ask(**yard) : Answer());
+  });
+  return answer.get_future().get();
+}
+
+absl::Status PostAndWait(runtime::Runtime& runtime, core::Input input) {
+  std::promise<absl::Status> done;
+  runtime.Post(std::move(input), [&done](const absl::StatusOr<core::Reply>& reply) {
+    done.set_value(reply.status());
+  });
+  return done.get_future().get();
+}
 
 }  // namespace
 
@@ -42,12 +63,21 @@ Housekeeper::~Housekeeper() {
   thread_.join();
 }
 
+bool Housekeeper::IsStopped() {
+  const MutexLock lock(&mutex_);
+  return stop_;
+}
+
 void Housekeeper::Run() {
+  absl::Duration least_age = options_.keep.jobs.age;
+  for (const KeepRule* rule :
+       {&options_.keep.checkpoints, &options_.keep.logs, &options_.keep.metrics}) {
+    least_age = std::min(least_age, rule->age);
+  }
   const absl::Duration interval =
-      std::clamp(options_.keep_finished_jobs / 10, kDeleteIntervalMin, kDeleteIntervalMax);
-  absl::Duration delete_uptime = options_.keep_finished_jobs == absl::InfiniteDuration()
-                                     ? absl::InfiniteDuration()
-                                     : clock_.Uptime() + interval;
+      std::clamp(least_age / 10, kDeleteIntervalMin, kDeleteIntervalMax);
+  absl::Duration measure_uptime = clock_.Uptime();
+  absl::Duration delete_uptime = clock_.Uptime() + interval;
   while (true) {
     {
       const MutexLock lock(&mutex_);
@@ -59,35 +89,56 @@ void Housekeeper::Run() {
     }
     memory_.Look();
     options_.sweep_connections();
+    if (clock_.Uptime() >= std::min(measure_uptime, delete_uptime)) {
+      Measure();
+      measure_uptime = clock_.Uptime() + kMeasureInterval;
+    }
     if (clock_.Uptime() < delete_uptime) continue;
     delete_uptime = clock_.Uptime() + (DeleteSome() ? kDeleteIntervalMin : interval);
   }
 }
 
+void Housekeeper::Measure() {
+  const int64_t since_us = absl::ToUnixMicros(measured_ - kLateMax);
+  measured_ = clock_.Now();
+  JobId last;
+  for (bool has_more = true; has_more && !IsStopped();) {
+    const std::vector<JobId> jobs = AskYard<std::vector<JobId>>(
+        runtime_,
+        [&](const core::Yard& yard) { return FindUnmeasured(yard, since_us, last, kMeasuredMax); });
+    if (jobs.empty()) return;
+    has_more = jobs.size() == kMeasuredMax;
+    last = jobs.back();
+    core::NoteStreams note;
+    for (const JobId job : jobs) {
+      const auto bytes = options_.measure(job);
+      if (bytes.ok()) note.bytes[job] = *bytes;
+    }
+    (void)PostAndWait(runtime_, std::move(note));  // the next round does it again
+  }
+}
+
 bool Housekeeper::DeleteSome() {
   if (WasClockSet()) return false;
-  const int64_t before_us = absl::ToUnixMicros(clock_.Now() - options_.keep_finished_jobs);
-  std::promise<std::vector<JobId>> found;
-  runtime_.Read([&found, before_us](absl::StatusOr<const core::Yard*> yard) {
-    found.set_value(yard.ok() ? FindEndedBefore(**yard, before_us, kDeletedMax)
-                              : std::vector<JobId>());
-  });
-  const std::vector<JobId> jobs = found.get_future().get();
-  if (jobs.empty()) return false;
-  std::vector<JobId> deleted;
-  for (const JobId job : jobs) {
-    std::promise<absl::Status> done;
-    runtime_.Post(
-        core::DeleteJob{job, /*checkpoints_only=*/false, "server"},
-        [&done](const absl::StatusOr<core::Reply>& reply) { done.set_value(reply.status()); });
-    const absl::Status status = done.get_future().get();
-    if (status.ok()) deleted.push_back(job);
+  const auto deletions = AskYard<std::vector<core::DeleteJob>>(
+      runtime_, [this, now_us = absl::ToUnixMicros(clock_.Now())](const core::Yard& yard) {
+        return FindExpired(yard, options_.keep, now_us, kDeletedMax);
+      });
+  std::vector<JobId> jobs;
+  std::vector<JobId> parts;
+  for (const core::DeleteJob& deletion : deletions) {
+    if (!PostAndWait(runtime_, deletion).ok()) continue;
+    (deletion.parts.any() ? parts : jobs).push_back(deletion.job);
   }
-  if (deleted.empty()) return false;
-  LogInfo("deleted jobs that ended long ago", {{"jobs", absl::StrCat(deleted.size())},
-                                               {"first", JobName(deleted.front())},
-                                               {"last", JobName(deleted.back())}});
-  return jobs.size() == kDeletedMax;
+  const auto tell = [](const std::vector<JobId>& deleted, absl::string_view what) {
+    if (deleted.empty()) return;
+    LogInfo(what, {{"jobs", absl::StrCat(deleted.size())},
+                   {"first", JobName(deleted.front())},
+                   {"last", JobName(deleted.back())}});
+  };
+  tell(jobs, "deleted jobs that are kept no longer");
+  tell(parts, "deleted checkpoints, logs or metrics that are kept no longer; their jobs stay");
+  return deletions.size() == kDeletedMax && !(jobs.empty() && parts.empty());
 }
 
 bool Housekeeper::WasClockSet() {

@@ -1,15 +1,17 @@
-// Does now and then what no request asks for: deletes jobs that ended long ago, and watches the
-// memory of the process.
+// Does now and then what no request asks for: measures what jobs take on the disk, deletes what is
+// kept no longer, and watches the memory of the process.
 #pragma once
 
 #include <functional>
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/base/env.h"
 #include "common/base/mutex.h"
 #include "server/memory_watch.h"
+#include "server/retention.h"
 #include "server/runtime/runtime.h"
 
 namespace trainyard {
@@ -18,8 +20,11 @@ namespace trainyard {
 class Housekeeper {
  public:
   struct Options {
-    // Jobs are deleted this long after their end, or never if it is infinite.
-    absl::Duration keep_finished_jobs = absl::InfiniteDuration();
+    KeepRules keep;
+    // Returns what the logs and metrics of a job take.
+    std::function<absl::StatusOr<core::StreamBytes>(JobId)> measure = [](JobId) {
+      return core::StreamBytes();
+    };
     MemoryWatch::Ports memory;
     int64_t memory_high = 0;
     // Looks after connections, once a second.
@@ -31,7 +36,10 @@ class Housekeeper {
 
  private:
   void Run();
-  // Deletes some jobs that have ended long ago. Returns true if there may be more.
+  bool IsStopped();
+  // Measures the jobs that may have grown.
+  void Measure();
+  // Deletes some of what is kept no longer. Returns true if there may be more.
   bool DeleteSome();
   // Returns true if the wall clock was set while the server runs. The ages of jobs mean nothing
   // then.
@@ -43,6 +51,7 @@ class Housekeeper {
   MemoryWatch memory_;
   const absl::Duration boot_time_;  // the wall clock minus the uptime, at the start
   bool warned_ = false;
+  absl::Time measured_ = absl::InfinitePast();  // when the last round began
   Mutex mutex_;
   CondVar stopped_;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;

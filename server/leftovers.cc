@@ -51,15 +51,23 @@ absl::StatusOr<std::set<AttemptId>> OrphanedMetrics(const core::Snapshot& stored
 
 }  // namespace
 
-absl::StatusOr<std::set<JobId>> DeletedJobsWithFiles(const core::Snapshot& stored,
-                                                     const runtime::LogStore& logs,
-                                                     store::MetricsStore& metrics) {
+absl::StatusOr<DeletedStreams> FindDeletedStreams(const core::Snapshot& stored,
+                                                  const runtime::LogStore& logs,
+                                                  store::MetricsStore& metrics) {
   TY_ASSIGN_OR_RETURN(const std::vector<JobId> logged, logs.ListJobs());
   TY_ASSIGN_OR_RETURN(const std::vector<AttemptId> measured, metrics.ListAttempts());
-  std::set<JobId> jobs(logged.begin(), logged.end());
-  for (const AttemptId attempt : measured) jobs.insert(attempt.job);
-  std::erase_if(jobs, [&stored](JobId job) { return !WasDeleted(stored, job); });
-  return jobs;
+  DeletedStreams deleted;
+  for (const JobId job : logged) {
+    const auto found = stored.jobs.find(job);
+    const bool stays = found != stored.jobs.end() && !found->second.logs_deleted;
+    if (!stays && job.value < stored.next_job) deleted.logs.insert(job);
+  }
+  for (const AttemptId attempt : measured) {
+    const auto found = stored.jobs.find(attempt.job);
+    const bool stays = found != stored.jobs.end() && !found->second.metrics_deleted;
+    if (!stays && attempt.job.value < stored.next_job) deleted.metrics.insert(attempt.job);
+  }
+  return deleted;
 }
 
 std::string OrphanFolder(const std::string& state_dir, absl::Time now) {

@@ -25,10 +25,16 @@
 
 namespace trainyard {
 
-// Returns the deleted jobs that still have logs or metrics.
-absl::StatusOr<std::set<JobId>> DeletedJobsWithFiles(const core::Snapshot& stored,
-                                                     const runtime::LogStore& logs,
-                                                     store::MetricsStore& metrics);
+// Jobs whose logs, or whose metrics, are to be deleted.
+struct DeletedStreams {
+  std::set<JobId> logs;
+  std::set<JobId> metrics;
+};
+// Returns the logs and metrics that were deleted, by themselves or with their jobs, and are still
+// there.
+absl::StatusOr<DeletedStreams> FindDeletedStreams(const core::Snapshot& stored,
+                                                  const runtime::LogStore& logs,
+                                                  store::MetricsStore& metrics);
 
 // Returns the folder to which a server that starts at `now` moves files: <state_dir>/orphans/<UTC>.
 // It is laid out as the state directory is.

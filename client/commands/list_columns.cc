@@ -178,6 +178,13 @@ std::vector<std::pair<std::string, ListColumn>> KnownColumns(const Context& cont
        {{"CREATED"},
         [](const v1::Job& job) { return output::TimeText(job.create_time()); },
         [age](const v1::Job& job) { return -absl::ToDoubleSeconds(age(job)); }}},
+      {"size",
+       {{"SIZE", right},
+        [](const v1::Job& job) {
+          const int64_t bytes = output::StoredBytes(job);
+          return bytes == 0 ? std::string() : FormatBytes(bytes);
+        },
+        [](const v1::Job& job) { return static_cast<double>(output::StoredBytes(job)); }}},
       {"tags",
        {{"TAGS"},
         [](const v1::Job& job) { return absl::StrJoin(job.resolved_spec().tags(), ","); }}},

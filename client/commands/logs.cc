@@ -185,6 +185,10 @@ Result Logs(const Context& context, const LogsOptions& options) {
                              " and has not run yet, so there is no log"));
     return link::kOk;
   }
+  if (const std::string deleted = output::DeletedText(job, v1::JOB_PART_LOGS); !deleted.empty()) {
+    context.Say(deleted);
+    return link::kOk;
+  }
   const int ranks = job.placement_size();
   // The other attempts of an elastic job may have had more ranks.
   const bool is_newest = !ParseAttemptName(name).ok();

@@ -267,7 +267,11 @@ Result Metrics(const Context& context, const MetricsOptions& options) {
     TY_ASSIGN_OR_RETURN(JobSeries job, FetchSeries(context, *link, options, words.groups, name));
     if (PrintSeries(context, job.response)) return link::kOk;
     if (job.response.series().empty()) {
-      context.Say(absl::StrCat(name, " has no metrics yet"));
+      v1::GetJobRequest get;
+      get.set_name(name);
+      TY_ASSIGN_OR_RETURN(const v1::Job known, link->Call(&v1::JobService::Stub::GetJob, get));
+      const std::string deleted = output::DeletedText(known, v1::JOB_PART_METRICS);
+      context.Say(deleted.empty() ? absl::StrCat(name, " has no metrics yet") : deleted);
       continue;
     }
     Draw(context, is_chosen, job.response, names.size() > 1 ? absl::StrCat(" of ", name) : "");

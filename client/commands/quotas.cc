@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <ostream>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "client/commands/verbs.h"
 #include "client/output/table.h"
@@ -16,12 +17,14 @@ using output::Table;
 
 constexpr char kSubjectHelp[] = "user:NAME, project:NAME; user:* and project:* for all others";
 
-// -1 and an empty text leave a limit as it is.
+constexpr char kUnlimited[] = "unlimited";
+
+// -1 and an empty text leave a limit as it is. 0 is no limit, as kUnlimited is.
 struct SetQuotaOptions {
   std::string subject;
-  int devices = -1;
-  int queued_jobs = -1;
-  int submits_per_minute = -1;
+  std::string devices;
+  std::string queued_jobs;
+  std::string submits_per_minute;
   int weight = -1;
   std::string storage;
 };
@@ -29,6 +32,18 @@ struct SetQuotaOptions {
 struct DeleteQuotasOptions {
   std::vector<std::string> subjects;
 };
+
+std::string CheckLimit(const std::string& text) {
+  int32_t limit = 0;
+  if (text == kUnlimited || (absl::SimpleAtoi(text, &limit) && limit >= 0)) return "";
+  return absl::StrCat("'", text, "' is no limit; expected a number, or ", kUnlimited);
+}
+
+// Reads what CheckLimit accepts. Returns 0 for no limit.
+int32_t LimitOf(const std::string& text) {
+  int32_t limit = 0;
+  return absl::SimpleAtoi(text, &limit) ? limit : 0;
+}
 
 // Returns the text of a limit, which is empty if there is no limit.
 std::string LimitText(int64_t limit) {
@@ -74,8 +89,8 @@ Result ListQuotas(const Context& context) {
 }
 
 Result SetQuota(const Context& context, const SetQuotaOptions& options) {
-  const bool is_given = options.devices >= 0 || options.queued_jobs >= 0 ||
-                        options.submits_per_minute >= 0 || options.weight >= 0 ||
+  const bool is_given = !options.devices.empty() || !options.queued_jobs.empty() ||
+                        !options.submits_per_minute.empty() || options.weight >= 0 ||
                         !options.storage.empty();
   if (!is_given) {
     return absl::InvalidArgumentError(
@@ -85,11 +100,13 @@ Result SetQuota(const Context& context, const SetQuotaOptions& options) {
   v1::SetQuotaRequest request;
   v1::Quota& quota = *request.mutable_quota();
   TY_ASSIGN_OR_RETURN(quota, FindQuota(*link, options.subject));
-  if (options.devices >= 0) quota.set_devices(options.devices);
-  if (options.queued_jobs >= 0) quota.set_queued_jobs(options.queued_jobs);
-  if (options.submits_per_minute >= 0) quota.set_submits_per_minute(options.submits_per_minute);
+  if (!options.devices.empty()) quota.set_devices(LimitOf(options.devices));
+  if (!options.queued_jobs.empty()) quota.set_queued_jobs(LimitOf(options.queued_jobs));
+  if (!options.submits_per_minute.empty()) {
+    quota.set_submits_per_minute(LimitOf(options.submits_per_minute));
+  }
   if (options.weight >= 0) quota.set_weight(options.weight);
-  if (options.storage == "0") {
+  if (options.storage == "0" || options.storage == kUnlimited) {
     quota.set_stored_bytes(0);
   } else if (!options.storage.empty()) {
     TY_ASSIGN_OR_RETURN(const v1::ByteSize size, spec::ParseByteSize(options.storage));
@@ -99,9 +116,9 @@ Result SetQuota(const Context& context, const SetQuotaOptions& options) {
                       link->Call(&v1::SharingService::Stub::SetQuota, request));
   context.Say(
       absl::StrCat("the quota of ", set.subject(), " is set; `trainyard quotas ls` shows it"));
-  const bool has_zero = options.devices == 0 || options.queued_jobs == 0 ||
-                        options.submits_per_minute == 0 || options.storage == "0";
-  if (has_zero) context.Say("0 is no limit, and shuts nobody out");
+  const bool has_zero = options.devices == "0" || options.queued_jobs == "0" ||
+                        options.submits_per_minute == "0" || options.storage == "0";
+  if (has_zero) context.Say("0 is no limit, as 'unlimited' is, and shuts nobody out");
   PrintOne(context, set, set.subject());
   return link::kOk;
 }
@@ -138,14 +155,16 @@ void AddQuotas(VerbTable& verbs) {
       "user:anna --devices 4 --weight 2",
       [](client::Flags& flags, SetQuotaOptions& options) {
         flags.Word("SUBJECT", options.subject, kSubjectHelp).Required();
-        const auto limit = [&flags](const char* name, int& value, const char* help) {
-          flags.Value(name, value, help).Range(0, INT32_MAX);
+        const auto limit = [&flags](const char* name, std::string& value, const char* help) {
+          flags.Value(name, value, help).Check(CheckLimit).ShownAs("LIMIT");
         };
-        limit("--devices", options.devices, "Devices held at a time; 0 for no limit");
-        limit("--queued", options.queued_jobs, "Jobs that wait at a time; 0 for no limit");
-        limit("--submits", options.submits_per_minute, "Jobs a minute; 0 for no limit");
-        limit("--weight", options.weight, "Share of the pool against others, 1 to 1000");
-        flags.Value("--storage", options.storage, "Checkpoints: '500 GiB'; 0 for no limit");
+        limit("--devices", options.devices, "Devices held at a time: a number, or unlimited");
+        limit("--queued", options.queued_jobs, "Jobs that wait at a time: a number, or unlimited");
+        limit("--submits", options.submits_per_minute, "Jobs a minute: a number, or unlimited");
+        flags.Value("--weight", options.weight, "Share of the pool against others, 1 to 1000")
+            .Range(0, INT32_MAX);
+        flags.Value("--storage", options.storage,
+                    "Checkpoints, logs and metrics: '500 GiB', or unlimited");
       },
       SetQuota);
   verbs.Add<DeleteQuotasOptions>(

@@ -1,6 +1,9 @@
-// rm deletes jobs that have ended, or only their checkpoints. It first asks the server what that
-// would free, so that the user knows before anything is deleted.
+// rm deletes jobs that have ended, or only their checkpoints, logs or metrics. It first asks the
+// server what that would free, so that the user knows before anything is deleted.
 #include <ostream>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -16,10 +19,42 @@ namespace {
 
 struct RemoveOptions {
   std::vector<std::string> jobs;
-  bool checkpoints = false;  // delete the checkpoints and keep the jobs
+  // If any of these is true, only these parts are deleted and the jobs stay.
+  bool checkpoints = false;
+  bool logs = false;
+  bool metrics = false;
   bool dry_run = false;
   bool yes = false;
 };
+
+// Returns what is deleted, in words, or an empty text for the jobs themselves.
+std::string PartsText(const RemoveOptions& options) {
+  std::vector<std::string> parts;
+  if (options.checkpoints) parts.emplace_back("checkpoints");
+  if (options.logs) parts.emplace_back("logs");
+  if (options.metrics) parts.emplace_back("metrics");
+  if (parts.empty()) return "";
+  const std::string last = std::move(parts.back());
+  parts.pop_back();
+  return parts.empty() ? last : absl::StrCat(absl::StrJoin(parts, ", "), " and ", last);
+}
+
+absl::StatusOr<v1::DeleteJobResponse> Delete(link::ServerLink& link, const std::string& name,
+                                             const RemoveOptions& options, bool validate_only) {
+  if (PartsText(options).empty()) {
+    v1::DeleteJobRequest request;
+    request.set_name(name);
+    request.set_validate_only(validate_only);
+    return link.Call(&v1::JobService::Stub::DeleteJob, request);
+  }
+  v1::DeleteJobDataRequest request;
+  request.set_name(name);
+  request.set_validate_only(validate_only);
+  if (options.checkpoints) request.add_parts(v1::JOB_PART_CHECKPOINTS);
+  if (options.logs) request.add_parts(v1::JOB_PART_LOGS);
+  if (options.metrics) request.add_parts(v1::JOB_PART_METRICS);
+  return link.Call(&v1::JobService::Stub::DeleteJobData, request);
+}
 
 // The jobs, and what is deleted of each.
 struct Deletions {
@@ -35,11 +70,7 @@ Deletions DeleteEach(const Context& context, link::ServerLink& link,
                      bool validate_only) {
   Deletions deletions;
   for (const std::string& name : names) {
-    v1::DeleteJobRequest request;
-    request.set_name(name);
-    request.set_checkpoints_only(options.checkpoints);
-    request.set_validate_only(validate_only);
-    auto freed = link.Call(&v1::JobService::Stub::DeleteJob, request);
+    auto freed = Delete(link, name, options, validate_only);
     if (!freed.ok()) {
       if (!deletions.first_error.ok()) context.err << "error: " << freed.status().message() << "\n";
       deletions.first_error.Update(freed.status());
@@ -93,14 +124,15 @@ Result Remove(const Context& context, const RemoveOptions& options) {
   TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
   TY_ASSIGN_OR_RETURN(std::vector<std::string> names, ResolveSelectors(*link, options.jobs));
   if (options.dry_run) return DryRun(context, *link, names, options);
+  const std::string parts = PartsText(options);
+  const std::string of_jobs = parts.empty() ? "" : absl::StrCat("the ", parts, " of ");
   absl::Status first_error;
   if (!options.yes && context.in_is_terminal) {
     const Deletions preview = DeleteEach(context, *link, names, options, /*validate_only=*/true);
     if (preview.names.empty()) return preview.first_error;
     context.err << DeletionsTable(preview);
     const std::string question =
-        absl::StrCat("delete ", options.checkpoints ? "the checkpoints of " : "",
-                     Counted(preview.names.size(), "job"), " for good?");
+        absl::StrCat("delete ", of_jobs, Counted(preview.names.size(), "job"), " for good?");
     if (!Confirm(context, question, /*yes_by_default=*/false)) {
       context.Say("nothing was deleted");
       return link::kOk;
@@ -112,8 +144,7 @@ Result Remove(const Context& context, const RemoveOptions& options) {
   for (size_t i = 0; i < done.names.size(); ++i) {
     const std::string kept = KeptText(done.freed[i]);
     context.Say(
-        absl::StrCat(options.checkpoints ? "the checkpoints of " : "", done.names[i],
-                     options.checkpoints ? " are deleted, " : " is deleted, ",
+        absl::StrCat(of_jobs, done.names[i], parts.empty() ? " is deleted, " : " are deleted, ",
                      FormatBytes(done.freed[i].checkpoint_bytes() + done.freed[i].log_bytes()),
                      " freed", kept.empty() ? "" : absl::StrCat("; other jobs need its ", kept)));
   }
@@ -128,11 +159,14 @@ Result Remove(const Context& context, const RemoveOptions& options) {
 void AddRemove(VerbTable& verbs) {
   verbs.Add<RemoveOptions>(
       "rm", "Delete jobs that have ended, with their logs, metrics and checkpoints",
-      "1-10,15 --dry-run\n  trainyard rm 12 --checkpoints",
+      "1-10,15 --dry-run\n  trainyard rm 12 --checkpoints --logs",
       [](client::Flags& flags, RemoveOptions& options) {
         flags.Words("JOB", options.jobs, kSelectorHelp).Required();
         flags.Switch("--checkpoints", options.checkpoints,
                      "Delete the checkpoints only; the jobs stay");
+        flags.Switch("--logs", options.logs, "Delete the logs only; may go with --checkpoints");
+        flags.Switch("--metrics", options.metrics,
+                     "Delete the curves only; the last values stay with the jobs");
         flags.Switch("--dry-run", options.dry_run, "Show what would be freed; delete nothing");
         flags.Switch("-y,--yes", options.yes, "Do not ask");
       },

@@ -90,6 +90,7 @@ void PrintConditions(const v1::Job& job, Sheet& sheet) {
   sheet.Line("reservation", job.reservation());
   sheet.Line("project", job.resolved_spec().project());
   sheet.Line("tags", absl::StrJoin(job.resolved_spec().tags(), ", "));
+  sheet.Line("retained", job.resolved_spec().retain());
 }
 
 // Prints why a job is in its state, and what the user can do about it.
@@ -158,6 +159,21 @@ void PrintTraining(const v1::Job& job, Sheet& sheet) {
   }
 }
 
+// Prints what the job takes on the server's disk, and what of it is gone for good.
+void PrintStored(const v1::Job& job, Sheet& sheet) {
+  std::vector<std::string> kept;
+  const auto add = [&kept](const char* part, int64_t bytes) {
+    if (bytes > 0) kept.push_back(absl::StrCat(part, " ", FormatBytes(bytes)));
+  };
+  add("checkpoints", job.stored().checkpoints());
+  add("logs", job.stored().logs());
+  add("metrics", job.stored().metrics());
+  sheet.Line("stored", absl::StrJoin(kept, ", "));
+  for (const int part : job.deleted_parts()) {
+    sheet.Line("deleted", part == v1::JOB_PART_LOGS ? "logs" : "metrics, but for the last values");
+  }
+}
+
 // Prints who submitted the job, what it has used, and where it comes from.
 void PrintHistory(const v1::Job& job, absl::Time now, Sheet& sheet) {
   sheet.Line("submitted", absl::StrCat(output::TimeText(job.create_time()), " by ", job.user()));
@@ -187,6 +203,7 @@ void PrintJob(const Context& context, const v1::Job& job) {
   PrintConditions(job, sheet);
   PrintFailure(job, sheet);
   PrintTraining(job, sheet);
+  PrintStored(job, sheet);
   PrintHistory(job, context.clock.Now(), sheet);
 }
 

@@ -80,6 +80,18 @@ bool IsFinal(v1::JobState state) {
          state == v1::JOB_STATE_CANCELLED;
 }
 
+std::string DeletedText(const v1::Job& job, v1::JobPart part) {
+  const auto& parts = job.deleted_parts();
+  if (std::find(parts.begin(), parts.end(), part) == parts.end()) return "";
+  return absl::StrCat("the ", part == v1::JOB_PART_LOGS ? "logs" : "metrics", " of ", job.name(),
+                      " were deleted; `trainyard show ", ShortName(job.name()),
+                      " --events` says when and by whom");
+}
+
+int64_t StoredBytes(const v1::Job& job) {
+  return job.stored().checkpoints() + job.stored().logs() + job.stored().metrics();
+}
+
 bool IsHeld(const v1::Job& job) {
   return job.state() == v1::JOB_STATE_SUSPENDED && job.has_failure();
 }

@@ -30,6 +30,11 @@ absl::string_view StateStyle(v1::JobState state);
 bool IsFinal(v1::JobState state);
 // Returns true if the server has suspended the job because of a failure, until a person decides.
 bool IsHeld(const v1::Job& job);
+// Returns what to say in place of logs or metrics that were deleted, or an empty text if this part
+// of the job was not.
+std::string DeletedText(const v1::Job& job, v1::JobPart part);
+// Returns all bytes that the job takes on the server's disk.
+int64_t StoredBytes(const v1::Job& job);
 // Returns true if nothing more happens to the job by itself: it is final, or held.
 bool HasEnded(const v1::Job& job);
 // Returns the devices that a job asks for: "4", or "2-8" if it is elastic.

@@ -12,6 +12,7 @@
 #include "common/spec/defaults.h"
 #include "common/spec/interval.h"
 #include "common/spec/network_limits.h"
+#include "common/spec/retain.h"
 #include "common/spec/rules.h"
 #include "common/spec/training_checks.h"
 
@@ -243,6 +244,10 @@ void CheckTimes(const v1::JobSpec& spec, Violations& violations) {
   }
   check(spec.has_time_limit_warning(), spec.time_limit_warning(), "spec.time_limit_warning");
   check(spec.has_time_limit(), spec.time_limit(), "spec.time_limit");
+  if (spec.retain().empty()) return;
+  if (const auto retain = ParseRetain(spec.retain()); !retain.ok()) {
+    violations.push_back({"spec.retain", std::string(retain.status().message())});
+  }
 }
 
 // Adds those of `between` that say something new. If a field breaks its own rule, that violation is

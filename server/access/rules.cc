@@ -43,7 +43,7 @@ absl::string_view RoleSourceText(RoleSource source) {
 
 bool RoleSuffices(const Rule& rule, const Caller& caller) {
   if (rule.party == Party::kUser) return caller.worker.empty() && caller.role >= rule.least;
-  // The gate has looked at the token of the invitation, which the handler uses up.
+  // The handler looks at the token of the invitation, which it uses up.
   if (rule.party == Party::kJoining) return caller.worker.empty();
   // The kernel or a certificate says who runs a worker. A user who acts for another one is none,
   // and whoever may submit no jobs has none for a worker.

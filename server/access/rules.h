@@ -24,19 +24,29 @@ struct Rule {
   Need need;
   // The call changes something, so the audit log has an entry for it.
   bool changes;
+  // The handler decides further, and writes that entry (server/rpc/decisions.h). The gate writes
+  // those of other calls, and all refusals of its own.
+  bool is_decided_by_handler = false;
 };
+
+// Returns the rule of a call about whose rights the gate cannot know all before the handler has
+// read the request.
+consteval Rule Further(Rule rule) {
+  rule.is_decided_by_handler = true;
+  return rule;
+}
 
 // The rules, in order of service and name.
 inline constexpr std::array kRules = {
-    Rule{"AccessService/CreateToken", Party::kUser, Role::kViewer, Need::kNothing, true},
+    Further({"AccessService/CreateToken", Party::kUser, Role::kViewer, Need::kNothing, true}),
     Rule{"AccessService/DeleteProject", Party::kUser, Role::kOperator, Need::kNothing, true},
     Rule{"AccessService/DeleteUser", Party::kUser, Role::kAdmin, Need::kNothing, true},
-    Rule{"AccessService/InviteWorker", Party::kUser, Role::kAdmin, Need::kNothing, true},
+    Further({"AccessService/InviteWorker", Party::kUser, Role::kAdmin, Need::kNothing, true}),
     Rule{"AccessService/ListAuditEntries", Party::kUser, Role::kOperator, Need::kNothing, false},
     Rule{"AccessService/ListProjects", Party::kUser, Role::kViewer, Need::kNothing, false},
     Rule{"AccessService/ListTokens", Party::kUser, Role::kViewer, Need::kNothing, false},
     Rule{"AccessService/ListUsers", Party::kUser, Role::kViewer, Need::kNothing, false},
-    Rule{"AccessService/RevokeToken", Party::kUser, Role::kNone, Need::kNothing, true},
+    Further({"AccessService/RevokeToken", Party::kUser, Role::kNone, Need::kNothing, true}),
     Rule{"AccessService/SetProject", Party::kUser, Role::kOperator, Need::kNothing, true},
     Rule{"AccessService/SetUser", Party::kUser, Role::kAdmin, Need::kNothing, true},
     Rule{"AccessService/WhoAmI", Party::kUser, Role::kNone, Need::kNothing, false},
@@ -45,8 +55,8 @@ inline constexpr std::array kRules = {
     Rule{"AgentService/AppendMetrics", Party::kWorker, Role::kNone, Need::kNothing, false},
     Rule{"AgentService/CommitCheckpoint", Party::kWorker, Role::kNone, Need::kNothing, false},
     Rule{"AgentService/FetchCheckpoint", Party::kWorker, Role::kNone, Need::kNothing, false},
-    Rule{"AgentService/JoinWorker", Party::kJoining, Role::kNone, Need::kNothing, true},
-    Rule{"AgentService/RegisterWorker", Party::kWorker, Role::kNone, Need::kNothing, true},
+    Further({"AgentService/JoinWorker", Party::kJoining, Role::kNone, Need::kNothing, true}),
+    Further({"AgentService/RegisterWorker", Party::kWorker, Role::kNone, Need::kNothing, true}),
     Rule{"AgentService/RenewCertificate", Party::kWorker, Role::kNone, Need::kNothing, true},
     Rule{"AgentService/SyncWorker", Party::kWorker, Role::kNone, Need::kNothing, false},
     Rule{"AgentService/VerifyCheckpoint", Party::kWorker, Role::kNone, Need::kNothing, false},
@@ -64,11 +74,12 @@ inline constexpr std::array kRules = {
     Rule{"FleetService/ReleaseDevice", Party::kUser, Role::kOperator, Need::kNothing, true},
     Rule{"FleetService/UncordonWorker", Party::kUser, Role::kOperator, Need::kNothing, true},
     Rule{"JobService/CancelJob", Party::kUser, Role::kSubmitter, Need::kChange, true},
-    Rule{"JobService/CancelJobs", Party::kUser, Role::kSubmitter, Need::kNothing, true},
-    Rule{"JobService/CloneJob", Party::kUser, Role::kSubmitter, Need::kSee, true},
-    Rule{"JobService/CreateJob", Party::kUser, Role::kSubmitter, Need::kNothing, true},
-    Rule{"JobService/CreateJobs", Party::kUser, Role::kSubmitter, Need::kNothing, true},
+    Further({"JobService/CancelJobs", Party::kUser, Role::kSubmitter, Need::kNothing, true}),
+    Further({"JobService/CloneJob", Party::kUser, Role::kSubmitter, Need::kSee, true}),
+    Further({"JobService/CreateJob", Party::kUser, Role::kSubmitter, Need::kNothing, true}),
+    Further({"JobService/CreateJobs", Party::kUser, Role::kSubmitter, Need::kNothing, true}),
     Rule{"JobService/DeleteJob", Party::kUser, Role::kSubmitter, Need::kChange, true},
+    Rule{"JobService/DeleteJobData", Party::kUser, Role::kSubmitter, Need::kChange, true},
     Rule{"JobService/DiffJobs", Party::kUser, Role::kViewer, Need::kSee, false},
     Rule{"JobService/ExplainJob", Party::kUser, Role::kViewer, Need::kSee, false},
     Rule{"JobService/GetJob", Party::kUser, Role::kViewer, Need::kSee, false},
@@ -88,6 +99,7 @@ inline constexpr std::array kRules = {
     Rule{"SharingService/ListQuotas", Party::kUser, Role::kViewer, Need::kNothing, false},
     Rule{"SharingService/ListReservations", Party::kUser, Role::kViewer, Need::kNothing, false},
     Rule{"SharingService/ListShares", Party::kUser, Role::kViewer, Need::kNothing, false},
+    Rule{"SharingService/ListUsage", Party::kUser, Role::kViewer, Need::kNothing, false},
     Rule{"SharingService/SetQuota", Party::kUser, Role::kOperator, Need::kNothing, true},
 };
 

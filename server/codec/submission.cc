@@ -14,6 +14,7 @@
 #include "common/base/status_macros.h"
 #include "common/spec/data_checks.h"
 #include "common/spec/interval.h"
+#include "common/spec/retain.h"
 #include "server/codec/time.h"
 
 namespace trainyard::codec {
@@ -119,6 +120,10 @@ void TakeSpec(const v1::JobSpec& resolved, core::Submission& submission) {
   submission.max_retries = resolved.max_retries();
   submission.time_limit_us = Microseconds(resolved.time_limit());
   submission.time_limit_warning_us = Microseconds(resolved.time_limit_warning());
+  if (const auto retain = spec::ParseRetain(resolved.retain()); retain.ok()) {
+    submission.retain_us =
+        *retain == absl::InfiniteDuration() ? core::kForever : absl::ToInt64Microseconds(*retain);
+  }
   submission.disconnect_keep_us = Microseconds(resolved.on_disconnect().keep());
   submission.checkpoints_kept = resolved.checkpoint().keep().last();
   submission.keeps_best = resolved.checkpoint().keep().best();

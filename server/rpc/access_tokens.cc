@@ -10,6 +10,7 @@
 #include "server/rpc/access_service.h"
 #include "server/rpc/answers.h"
 #include "server/rpc/convert.h"
+#include "server/rpc/decisions.h"
 #include "server/rpc/request.h"
 
 namespace trainyard::rpc {
@@ -103,9 +104,12 @@ grpc::ServerUnaryReactor* AccessServiceImpl::CreateToken(const access::Caller& c
   draft.note = request->note();
   check.MaxBytes("note", draft.note, kNoteBytesMax);
   const absl::Duration lifetime = LifetimeOf(*request, check);
+  Decisions decisions(access::RuleOf("AccessService/CreateToken"), caller, services_, {draft.user});
   if (!check.ok()) return Refused(context, check);
   absl::Status allowed = CheckMadeInPerson(caller);
   if (allowed.ok()) allowed = CheckOwnTokens(caller, draft.user);
+  allowed = decisions.Take(allowed);
+  decisions.Write();
   if (!allowed.ok()) return Finished(context, allowed);
   return FinishAfter(context, changes_,
                      [this, draft = std::move(draft), lifetime, response]() -> absl::Status {
@@ -129,7 +133,10 @@ grpc::ServerUnaryReactor* AccessServiceImpl::ListTokens(const access::Caller& ca
                                                         const v1::ListTokensRequest* request,
                                                         v1::ListTokensResponse* response) {
   const std::string user = request->user().empty() ? caller.user : request->user();
-  const absl::Status allowed = CheckOwnTokens(caller, request->all_users() ? "" : user);
+  Decisions decisions(access::RuleOf("AccessService/ListTokens"), caller, services_, {user});
+  const absl::Status allowed =
+      decisions.Take(CheckOwnTokens(caller, request->all_users() ? "" : user));
+  decisions.Write();
   if (!allowed.ok()) return Finished(context, allowed);
   for (const TokenRecord& record :
        services_.sign_in->tokens.List(request->all_users() ? "" : user)) {
@@ -142,9 +149,14 @@ grpc::ServerUnaryReactor* AccessServiceImpl::RevokeToken(const access::Caller& c
                                                          grpc::CallbackServerContext* context,
                                                          const v1::RevokeTokenRequest* request,
                                                          v1::Token* response) {
+  Decisions decisions(access::RuleOf("AccessService/RevokeToken"), caller, services_,
+                      ResourcesOf(*request));
   const auto known = services_.sign_in->tokens.Find(request->id());
+  const bool may_revoke =
+      known.ok() && decisions.Take(known->id, CheckOwnTokens(caller, known->user)).ok();
+  decisions.Write();
   // Whoever may not change the token does not learn that there is one.
-  if (!known.ok() || !CheckOwnTokens(caller, known->user).ok()) {
+  if (!may_revoke) {
     return Finished(context, error::TokenNotFound(request->id().substr(0, 64)));
   }
   return FinishAfter(context, changes_, [this, id = known->id, response]() -> absl::Status {
@@ -166,10 +178,12 @@ grpc::ServerUnaryReactor* AccessServiceImpl::InviteWorker(const access::Caller& 
   if (!request->worker().empty() && !IsWorkerName(request->worker())) {
     check.Add("worker", "is no name of a worker; expected [a-z0-9-]{1,63}");
   }
+  Decisions decisions(access::RuleOf("AccessService/InviteWorker"), caller, services_,
+                      ResourcesOf(*request));
   if (!check.ok()) return Refused(context, check);
-  if (const absl::Status allowed = CheckMadeInPerson(caller); !allowed.ok()) {
-    return Finished(context, allowed);
-  }
+  const absl::Status allowed = decisions.Take(CheckMadeInPerson(caller));
+  decisions.Write();
+  if (!allowed.ok()) return Finished(context, allowed);
   SignIn& sign_in = *services_.sign_in;
   if (!sign_in.sign_worker) {
     return Finished(context, MakeError(absl::StatusCode::kFailedPrecondition, "NO_TLS",

@@ -16,6 +16,7 @@
 #include "server/rpc/checkpoint_evaluation.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/convert_agent.h"
+#include "server/rpc/decisions.h"
 #include "server/rpc/download.h"
 #include "server/rpc/limits.h"
 #include "server/rpc/request.h"
@@ -72,6 +73,14 @@ auto CheckpointCheck(const Request& request, AttemptId attempt) {
   };
 }
 
+// A certificate is for one worker.
+absl::Status CheckOwnName(const access::Caller& caller, const std::string& worker) {
+  if (caller.worker.empty() || caller.worker == worker) return absl::OkStatus();
+  return MakeError(absl::StatusCode::kPermissionDenied, "NOT_THIS_WORKER",
+                   absl::StrCat("the certificate is that of worker '", caller.worker, "', not of '",
+                                worker, "'"));
+}
+
 }  // namespace
 
 grpc::ServerUnaryReactor* AgentServiceImpl::RegisterWorker(const access::Caller& caller,
@@ -79,17 +88,15 @@ grpc::ServerUnaryReactor* AgentServiceImpl::RegisterWorker(const access::Caller&
                                                            const v1::RegisterWorkerRequest* request,
                                                            v1::RegisterWorkerResponse* response) {
   RequestCheck check;
+  Decisions decisions(access::RuleOf("AgentService/RegisterWorker"), caller, services_,
+                      ResourcesOf(*request));
   core::RegisterWorker input = FromProto(*request, check);
   if (!check.ok()) return Refused(context, check);
-  if (!caller.worker.empty() && caller.worker != request->worker()) {
-    return Finished(context,
-                    MakeError(absl::StatusCode::kPermissionDenied, "NOT_THIS_WORKER",
-                              absl::StrCat("the certificate is that of worker '", caller.worker,
-                                           "', not of '", request->worker(), "'")));
-  }
-  if (const absl::Status may = sessions_.CheckCount(caller, request->worker()); !may.ok()) {
-    return Finished(context, may);
-  }
+  absl::Status may = CheckOwnName(caller, request->worker());
+  if (may.ok()) may = sessions_.CheckCount(caller, request->worker());
+  may = decisions.Take(may);
+  decisions.Write();
+  if (!may.ok()) return Finished(context, may);
   // A worker of another user runs that user's jobs alone, whatever it says.
   if (!caller.is_host && caller.worker.empty()) input.run_as_user = caller.user;
   input.session = MakeUuid(services_.rng);
@@ -156,6 +163,16 @@ void AgentServiceImpl::CheckThenWork(grpc::ServerUnaryReactor* reactor, YardChec
   });
 }
 
+absl::StatusOr<int64_t> AgentServiceImpl::StoreLog(const runtime::LogId& log,
+                                                   const v1::AppendLogRequest& request) {
+  // Whoever has deleted the logs does not want the rest of them either.
+  const auto view = services_.board.FindJob(log.attempt.job);
+  if (view != nullptr && view->record.logs_deleted) {
+    return request.offset() + static_cast<int64_t>(request.data().size());
+  }
+  return services_.logs.Append(log, request.offset(), request.data());
+}
+
 grpc::ServerUnaryReactor* AgentServiceImpl::AppendLog(const access::Caller& caller,
                                                       grpc::CallbackServerContext* context,
                                                       const v1::AppendLogRequest* request,
@@ -172,8 +189,7 @@ grpc::ServerUnaryReactor* AgentServiceImpl::AppendLog(const access::Caller& call
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   CheckThenWork(reactor, StreamCheck(*request, attempt), services_.executor,
                 [this, reactor, request, response, attempt, stream] {
-                  const auto end = services_.logs.Append({attempt, request->rank(), stream},
-                                                         request->offset(), request->data());
+                  const auto end = StoreLog({attempt, request->rank(), stream}, *request);
                   if (end.ok()) services_.notifier.Notify(attempt.job, runtime::kLogGrew);
                   FinishAppend(reactor, end, response);
                 });
@@ -184,6 +200,9 @@ absl::StatusOr<int64_t> AgentServiceImpl::StorePoints(AttemptId attempt,
                                                       const v1::AppendMetricsRequest& request) {
   const int32_t stream =
       request.of_device() ? store::DeviceStreamOf(request.rank()) : request.rank();
+  // Whoever has deleted the metrics does not want the rest of them either.
+  const auto view = services_.board.FindJob(attempt.job);
+  if (view != nullptr && view->record.metrics_deleted) return request.end_offset();
   TY_ASSIGN_OR_RETURN(const int64_t have, services_.metrics.ReadOffset(attempt, stream));
   if (request.end_offset() <= have) return have;  // a repeated request
   if (request.offset() != have) {

@@ -38,6 +38,8 @@ class AgentServiceImpl : public v1::AgentService::CallbackService {
                      runtime::Executor& executor, std::function<void()> work);
   // Lets the worker of the session fetch the checkpoints from which it is told to start.
   void GrantCheckpoints(const std::string& session, const v1::SyncWorkerResponse& desired);
+  // Blocks on the disk.
+  absl::StatusOr<int64_t> StoreLog(const runtime::LogId& log, const v1::AppendLogRequest& request);
   absl::StatusOr<int64_t> StorePoints(AttemptId attempt, const v1::AppendMetricsRequest& request);
   void CommitSealed(grpc::ServerUnaryReactor* reactor, core::CommitCheckpoint input,
                     v1::CommitCheckpointResponse* response);

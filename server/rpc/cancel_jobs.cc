@@ -9,9 +9,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/errors.h"
 #include "common/rpc/status.h"
 #include "server/rpc/convert.h"
+#include "server/rpc/decisions.h"
 #include "server/rpc/gate.h"
 #include "server/rpc/limits.h"
 #include "server/rpc/request.h"
@@ -24,15 +26,17 @@ namespace {
 // a time.
 class Cancellation : public std::enable_shared_from_this<Cancellation> {
  public:
-  Cancellation(Services& services, std::vector<JobId> jobs, access::Caller caller,
-               std::string reason, grpc::ServerUnaryReactor* reactor,
-               v1::CancelJobsResponse* response)
+  Cancellation(Services& services, access::Caller caller, std::string reason,
+               grpc::ServerUnaryReactor* reactor, v1::CancelJobsResponse* response)
       : services_(services),
-        jobs_(std::move(jobs)),
         caller_(std::move(caller)),
         reason_(std::move(reason)),
         reactor_(reactor),
         response_(response) {}
+
+  // Each job is added or refused before the first batch is posted.
+  void Add(JobId job) { jobs_.push_back(job); }
+  void Refuse(JobId job, const absl::Status& why) { Count(job, why); }
 
   void PostBatch() {
     const size_t first = posted_;
@@ -45,10 +49,6 @@ class Cancellation : public std::enable_shared_from_this<Cancellation> {
     }
     for (size_t i = first; i < end; ++i) {
       const JobId job = jobs_[i];
-      if (const absl::Status may = CheckMayChange(caller_, services_, job); !may.ok()) {
-        Take(job, may);
-        continue;
-      }
       services_.runtime.Post(
           core::CancelJob{job, UserActor(caller_.user), reason_},
           [self = shared_from_this(), job](const absl::StatusOr<core::Reply>& reply) {
@@ -87,7 +87,7 @@ class Cancellation : public std::enable_shared_from_this<Cancellation> {
   }
 
   Services& services_;
-  const std::vector<JobId> jobs_;
+  std::vector<JobId> jobs_;
   const access::Caller caller_;
   const std::string reason_;
   grpc::ServerUnaryReactor* const reactor_;
@@ -129,6 +129,13 @@ std::vector<JobId> JobsOf(const v1::CancelJobsRequest& request, const access::Ca
   return jobs;
 }
 
+// Returns what the request is about, for the audit log.
+std::string SelectionOf(const v1::CancelJobsRequest& request, const access::Caller& caller) {
+  if (!request.array().empty()) return request.array();
+  if (!request.names().empty()) return absl::StrJoin(request.names(), " ");
+  return UserActor(request.user().empty() ? caller.user : request.user());
+}
+
 }  // namespace
 
 void StartCancelJobs(Services& services, const v1::CancelJobsRequest& request,
@@ -168,9 +175,21 @@ void StartCancelJobs(Services& services, const v1::CancelJobsRequest& request,
                               }),
                jobs.end());
   }
-  std::make_shared<Cancellation>(services, std::move(jobs), caller, request.reason(), reactor,
-                                 response)
-      ->PostBatch();
+  const std::string selection = SelectionOf(request, caller);
+  Decisions decisions(access::RuleOf("JobService/CancelJobs"), caller, services, {selection});
+  const auto cancellation =
+      std::make_shared<Cancellation>(services, caller, request.reason(), reactor, response);
+  for (const JobId job : jobs) {
+    const std::string about = request.names().empty() ? selection : JobName(job);
+    const absl::Status decision = decisions.Take(about, CheckMayChange(caller, services, job));
+    if (decision.ok()) {
+      cancellation->Add(job);
+    } else {
+      cancellation->Refuse(job, decision);
+    }
+  }
+  decisions.Write();
+  cancellation->PostBatch();
 }
 
 }  // namespace trainyard::rpc

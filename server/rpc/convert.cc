@@ -175,7 +175,18 @@ v1::Job ToProto(const runtime::JobView& view) {
   for (const auto& [name, value] : record.metrics.values) {
     (*job.mutable_final_metrics())[name] = value;
   }
+  *job.mutable_stored() = StoredBytesProto(view.checkpoint_bytes, view.streams);
+  if (record.logs_deleted) job.add_deleted_parts(v1::JOB_PART_LOGS);
+  if (record.metrics_deleted) job.add_deleted_parts(v1::JOB_PART_METRICS);
   return job;
+}
+
+v1::StoredBytes StoredBytesProto(int64_t checkpoints, const core::StreamBytes& streams) {
+  v1::StoredBytes proto;
+  proto.set_checkpoints(checkpoints);
+  proto.set_logs(streams.logs);
+  proto.set_metrics(streams.metrics);
+  return proto;
 }
 
 v1::Attempt ToProto(const core::AttemptRecord& attempt) {

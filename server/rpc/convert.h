@@ -20,6 +20,7 @@ namespace trainyard::rpc {
 v1::JobState ToProto(const core::JobState& state);
 v1::StopReason ToProto(core::StopReason reason);
 v1::Job ToProto(const runtime::JobView& view);
+v1::StoredBytes StoredBytesProto(int64_t checkpoints, const core::StreamBytes& streams);
 v1::Attempt ToProto(const core::AttemptRecord& attempt);
 // Converts a checkpoint without its metrics, which are in the metrics store.
 v1::Checkpoint ToProto(const core::CheckpointRecord& checkpoint);

@@ -7,9 +7,11 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/rpc/status.h"
+#include "server/rpc/decisions.h"
 #include "server/rpc/limits.h"
 #include "server/rpc/request.h"
 #include "server/rpc/streams.h"
@@ -67,7 +69,8 @@ class CreateJobsStream : public Reactor,
       const absl::MutexLock lock(&mutex_);
       batches_.push_back(batch);
     }
-    for (int i = 0; i < count; ++i) Submit(request_.requests(i), batch, i);
+    std::vector<absl::StatusOr<core::SubmitJob>> inputs = ReadItems();
+    for (int i = 0; i < count; ++i) Submit(std::move(inputs[static_cast<size_t>(i)]), batch, i);
     {
       const absl::MutexLock lock(&mutex_);
       if (end_.has_value()) return;
@@ -79,12 +82,22 @@ class CreateJobsStream : public Reactor,
     StartRead(&request_);
   }
 
-  void Submit(const v1::CreateJobRequest& request, const std::shared_ptr<Batch>& batch, int item) {
-    RequestCheck check;
-    if (request.validate_only()) {
-      check.Add("validate_only", "is not accepted in a stream; call CreateJob");
+  // All items are read before the first one is answered, so that the audit log has them by then.
+  std::vector<absl::StatusOr<core::SubmitJob>> ReadItems() {
+    std::vector<absl::StatusOr<core::SubmitJob>> inputs;
+    Decisions decisions(access::RuleOf("JobService/CreateJobs"), caller_, services_, {});
+    for (const v1::CreateJobRequest& request : request_.requests()) {
+      RequestCheck check;
+      if (request.validate_only()) {
+        check.Add("validate_only", "is not accepted in a stream; call CreateJob");
+      }
+      inputs.push_back(SubmissionOf(request, caller_, services_, check, decisions));
     }
-    auto input = SubmissionOf(request, caller_, services_, check);
+    return inputs;
+  }
+
+  void Submit(absl::StatusOr<core::SubmitJob> input, const std::shared_ptr<Batch>& batch,
+              int item) {
     if (!input.ok()) return Answer(*batch, item, input.status());
     services_.runtime.Post(*std::move(input), [self = shared_from_this(), batch,
                                                item](const absl::StatusOr<core::Reply>& reply) {
@@ -96,7 +109,7 @@ class CreateJobsStream : public Reactor,
     v1::CreateJobResult& result = *batch.response.mutable_results(item);
     if (reply.ok()) {
       result.set_name(JobName(reply->job));
-      if (!reply->warning.empty()) result.add_warnings(reply->warning);
+      for (const std::string& warning : reply->warnings) result.add_warnings(warning);
     } else {
       *result.mutable_error() = ToStatusProto(reply.status());
     }

@@ -1,11 +1,13 @@
-// Implements DeleteJob, which says what would be deleted, or deletes it. The yard decides. The
-// files are counted here, and removed by the app once the commit is on disk.
+// Implements DeleteJob and DeleteJobData, which say what would be deleted, or delete it. The yard
+// decides. The files are counted here, and removed by the app once the commit is on disk.
 #include <memory>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/status.h"
 #include "server/core/yard/deletion.h"
+#include "server/rpc/answers.h"
 #include "server/rpc/job_service.h"
 #include "server/rpc/limits.h"
 #include "server/rpc/request.h"
@@ -27,12 +29,7 @@ void FillFromPlan(const core::Yard& yard, const core::Deletion& plan,
   response.set_kept_spec(plan.keeps_spec);
 }
 
-// Blocks on the disk.
-absl::Status CountFiles(Services& services, JobId job, v1::DeleteJobResponse& response) {
-  TY_ASSIGN_OR_RETURN(const int64_t log_bytes, services.logs.SizeOf(job));
-  TY_ASSIGN_OR_RETURN(const int64_t points, services.metrics.CountPoints(job));
-  response.set_log_bytes(log_bytes);
-  response.set_metric_points(points);
+absl::Status CountEvents(Services& services, JobId job, v1::DeleteJobResponse& response) {
   int64_t events = 0;
   int64_t last = 0;
   for (bool is_over = false; !is_over;) {
@@ -46,6 +43,68 @@ absl::Status CountFiles(Services& services, JobId job, v1::DeleteJobResponse& re
   return absl::OkStatus();
 }
 
+// Blocks on the disk.
+absl::Status CountFiles(Services& services, JobId job, const core::Deletion& plan,
+                        v1::DeleteJobResponse& response) {
+  if (plan.logs) {
+    TY_ASSIGN_OR_RETURN(const int64_t log_bytes, services.logs.SizeOf(job));
+    response.set_log_bytes(log_bytes);
+  }
+  if (plan.metrics) {
+    TY_ASSIGN_OR_RETURN(const int64_t points, services.metrics.CountPoints(job));
+    response.set_metric_points(points);
+  }
+  return plan.is_whole ? CountEvents(services, job, response) : absl::OkStatus();
+}
+
+core::JobParts PartsOf(const v1::DeleteJobDataRequest& request, RequestCheck& check) {
+  core::JobParts parts;
+  for (int i = 0; i < request.parts_size(); ++i) {
+    switch (request.parts(i)) {
+      case v1::JOB_PART_CHECKPOINTS:
+        parts.checkpoints = true;
+        break;
+      case v1::JOB_PART_LOGS:
+        parts.logs = true;
+        break;
+      case v1::JOB_PART_METRICS:
+        parts.metrics = true;
+        break;
+      default:
+        check.Add(absl::StrCat("parts[", i, "]"),
+                  absl::StrCat(static_cast<int>(request.parts(i)), " is no part of a job"));
+    }
+  }
+  if (request.parts().empty()) {
+    check.Add("parts", "must be given: checkpoints, logs or metrics; DeleteJob deletes the job");
+  }
+  return parts;
+}
+
+grpc::ServerUnaryReactor* PlanAndDelete(Services& services, grpc::CallbackServerContext* context,
+                                        const core::DeleteJob& input, bool is_trial,
+                                        v1::DeleteJobResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const auto remove = [&services, reactor, response, input, is_trial](const core::Deletion& plan) {
+    const absl::Status counted = CountFiles(services, input.job, plan, *response);
+    if (!counted.ok() || is_trial) return reactor->Finish(ToGrpcStatus(counted));
+    services.runtime.Post(input, [reactor](const absl::StatusOr<core::Reply>& reply) {
+      reactor->Finish(ToGrpcStatus(reply.status()));
+    });
+  };
+  services.runtime.Read(
+      [&services, reactor, response, input, remove](absl::StatusOr<const core::Yard*> yard) {
+        if (!yard.ok()) return reactor->Finish(ToGrpcStatus(yard.status()));
+        const auto plan = (*yard)->PlanDeletion(input);
+        if (!plan.ok() || plan->is_gone) return reactor->Finish(ToGrpcStatus(plan.status()));
+        FillFromPlan(**yard, *plan, *response);
+        const absl::Status posted =
+            services.metric_reads.TryPost([remove, plan = *plan] { remove(plan); });
+        if (!posted.ok()) reactor->Finish(ToGrpcStatus(posted));
+      });
+  return reactor;
+}
+
 }  // namespace
 
 grpc::ServerUnaryReactor* JobServiceImpl::DeleteJob(const access::Caller& caller,
@@ -53,31 +112,22 @@ grpc::ServerUnaryReactor* JobServiceImpl::DeleteJob(const access::Caller& caller
                                                     const v1::DeleteJobRequest* request,
                                                     v1::DeleteJobResponse* response) {
   RequestCheck check;
-  core::DeleteJob input{check.Job("name", request->name()), request->checkpoints_only(),
-                        UserActor(caller.user)};
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (!check.ok()) {
-    reactor->Finish(ToGrpcStatus(check.Take()));
-    return reactor;
-  }
-  const auto remove = [this, reactor, request, response, input] {
-    const absl::Status counted =
-        input.checkpoints_only ? absl::OkStatus() : CountFiles(services_, input.job, *response);
-    if (!counted.ok() || request->validate_only()) return reactor->Finish(ToGrpcStatus(counted));
-    services_.runtime.Post(input, [reactor](const absl::StatusOr<core::Reply>& reply) {
-      reactor->Finish(ToGrpcStatus(reply.status()));
-    });
-  };
-  services_.runtime.Read(
-      [this, reactor, response, input, remove](absl::StatusOr<const core::Yard*> yard) {
-        if (!yard.ok()) return reactor->Finish(ToGrpcStatus(yard.status()));
-        const auto plan = (*yard)->PlanDeletion(input);
-        if (!plan.ok() || plan->is_gone) return reactor->Finish(ToGrpcStatus(plan.status()));
-        FillFromPlan(**yard, *plan, *response);
-        const absl::Status posted = services_.metric_reads.TryPost(remove);
-        if (!posted.ok()) reactor->Finish(ToGrpcStatus(posted));
-      });
-  return reactor;
+  const core::DeleteJob input{check.Job("name", request->name()),
+                              {.checkpoints = request->checkpoints_only()},
+                              UserActor(caller.user)};
+  if (!check.ok()) return Refused(context, check);
+  return PlanAndDelete(services_, context, input, request->validate_only(), response);
+}
+
+grpc::ServerUnaryReactor* JobServiceImpl::DeleteJobData(const access::Caller& caller,
+                                                        grpc::CallbackServerContext* context,
+                                                        const v1::DeleteJobDataRequest* request,
+                                                        v1::DeleteJobResponse* response) {
+  RequestCheck check;
+  const core::DeleteJob input{check.Job("name", request->name()), PartsOf(*request, check),
+                              UserActor(caller.user)};
+  if (!check.ok()) return Refused(context, check);
+  return PlanAndDelete(services_, context, input, request->validate_only(), response);
 }
 
 }  // namespace trainyard::rpc

@@ -10,7 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "common/base/errors.h"
 #include "common/base/status_macros.h"
-#include "common/base/strings.h"
+#include "server/rpc/decisions.h"
 #include "server/rpc/limits.h"
 #include "server/rpc/request.h"
 
@@ -22,11 +22,20 @@ using access::Party;
 using access::Role;
 using access::Rule;
 
-// The audit log has at most as much of the names of a request.
-constexpr size_t kResourceBytesMax = 256;
-
 absl::Status NotPermitted(absl::string_view reason, absl::string_view message) {
   return MakeError(absl::StatusCode::kPermissionDenied, reason, message);
+}
+
+// Gives the caller the role of its user: the one that was set, or else the one of the system.
+void TakeRole(const access::Peer& system, const access::Directory& directory, Caller& caller) {
+  caller.role = system.role;
+  caller.role_source = system.role_source;
+  // Nobody can take its rights from the user that runs the server, who could change the files.
+  if (system.is_host) return;
+  if (const auto set = directory.RoleOf(caller.user); set.has_value()) {
+    caller.role = *set;
+    caller.role_source = access::RoleSource::kSet;
+  }
 }
 
 // Makes the administrator act for the user that the call names.
@@ -42,9 +51,10 @@ absl::Status TakeOver(absl::string_view user, const Services& services, Caller& 
                                                   "'; only administrators act for others"));
   }
   caller.real_user = std::exchange(caller.user, std::string(user));
-  const std::optional<Role> set = services.directory.RoleOf(caller.user);
-  caller.role = set.value_or(services.default_role);
-  caller.role_source = set.has_value() ? access::RoleSource::kSet : access::RoleSource::kDefault;
+  // The system is asked for each such call, because groups change. It may take its time, but only
+  // administrators get here.
+  services.sign_in->learn_user(caller.user);
+  TakeRole(services.sign_in->user_of_system(caller.user), services.directory, caller);
   caller.is_host = false;
   return absl::OkStatus();
 }
@@ -110,8 +120,6 @@ absl::StatusOr<Caller> Identify(const grpc::ServerContextBase& context, Services
   Caller caller;
   caller.rights_revision = services.streams.revision();
   caller.user = peer->user;
-  caller.role = peer->role;
-  caller.role_source = peer->role_source;
   caller.address = peer->address;
   caller.worker = peer->worker;
   caller.is_host = peer->is_host;
@@ -120,16 +128,8 @@ absl::StatusOr<Caller> Identify(const grpc::ServerContextBase& context, Services
     TY_RETURN_IF_ERROR(SignInByToken(context, *services.sign_in, caller));
     services.connections.NoteSignIn(context.peer());
   }
-  if (party == Party::kJoining && peer->worker.empty()) {
-    TY_RETURN_IF_ERROR(CheckInvitation(context, *services.sign_in, caller));
-  }
-  // Nobody can take its rights from the user that runs the server, who could change the files.
-  if (!caller.is_host) {
-    if (const auto set = services.directory.RoleOf(caller.user); set.has_value()) {
-      caller.role = *set;
-      caller.role_source = access::RoleSource::kSet;
-    }
-  }
+  TakeRole(has_token ? services.sign_in->user_of_system(caller.user) : *peer, services.directory,
+           caller);
   caller.role = std::min(caller.role, caller.token_cap);
   const auto& metadata = context.client_metadata();
   if (const auto as = metadata.find(kActAsKey); as != metadata.end() && party == Party::kUser) {
@@ -144,26 +144,16 @@ absl::StatusOr<Caller> Admit(const Rule& rule, const grpc::ServerContextBase& co
   absl::StatusOr<Caller> caller = Identify(context, services, rule.party);
   absl::Status status = caller.status();
   if (status.ok()) status = CheckRule(rule, *caller, services, resources);
+  if (status.ok() && rule.is_decided_by_handler) return caller;
   const bool acts_for_other = caller.ok() && !caller->real_user.empty();
   if (status.ok() && !acts_for_other && (!rule.changes || is_trial)) return caller;
-  // Guesses that come too fast are not even counted. Nor are calls without a token, with which any
-  // stranger could fill the disk.
-  const std::string refusal = ErrorReason(status);
-  if (refusal == "SIGN_IN_DELAYED" || refusal == "NOT_SIGNED_IN") return status;
-  access::AuditRecord entry;
-  if (const auto peer = services.connections.Find(context.peer()); peer != nullptr) {
-    entry.address = peer->address;
-  }
+  Caller known;
   if (caller.ok()) {
-    entry.user = caller->worker.empty() ? caller->user : WorkerName(caller->worker);
-    if (rule.party == Party::kJoining) entry.user = absl::StrCat("invitation ", caller->token);
-    entry.real_user = caller->real_user;
+    known = *caller;
+  } else if (const auto peer = services.connections.Find(context.peer()); peer != nullptr) {
+    known.address = peer->address;
   }
-  entry.rpc = std::string(rule.rpc);
-  entry.resource = PlainText(absl::StrJoin(resources, " "), kResourceBytesMax);
-  entry.allowed = status.ok();
-  entry.reason = std::string(status.message());
-  services.audit.Add(std::move(entry));
+  WriteDecision(rule, known, services, absl::StrJoin(resources, " "), status);
   if (!status.ok()) return status;
   return caller;
 }

@@ -43,12 +43,16 @@ std::vector<std::string> ResourcesOf(const Request& request) {
     return {request.worker()};
   } else if constexpr (requires { request.subject(); }) {
     return {request.subject()};
+  } else if constexpr (requires { request.spec().name(); }) {
+    return {request.spec().name()};
   } else if constexpr (requires { request.quota(); }) {
     return {request.quota().subject()};
   } else if constexpr (requires { request.reservation(); }) {
     return {request.reservation().name()};
   } else if constexpr (requires { request.project(); }) {
     if constexpr (requires { request.project().name(); }) return {request.project().name()};
+  } else if constexpr (requires { request.id(); }) {
+    return {request.id()};
   }
   return {};
 }

@@ -9,6 +9,7 @@
 #include "server/core/yard/deletion.h"
 #include "server/rpc/answers.h"
 #include "server/rpc/convert.h"
+#include "server/rpc/decisions.h"
 #include "server/rpc/job_service.h"
 #include "server/rpc/job_streams.h"
 #include "server/rpc/limits.h"
@@ -65,7 +66,10 @@ grpc::ServerUnaryReactor* JobServiceImpl::ExplainJob(const access::Caller& calle
   JobId job;
   std::shared_ptr<const core::Submission> submission;
   if (request->has_spec()) {
-    auto made = SubmissionOf(request->spec(), request->options(), "", caller, services_, check);
+    Decisions decisions(access::RuleOf("JobService/ExplainJob"), caller, services_, {});
+    auto made =
+        SubmissionOf(request->spec(), request->options(), "", caller, services_, check, decisions);
+    decisions.Write();
     if (!made.ok()) return Finished(context, made.status());
     submission = *std::move(made);
   } else {

@@ -10,6 +10,7 @@
 #include "server/rpc/cancel_jobs.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/create_jobs.h"
+#include "server/rpc/decisions.h"
 #include "server/rpc/limits.h"
 #include "server/rpc/offers.h"
 #include "server/rpc/request.h"
@@ -42,11 +43,12 @@ grpc::ServerUnaryReactor* FinishWithPreview(grpc::CallbackServerContext* context
                         [response, submission = std::move(submission),
                          &runtime = services.runtime](const core::Yard& yard) -> absl::Status {
                           const core::Now now = runtime.Now();
-                          TY_ASSIGN_OR_RETURN(std::string warning, yard.Admit(*submission, now));
+                          TY_ASSIGN_OR_RETURN(const auto warnings, yard.Admit(*submission, now));
                           const auto accept = AcceptIfSubmittable(*submission, yard, now);
                           *response = PreviewOf(
                               *submission, ToProto(yard.Preview(*submission, now, accept), now));
-                          if (!warning.empty()) response->add_warnings(std::move(warning));
+                          for (const std::string& warning : warnings)
+                            response->add_warnings(warning);
                           return absl::OkStatus();
                         });
 }
@@ -59,7 +61,7 @@ grpc::ServerUnaryReactor* FinishWithJob(grpc::CallbackServerContext* context, Se
       [&board = services.board, response](const core::Reply& reply) -> absl::Status {
         TY_ASSIGN_OR_RETURN(const auto view, FindJob(board, reply.job));
         *response = ToProto(*view);
-        if (!reply.warning.empty()) response->add_warnings(reply.warning);
+        for (const std::string& warning : reply.warnings) response->add_warnings(warning);
         return absl::OkStatus();
       });
 }
@@ -94,7 +96,10 @@ grpc::ServerUnaryReactor* JobServiceImpl::CreateJob(const access::Caller& caller
                                                     const v1::CreateJobRequest* request,
                                                     v1::Job* response) {
   RequestCheck check;
-  auto input = SubmissionOf(*request, caller, services_, check);
+  Decisions decisions(access::RuleOf("JobService/CreateJob"), caller, services_,
+                      ResourcesOf(*request), request->validate_only());
+  auto input = SubmissionOf(*request, caller, services_, check, decisions);
+  decisions.Write();
   if (!input.ok()) {
     return FinishWithoutReference(context, services_, *request, input.status(), response);
   }
@@ -158,6 +163,8 @@ grpc::ServerUnaryReactor* JobServiceImpl::CloneJob(const access::Caller& caller,
                                                    const v1::CloneJobRequest* request,
                                                    v1::CloneJobResponse* response) {
   RequestCheck check;
+  Decisions decisions(access::RuleOf("JobService/CloneJob"), caller, services_,
+                      ResourcesOf(*request), request->validate_only());
   const JobId job = check.Job("name", request->name());
   if (!check.ok()) return Refused(context, check);
   const auto original = FindJob(services_.board, job);
@@ -165,7 +172,8 @@ grpc::ServerUnaryReactor* JobServiceImpl::CloneJob(const access::Caller& caller,
     return FinishWithoutReference(context, services_, *request, original.status(),
                                   response->mutable_job());
   }
-  auto clone = CloneOf(*request, **original, caller, services_, check);
+  auto clone = CloneOf(*request, **original, caller, services_, check, decisions);
+  decisions.Write();
   if (!clone.ok()) {
     return FinishWithoutReference(context, services_, *request, clone.status(),
                                   response->mutable_job());

@@ -25,6 +25,7 @@ class JobServiceImpl : public v1::JobService::CallbackService {
   TY_UNARY_RPC(JobService, SuspendJob, SuspendJobRequest, Job);
   TY_UNARY_RPC(JobService, ResumeJob, ResumeJobRequest, Job);
   TY_UNARY_RPC(JobService, DeleteJob, DeleteJobRequest, DeleteJobResponse);
+  TY_UNARY_RPC(JobService, DeleteJobData, DeleteJobDataRequest, DeleteJobResponse);
   TY_UNARY_RPC(JobService, CloneJob, CloneJobRequest, CloneJobResponse);
   TY_UNARY_RPC(JobService, DiffJobs, DiffJobsRequest, DiffJobsResponse);
   TY_UNARY_RPC(JobService, ListAttempts, ListAttemptsRequest, ListAttemptsResponse);

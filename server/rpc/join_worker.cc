@@ -7,6 +7,7 @@
 #include "common/base/worker_name.h"
 #include "server/rpc/agent_service.h"
 #include "server/rpc/answers.h"
+#include "server/rpc/decisions.h"
 #include "server/rpc/request.h"
 
 namespace trainyard::rpc {
@@ -32,7 +33,7 @@ absl::Status CheckInvited(const access::TokenRecord& invitation, const std::stri
 
 }  // namespace
 
-grpc::ServerUnaryReactor* AgentServiceImpl::JoinWorker(const access::Caller&,
+grpc::ServerUnaryReactor* AgentServiceImpl::JoinWorker(const access::Caller& caller,
                                                        grpc::CallbackServerContext* context,
                                                        const v1::JoinWorkerRequest* request,
                                                        v1::JoinWorkerResponse* response) {
@@ -43,9 +44,15 @@ grpc::ServerUnaryReactor* AgentServiceImpl::JoinWorker(const access::Caller&,
                                        "for other hosts"));
   }
   const std::string token(BearerToken(*context));
-  // The gate has checked the invitation, which may have been used up since.
   const auto known = sign_in.tokens.Use(token, access::TokenKind::kJoin, sign_in.clock->Now());
-  if (!known.ok()) return Finished(context, known.status());
+  const auto note = [this, caller, worker = request->worker()](const absl::Status& decision) {
+    WriteDecision(access::RuleOf("AgentService/JoinWorker"), caller, services_, worker, decision);
+  };
+  if (!known.ok()) {
+    const absl::Status refused = SlowDown(sign_in, caller.address, known.status());
+    note(refused);
+    return Finished(context, refused);
+  }
   RequestCheck check;
   if (!IsWorkerName(request->worker())) {
     check.Add("worker", "is no name of a worker; expected [a-z0-9-]{1,63}");
@@ -56,14 +63,17 @@ grpc::ServerUnaryReactor* AgentServiceImpl::JoinWorker(const access::Caller&,
   if (!certificate.ok()) return Finished(context, certificate.status());
   response->set_certificate(*std::move(certificate));
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const YardCheck is_invited = [invitation = *known,
-                                worker = request->worker()](const core::Yard& yard) {
-    return CheckInvited(invitation, worker, yard);
+  const YardCheck is_invited = [invitation = *known, worker = request->worker(),
+                                note](const core::Yard& yard) {
+    absl::Status decision = CheckInvited(invitation, worker, yard);
+    if (!decision.ok()) note(decision);
+    return decision;
   };
   CheckThenWork(reactor, is_invited, services_.executor,
-                [this, &sign_in, reactor, token, response] {
+                [this, &sign_in, reactor, token, response, note] {
                   // If several come with the same invitation, only one gets here.
                   const auto used = sign_in.tokens.UseUp(token, sign_in.clock->Now());
+                  note(used.status());
                   absl::Status status = used.status();
                   if (status.ok()) status = services_.access_store.PutToken(*used);
                   if (!status.ok()) response->Clear();

@@ -98,6 +98,10 @@ inline int32_t StagesMax() {
       spec::RulesOf<v1::StagesSpec>(v1::StagesSpec::kCountFieldNumber).max());
 }
 
+// The jobs that ListUsage lists, and those that it looks at at a time.
+inline constexpr int kLargestJobsMax = 1000;
+inline constexpr size_t kUsagePageJobs = 4096;
+
 inline constexpr absl::Duration kSyncWaitMax = absl::Seconds(5);
 // The streams that are open at a time, of all users, of one of them, and of all workers. Each costs
 // a few KiB and a wake-up.

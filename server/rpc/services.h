@@ -47,8 +47,6 @@ struct Services {
   access::Directory& directory;
   store::AccessStore& access_store;
   runtime::AuditLog& audit;
-  // The role of users for whom nothing was set and of whom the system knows nothing.
-  access::Role default_role;
   std::string version;
   // Signs in callers of other hosts.
   std::shared_ptr<SignIn> sign_in = std::make_shared<SignIn>();

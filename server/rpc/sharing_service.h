@@ -20,6 +20,7 @@ class SharingServiceImpl : public v1::SharingService::CallbackService {
   TY_UNARY_RPC(SharingService, DeleteReservation, DeleteReservationRequest,
                DeleteReservationResponse);
   TY_UNARY_RPC(SharingService, ListShares, ListSharesRequest, ListSharesResponse);
+  TY_UNARY_RPC(SharingService, ListUsage, ListUsageRequest, ListUsageResponse);
 
  private:
   Services& services_;

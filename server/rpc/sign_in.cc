@@ -50,15 +50,6 @@ absl::Status SlowDown(SignIn& sign_in, absl::string_view address, const absl::St
   return status;
 }
 
-absl::Status CheckInvitation(const grpc::ServerContextBase& context, SignIn& sign_in,
-                             access::Caller& caller) {
-  const auto invitation =
-      sign_in.tokens.Use(BearerToken(context), access::TokenKind::kJoin, sign_in.clock->Now());
-  if (!invitation.ok()) return SlowDown(sign_in, caller.address, invitation.status());
-  caller.token = invitation->id;
-  return absl::OkStatus();
-}
-
 absl::Status SignInByToken(const grpc::ServerContextBase& context, SignIn& sign_in,
                            access::Caller& caller) {
   const absl::string_view text = BearerToken(context);
@@ -69,10 +60,7 @@ absl::Status SignInByToken(const grpc::ServerContextBase& context, SignIn& sign_
   }
   const auto token = sign_in.tokens.Use(text, access::TokenKind::kUser, sign_in.clock->Now());
   if (!token.ok()) return SlowDown(sign_in, caller.address, token.status());
-  const access::Peer user = sign_in.user_of_system(token->user);
   caller.user = token->user;
-  caller.role = user.role;
-  caller.role_source = user.role_source;
   caller.token = token->id;
   caller.token_end_us = absl::ToUnixMicros(token->expires);
   caller.token_cap = Cap(token->scope);

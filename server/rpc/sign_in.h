@@ -24,7 +24,7 @@ struct SignIn {
   access::TokenTable tokens;
   access::SignInDelay delay;
   Clock* clock = Clock::Real();
-  // Returns what the system says of a user, by name: groups, and so the role.
+  // Returns what the system said of a user, by name: groups, and so the role. It does not block.
   std::function<access::Peer(const std::string& user)> user_of_system =
       [](const std::string& user) {
         access::Peer peer;
@@ -49,11 +49,7 @@ absl::string_view BearerToken(const grpc::ServerContextBase& context);
 // RESOURCE_EXHAUSTED and the time to wait, which does not tell what was wrong.
 absl::Status SlowDown(SignIn& sign_in, absl::string_view address, const absl::Status& failure);
 
-// Checks that a worker that wants to join has an invitation that is valid, and notes which.
-absl::Status CheckInvitation(const grpc::ServerContextBase& context, SignIn& sign_in,
-                             access::Caller& caller);
-
-// Completes a caller who is known by a token alone. Its scope limits the role.
+// Says who a caller is that is known by a token alone, and how far its scope limits the role.
 absl::Status SignInByToken(const grpc::ServerContextBase& context, SignIn& sign_in,
                            access::Caller& caller);
 

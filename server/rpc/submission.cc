@@ -157,7 +157,7 @@ bool IsAboutData(const v1::SpecChange& change) {
 
 absl::StatusOr<std::shared_ptr<core::Submission>> SubmissionOf(
     const v1::JobSpec& spec, const v1::SubmitOptions& options, const std::string& from_checkpoint,
-    const access::Caller& caller, Services& services, RequestCheck& check) {
+    const access::Caller& caller, Services& services, RequestCheck& check, Decisions& decisions) {
   std::vector<FieldViolation> violations;
   const auto resolved = services.resolve_cache->Resolve(spec, violations);
   check.Add(std::move(violations));
@@ -175,25 +175,25 @@ absl::StatusOr<std::shared_ptr<core::Submission>> SubmissionOf(
   }
   TY_RETURN_IF_ERROR(TakeOptions(options, caller, services, check, *submission));
   TY_RETURN_IF_ERROR(check.Take());
-  TY_RETURN_IF_ERROR(CheckProject(caller, services, *submission));
+  TY_RETURN_IF_ERROR(decisions.Take(spec.name(), CheckProject(caller, services, *submission)));
   return submission;
 }
 
 absl::StatusOr<core::SubmitJob> SubmissionOf(const v1::CreateJobRequest& request,
                                              const access::Caller& caller, Services& services,
-                                             RequestCheck& check) {
+                                             RequestCheck& check, Decisions& decisions) {
   check.MaxBytes("request_id", request.request_id(), kRequestIdBytesMax);
   TY_ASSIGN_OR_RETURN(const auto submission,
                       SubmissionOf(request.spec(), request.options(), request.from_checkpoint(),
-                                   caller, services, check));
+                                   caller, services, check, decisions));
   core::SubmitJob input{submission, request.request_id(), "", UserActor(caller.user)};
   if (!request.request_id().empty()) input.request_hash = HashOf(request);
   return input;
 }
 
 absl::StatusOr<Clone> CloneOf(const v1::CloneJobRequest& request, const runtime::JobView& original,
-                              const access::Caller& caller, Services& services,
-                              RequestCheck& check) {
+                              const access::Caller& caller, Services& services, RequestCheck& check,
+                              Decisions& decisions) {
   check.MaxBytes("request_id", request.request_id(), kRequestIdBytesMax);
   check.MaxCount("changes", request.changes_size(), kChangesMax);
   const v1::JobSpec before = ResolvedSpecOf(original.record);
@@ -233,6 +233,7 @@ absl::StatusOr<Clone> CloneOf(const v1::CloneJobRequest& request, const runtime:
   auto submission = MakeSubmission(resolved, start, caller.user, services);
   TY_RETURN_IF_ERROR(TakeOptions(request.options(), caller, services, check, *submission));
   TY_RETURN_IF_ERROR(check.Take());
+  TY_RETURN_IF_ERROR(decisions.Take(CheckProject(caller, services, *submission)));
   submission->cloned_from = original.record.id;
   clone.input = {submission, request.request_id(), HashOf(request), UserActor(caller.user)};
   return clone;

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "server/core/yard/inputs.h"
+#include "server/rpc/decisions.h"
 #include "server/rpc/request.h"
 #include "server/rpc/services.h"
 #include "server/runtime/board.h"
@@ -15,16 +16,17 @@
 namespace trainyard::rpc {
 
 // Makes the submission that a spec and the options beside it ask for. Violations go to `check`, and
-// the result is then null. Returns NOT_FOUND if a job or a checkpoint does not exist.
+// the result is then null. Returns NOT_FOUND if a job or a checkpoint does not exist, and
+// PERMISSION_DENIED (NOT_A_MEMBER) if the caller may not submit to the project; `decisions` takes
+// which of the two it is.
 absl::StatusOr<std::shared_ptr<core::Submission>> SubmissionOf(
     const v1::JobSpec& spec, const v1::SubmitOptions& options, const std::string& from_checkpoint,
-    const access::Caller& caller, Services& services, RequestCheck& check);
+    const access::Caller& caller, Services& services, RequestCheck& check, Decisions& decisions);
 
-// Resolves the spec of CreateJob and makes the input of the yard. Violations go to `check`, and the
-// result is then null. Returns NOT_FOUND if a checkpoint does not exist.
+// Does so for a CreateJob, and makes the input of the yard.
 absl::StatusOr<core::SubmitJob> SubmissionOf(const v1::CreateJobRequest& request,
                                              const access::Caller& caller, Services& services,
-                                             RequestCheck& check);
+                                             RequestCheck& check, Decisions& decisions);
 
 // Does so for a CloneJob of `original`, and tells what differs from its resolved spec. The clone
 // must train on the data on which the original trained, unless the changes concern the data.
@@ -33,8 +35,8 @@ struct Clone {
   std::vector<v1::SpecDifference> differences;
 };
 absl::StatusOr<Clone> CloneOf(const v1::CloneJobRequest& request, const runtime::JobView& original,
-                              const access::Caller& caller, Services& services,
-                              RequestCheck& check);
+                              const access::Caller& caller, Services& services, RequestCheck& check,
+                              Decisions& decisions);
 
 // Returns what requests with the same meaning have in common, whatever their request_id is.
 std::string HashOf(const v1::CreateJobRequest& request);

@@ -15,6 +15,16 @@ constexpr size_t kJobsALook = 4096;
 
 }  // namespace
 
+void Board::Tally::Add(const Tally& other) {
+  queued_jobs += other.queued_jobs;
+  devices += other.devices;
+  jobs += other.jobs;
+  checkpoint_bytes += other.checkpoint_bytes;
+  streams.logs += other.streams.logs;
+  streams.metrics += other.streams.metrics;
+  device_time_us += other.device_time_us;
+}
+
 void Board::Load(const core::Yard& yard) {
   const core::Snapshot& snapshot = yard.snapshot();
   {
@@ -35,6 +45,7 @@ void Board::Load(const core::Yard& yard) {
 
 void Board::Publish(const core::Yard& yard, const core::Turn& turn) {
   std::vector<JobId> changed(turn.reasons_changed.begin(), turn.reasons_changed.end());
+  changed.insert(changed.end(), turn.streams_changed.begin(), turn.streams_changed.end());
   for (const auto& job : turn.delta.jobs) changed.push_back(job.id);
   for (const JobId job : turn.delta.deleted_jobs) changed.push_back(job);
   for (const auto& attempt : turn.delta.attempts) changed.push_back(attempt.id.job);
@@ -82,6 +93,10 @@ void Board::DropCheckpoint(const core::CheckpointRef& id) {
 // Adds what the job has to the counts, or subtracts it.
 void Board::Count(const JobView& view, int64_t sign) {
   Tally change;
+  change.jobs = sign;
+  change.checkpoint_bytes = sign * view.checkpoint_bytes;
+  change.streams = {sign * view.streams.logs, sign * view.streams.metrics};
+  change.device_time_us = sign * view.record.device_time_us;
   if (std::holds_alternative<core::job_fsm::Queued>(view.record.state)) change.queued_jobs = sign;
   if (view.attempt != nullptr && !core::attempt_fsm::IsFinal(view.attempt->state)) {
     for (const core::AttemptPart& part : view.attempt->parts) {
@@ -91,11 +106,9 @@ void Board::Count(const JobView& view, int64_t sign) {
       }
     }
   }
-  if (change == Tally{}) return;
   const core::UsageKey key{view.record.submission->project, view.record.submission->user};
   Tally& tally = tallies_[key];
-  tally.queued_jobs += change.queued_jobs;
-  tally.devices += change.devices;
+  tally.Add(change);
   if (tally == Tally{}) tallies_.erase(key);
 }
 
@@ -117,9 +130,12 @@ void Board::PutJob(const core::Yard& yard, JobId job) {
   const auto attempt = attempts_.find({job, record->attempt});
   if (attempt != attempts_.end()) view->attempt = attempt->second;
   auto it = checkpoints_.upper_bound({job, std::numeric_limits<int64_t>::max()});
-  while (view->checkpoint_step == 0 && it != checkpoints_.begin() && (--it)->first.job == job) {
-    if (it->second->is_whole()) view->checkpoint_step = it->first.step;
+  while (it != checkpoints_.begin() && (--it)->first.job == job) {
+    const core::CheckpointRecord& checkpoint = *it->second;
+    for (const core::CheckpointFile& file : checkpoint.files) view->checkpoint_bytes += file.size;
+    if (view->checkpoint_step == 0 && checkpoint.is_whole()) view->checkpoint_step = it->first.step;
   }
+  if (const core::StreamBytes* known = yard.FindStreams(job)) view->streams = *known;
   Count(*view, 1);
   jobs_[job] = std::move(view);
 }

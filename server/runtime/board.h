@@ -27,6 +27,9 @@ struct JobView {
   // The newest attempt, which is null before the first one.
   std::shared_ptr<const core::AttemptRecord> attempt;
   int64_t checkpoint_step = 0;  // of the newest committed checkpoint; 0 if there is none
+  // What the job takes on the server's disk. Files that several checkpoints share count each time.
+  int64_t checkpoint_bytes = 0;
+  core::StreamBytes streams;
 };
 
 // The board. It is thread-safe and borrows `notifier`.
@@ -53,11 +56,16 @@ class Board {
   std::vector<std::shared_ptr<const JobView>> ListJobs(
       int64_t before, size_t limit, const std::function<bool(const JobView&)>& accept,
       int64_t after = 0) const;
-  // Counts what each user has within each project, as of now.
+  // Counts what each user has within each project.
   struct Tally {
     int64_t queued_jobs = 0;
     int64_t devices = 0;  // held
+    int64_t jobs = 0;     // in any state
+    int64_t checkpoint_bytes = 0;
+    core::StreamBytes streams;
+    int64_t device_time_us = 0;  // of these jobs, over all attempts
 
+    void Add(const Tally& other);
     friend bool operator==(const Tally&, const Tally&) = default;
   };
   std::map<core::UsageKey, Tally> Tallies() const;

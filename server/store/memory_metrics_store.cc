@@ -61,6 +61,12 @@ absl::StatusOr<int64_t> MemoryMetricsStore::CountPoints(JobId job) {
   return found == points_.end() ? 0 : static_cast<int64_t>(found->second.size());
 }
 
+absl::StatusOr<int64_t> MemoryMetricsStore::SizeOf(JobId job) {
+  const auto points = CountPoints(job);
+  if (!points.ok()) return points;
+  return *points * static_cast<int64_t>(sizeof(StoredPoint));
+}
+
 absl::Status MemoryMetricsStore::DeleteJob(JobId job) {
   const std::lock_guard lock(mutex_);
   points_.erase(job);

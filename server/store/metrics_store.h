@@ -79,6 +79,9 @@ class MetricsStore {
 
   // Returns the number of points that are stored for a job. The cost does not grow with it.
   virtual absl::StatusOr<int64_t> CountPoints(JobId job) = 0;
+  // Returns the bytes that the points of a job take, about. The cost grows with the number of its
+  // chunks and not with their size.
+  virtual absl::StatusOr<int64_t> SizeOf(JobId job) = 0;
   // Forgets all points and offsets of a job. It is fine if there are none.
   virtual absl::Status DeleteJob(JobId job) = 0;
   // Forgets all points and offsets of an attempt. It is fine if there are none.

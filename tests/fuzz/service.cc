@@ -104,7 +104,13 @@ void Service::Start() {
   services_ = std::make_unique<rpc::Services>(
       rpc::Services{*runtime_, *board_, notifier_, *executor_, *executor_, *executor_, logs_,
                     *blobs_, *verifier_, metrics_, store_, *streams_, rng_, connections_,
-                    directory_, access_store_, *audit_, access::Role::kSubmitter, "1.2.3"});
+                    directory_, access_store_, *audit_, "1.2.3"});
+  services_->sign_in->user_of_system = [](const std::string& user) {
+    access::Peer peer;
+    peer.user = user;
+    peer.role = access::Role::kSubmitter;
+    return peer;
+  };
   jobs_ = std::make_unique<rpc::JobServiceImpl>(*services_);
   fleet_ = std::make_unique<rpc::FleetServiceImpl>(*services_);
   sharing_ = std::make_unique<rpc::SharingServiceImpl>(*services_);

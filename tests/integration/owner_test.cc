@@ -21,6 +21,7 @@
 #include "absl/strings/strip.h"
 #include "common/base/files.h"
 #include "common/base/processes.h"
+#include "common/base/system_accounts.h"
 #include "common/rpc/channel.h"
 #include "tests/integration/yard.h"
 #include "tests/testing/temp_dir.h"
@@ -284,13 +285,36 @@ TEST_F(OwnerTest, AnOwnerWithoutAnAccountCostsNothingAndIsExplained) {
   EXPECT_THAT(Reasons(carls),
               Contains("worker alpha does not run jobs of carl: this host has no account 'carl' "
                        "(2 devices)"));
-  const std::string roots = SubmitAs("root");
-  ASSERT_TRUE(yard_->WaitForJob(roots, [](const v1::Job& job) {
-    return job.attempt() == 1 && job.state() == v1::JOB_STATE_QUEUED;
-  }));
-  EXPECT_THAT(Reasons(roots), Contains(HasSubstr("it runs no jobs of root unless it is started "
-                                                 "with --root_jobs")));
+  // The worker has said from the beginning that it runs none of root.
+  const std::string spec = accounts_->Write("roots.yaml", SmallSpec("of-root", 1, 1, 256));
+  const ProcessResult refused = yard_->Cli({"submit", spec});
+  EXPECT_EQ(refused.exit_code, 6) << refused.out << refused.err;
+  EXPECT_THAT(refused.err, HasSubstr("it runs no jobs of root unless it is started with "
+                                     "--root_jobs"));
+  EXPECT_EQ(yard_->Cli({"submit", spec, "--wait-for-devices"}).exit_code, 0);
   EXPECT_EQ(yard_->WaitForEnd(SubmitAs("anna")).state(), v1::JOB_STATE_SUCCEEDED);
+}
+
+TEST_F(OwnerTest, DataSetsAreListedAsNobody) {
+  const TempDir shared;
+  ASSERT_EQ(chmod(shared.path().c_str(), 0755), 0);
+  const std::string trainer = shared.Write("trainer", R"(#!/bin/sh
+id=$(id -u)
+echo '{"splits": [{"dataset": "images", "path": "seen-by-'$id'", "split": "train"}]}'
+)");
+  ASSERT_EQ(chmod(trainer.c_str(), 0755), 0);
+  ASSERT_EQ(mkdir(shared.File("data").c_str(), 0755), 0);
+  Start({"--run_as", "owner", "--trainer", trainer, "--dataset_dir", shared.File("data")});
+  const auto nobody = FindSystemAccount("nobody");
+  ASSERT_TRUE(nobody.ok()) << nobody.status();
+  std::string list;
+  EXPECT_TRUE(WaitUntil(
+      [&] {
+        list = yard_->Cli({"data", "ls", "-o", "json"}).out;
+        return list.find("seen-by-") != std::string::npos;
+      },
+      kPatience));
+  EXPECT_THAT(list, HasSubstr(absl::StrCat("seen-by-", nobody->uid, "\"")));
 }
 
 TEST_F(OwnerTest, RootsOwnJobsRunIfTheFlagSaysSo) {

@@ -51,10 +51,10 @@ TEST(Remove, CheckpointsMayGoAlone) {
 TEST(Remove, JobsThatEndedLongAgoGoByThemselvesAndOthersStay) {
   Yard::Options options;
   options.cpu_devices = 1;
-  options.server_flags = {"--keep_finished_jobs", "1s"};
+  options.server_flags = {"--keep_jobs", "1s"};
   Yard yard(options);
   yard.Start();
-  const std::string tagged = yard.Submit(SmallSpec("tagged", 1, 1, 500, "tags: [keep]\n"));
+  const std::string tagged = yard.Submit(SmallSpec("tagged", 1, 1, 500, "retain: forever\n"));
   ASSERT_EQ(yard.WaitForEnd(tagged).state(), v1::JOB_STATE_SUCCEEDED);
   const std::string waits = yard.Submit(SmallSpec("waits", 2, 1, 500), {"--wait-for-devices"});
   const std::string ended = yard.Submit(SmallSpec("ended", 1, 1, 500));
@@ -64,6 +64,28 @@ TEST(Remove, JobsThatEndedLongAgoGoByThemselvesAndOthersStay) {
   EXPECT_TRUE(WaitUntil([&] { return !FileExists(logs); }, kPatience));
   EXPECT_EQ(yard.GetJob(tagged).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(yard.GetJob(waits).state(), v1::JOB_STATE_QUEUED);
+}
+
+TEST(Remove, PartsGoByThemselvesAndUsageTellsWhatIsLeft) {
+  Yard::Options options;
+  options.cpu_devices = 1;
+  options.server_flags = {"--keep_logs", "1s", "--keep_metrics", "0 jobs"};
+  Yard yard(options);
+  yard.Start();
+  const std::string job = yard.Submit(SmallSpec("first", 1, 1, 500));
+  ASSERT_EQ(yard.WaitForEnd(job).state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_TRUE(WaitUntil([&] { return yard.GetJob(job).deleted_parts_size() == 2; }, kPatience));
+  const std::string logs = absl::StrCat(yard.server_state_dir(), "/logs/1");
+  EXPECT_TRUE(WaitUntil([&] { return !FileExists(logs); }, kPatience));
+  EXPECT_TRUE(absl::StrContains(yard.Cli({"logs", "1"}).err, "were deleted"));
+  EXPECT_TRUE(absl::StrContains(yard.Cli({"metrics", "1"}).err, "were deleted"));
+  EXPECT_FALSE(yard.GetJob(job).final_metrics().empty());
+  const auto usage = yard.CliJson({"usage"});
+  ASSERT_EQ(usage.size(), 1u);
+  EXPECT_EQ(usage[0].value("jobs", 0), 1);
+  EXPECT_NE(usage[0]["stored"].value("checkpoints", 0), 0);
+  EXPECT_FALSE(usage[0]["stored"].contains("logs"));
+  EXPECT_EQ(yard.CliJson({"usage", "--largest", "5"}).size(), 1u);
 }
 
 TEST(Remove, AJobThatHasNotEndedIsRefused) {

@@ -239,8 +239,7 @@ void Users::Delete() {
     transport_.Call<core::Reply>(
         kUsersLink, kCallTimeout,
         [this, job](Server::Answer<core::Reply> answer) {
-          server_.Post(core::DeleteJob{job, /*checkpoints_only=*/false, "user:x"},
-                       std::move(answer));
+          server_.Post(core::DeleteJob{job, {}, "user:x"}, std::move(answer));
         },
         [this, job](const absl::StatusOr<core::Reply>& reply) {
           if (reply.ok()) on_deleted(job);

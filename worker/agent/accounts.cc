@@ -35,4 +35,10 @@ Account AccountOf(uid_t uid, gid_t gid) {
   return bare;
 }
 
+Account NobodysAccount() {
+  constexpr uid_t kNobody = 65'534;  // also where no account has that name
+  const auto known = FindSystemAccount("nobody");
+  return known.ok() && known->uid != 0 ? MakeAccount(*known) : AccountOf(kNobody, kNobody);
+}
+
 }  // namespace trainyard::agent

@@ -26,4 +26,7 @@ absl::StatusOr<Account> FindAccount(const std::string& name);
 // it knows these two only.
 Account AccountOf(uid_t uid, gid_t gid);
 
+// Returns the account without rights, "nobody".
+Account NobodysAccount();
+
 }  // namespace trainyard::agent

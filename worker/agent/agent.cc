@@ -14,6 +14,7 @@
 #include "common/base/errors.h"
 #include "common/base/log.h"
 #include "common/base/processes.h"
+#include "worker/agent/accounts.h"
 #include "worker/agent/act_as.h"
 #include "worker/agent/device_metrics.h"
 #include "worker/run_dir/control.h"
@@ -29,6 +30,12 @@ constexpr absl::Duration kDeviceLostGrace = absl::Seconds(5);
 bool RunsHere(const Attempt& attempt) {
   return attempt.has_directory && attempt.is_assigned && !attempt.exit.has_value() &&
          (attempt.local.phase == Phase::kLaunching || attempt.local.phase == Phase::kAlive);
+}
+
+// Returns as whom data sets are looked at. Ranks of a worker that runs jobs as their owners have no
+// rights of root, and a look has none either.
+Account ReaderOfDatasets(RunAs run_as) {
+  return run_as == RunAs::kOwner ? NobodysAccount() : Account{};
 }
 
 }  // namespace
@@ -60,9 +67,10 @@ Agent::Agent(AgentOptions options, v1::AgentService::StubInterface& stub, Nvml* 
   TY_CHECK(wake_.valid());
   if (options_.dataset_look_interval.has_value()) {
     const HostSettings& settings = options_.settings;
-    datasets_.emplace(DatasetWatch::Options{settings.state_dir, settings.programs.trainer,
-                                            settings.dataset_dir, *options_.dataset_look_interval},
-                      [this] { Wake(); });
+    datasets_.emplace(
+        DatasetWatch::Options{settings.state_dir, settings.programs.trainer, settings.dataset_dir,
+                              *options_.dataset_look_interval, ReaderOfDatasets(settings.run_as)},
+        [this] { Wake(); });
   }
   if (nvml == nullptr) return;
   const std::string root = JoinPath(options_.settings.state_dir, "attempts");

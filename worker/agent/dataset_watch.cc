@@ -1,6 +1,7 @@
 // Starts the trainer as a child that prints into a file, and reads that file.
 #include "worker/agent/dataset_watch.h"
 
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -21,6 +22,7 @@
 #include "common/base/strings.h"
 #include "nlohmann/json.hpp"
 #include "worker/agent/launch.h"
+#include "worker/agent/launch_as.h"
 
 namespace trainyard::agent {
 namespace {
@@ -151,13 +153,38 @@ void DatasetWatch::Run() {
   }
 }
 
+absl::StatusOr<pid_t> DatasetWatch::StartTrainer(const std::string& out,
+                                                 const std::string& err) const {
+  const std::vector<std::string> words = {options_.trainer, "--data", "ls", "--dataset_dir",
+                                          options_.dataset_dir};
+  if (options_.reader.owner.is_self) return StartProgram(words, out, err);
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL;
+  TY_ASSIGN_OR_RETURN(const UniqueFd output, OpenFile(out, kFlags, 0600));
+  TY_ASSIGN_OR_RETURN(const UniqueFd log, OpenFile(err, kFlags, 0600));
+  LaunchOptions launch;
+  launch.words = words;
+  launch.directory = "/";
+  launch.output = output.get();
+  launch.log = log.get();
+  return LaunchAs(options_.reader, launch);
+}
+
+absl::Status DatasetWatch::Failure(const std::string& log) const {
+  const auto why = ReadFile(log, kListBytesMax);
+  const std::string as =
+      options_.reader.owner.is_self
+          ? ""
+          : absl::StrCat(" as ", options_.reader.name, ", to whom the folder must be readable");
+  return absl::InternalError(absl::StrCat("'", options_.trainer, " --data ls' failed", as,
+                                          why.ok() ? ": " : "",
+                                          why.ok() ? PlainText(*why, kErrorBytesMax) : ""));
+}
+
 absl::StatusOr<Datasets> DatasetWatch::Look() {
   const std::string out = JoinPath(options_.state_dir, "datasets.json");
   const std::string err = JoinPath(options_.state_dir, "datasets.log");
   for (const std::string& path : {out, err}) TY_RETURN_IF_ERROR(RemoveTree(path));
-  TY_ASSIGN_OR_RETURN(const pid_t child, StartProgram({options_.trainer, "--data", "ls",
-                                                       "--dataset_dir", options_.dataset_dir},
-                                                      out, err));
+  TY_ASSIGN_OR_RETURN(const pid_t child, StartTrainer(out, err));
   // Training comes first. If this fails, the trainer looks at the usual priority.
   (void)setpriority(PRIO_PROCESS, static_cast<id_t>(child), kLowestPriority);
   int status = 0;
@@ -171,12 +198,7 @@ absl::StatusOr<Datasets> DatasetWatch::Look() {
     (void)waitpid(child, &status, 0);
     return absl::CancelledError("the daemon ends");
   }
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-    const auto why = ReadFile(err, kListBytesMax);
-    return absl::InternalError(absl::StrCat("'", options_.trainer, " --data ls' failed",
-                                            why.ok() ? ": " : "",
-                                            why.ok() ? PlainText(*why, kErrorBytesMax) : ""));
-  }
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) return Failure(err);
   TY_ASSIGN_OR_RETURN(const std::string text, ReadFile(out, kListBytesMax));
   return ParseDatasets(text);
 }

@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "worker/agent/accounts.h"
 #include "worker/agent/report.h"
 
 namespace trainyard::agent {
@@ -33,6 +34,8 @@ class DatasetWatch {
     std::string trainer;
     std::string dataset_dir;  // empty if the host has none
     absl::Duration interval;  // between two looks at the signature
+    // As whom the trainer looks. It reads files that users may have put there.
+    Account reader = {};
   };
   // `on_change` is called on the thread of the watch.
   DatasetWatch(Options options, std::function<void()> on_change);
@@ -46,6 +49,9 @@ class DatasetWatch {
  private:
   void Run();
   absl::StatusOr<Datasets> Look();
+  absl::StatusOr<pid_t> StartTrainer(const std::string& out, const std::string& err) const;
+  // Returns the error of a trainer that has printed `log`.
+  absl::Status Failure(const std::string& log) const;
 
   const Options options_;
   const std::function<void()> on_change_;

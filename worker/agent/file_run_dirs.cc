@@ -62,7 +62,11 @@ FileRunDirs::FileRunDirs(HostSettings settings, std::vector<Device> devices,
       fetcher_(fetcher),
       clock_(clock),
       watch_(watch),
-      sweeper_(JoinPath(settings_.state_dir, "removed"), kSweepDelay, clock) {}
+      sweeper_(JoinPath(settings_.state_dir, "removed"), kSweepDelay, clock) {
+  // The server knows from the beginning whether this host runs jobs of root, and takes none that
+  // would wait for ever.
+  if (settings_.run_as == RunAs::kOwner) (void)TakeAccount(AccountOf(geteuid(), getegid()).name);
+}
 
 run_dir::RunDir FileRunDirs::DirOf(AttemptId id) const {
   return run_dir::RunDir(run_dir::AttemptDirectory(settings_.state_dir, id.job.value, id.number));

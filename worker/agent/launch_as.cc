@@ -76,6 +76,7 @@ struct Plan {
   rlimit core;
   rlimit files;
   int log;
+  int output;
   int null;
   int report;
 };
@@ -98,10 +99,11 @@ void RestoreSignals() {
 int ArrangeDescriptors(const Plan& plan) {
   constexpr int kReport = 3;
   const int log = fcntl(plan.log, F_DUPFD, kReport + 1);
+  const int output = fcntl(plan.output, F_DUPFD, kReport + 1);
   const int null = fcntl(plan.null, F_DUPFD, kReport + 1);
   const int report = fcntl(plan.report, F_DUPFD, kReport + 1);
-  if (log < 0 || null < 0 || report < 0) return -1;
-  if (dup2(null, STDIN_FILENO) < 0 || dup2(log, STDOUT_FILENO) < 0 ||
+  if (log < 0 || output < 0 || null < 0 || report < 0) return -1;
+  if (dup2(null, STDIN_FILENO) < 0 || dup2(output, STDOUT_FILENO) < 0 ||
       dup2(log, STDERR_FILENO) < 0 || dup3(report, kReport, O_CLOEXEC) < 0) {
     return -1;
   }
@@ -214,6 +216,7 @@ absl::StatusOr<pid_t> LaunchAs(const Account& account, const LaunchOptions& opti
                   core,
                   files,
                   options.log,
+                  options.output < 0 ? options.log : options.output,
                   null.get(),
                   writer.get()};
   const pid_t pid = fork();

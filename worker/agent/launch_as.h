@@ -24,6 +24,7 @@ struct LaunchOptions {
   std::string directory;           // where it starts
   std::string cache_home;          // XDG_CACHE_HOME
   int log = -1;                    // stdout and stderr; borrowed
+  int output = -1;                 // stdout instead, unless it is -1; borrowed
   ProcessLimits limits;
 };
 

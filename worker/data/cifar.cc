@@ -16,6 +16,7 @@
 #include "common/datasets.h"
 #include "worker/data/archive_limit.h"
 #include "worker/data/cifar_jpegs.h"
+#include "worker/data/data_file.h"
 #include "worker/data/gzip.h"
 #include "worker/data/memory_dataset.h"
 #include "worker/data/tar.h"
@@ -78,7 +79,7 @@ struct Batch {
 // Reads the split's files from the packed archive.
 absl::StatusOr<std::vector<Batch>> ReadArchive(const std::string& path,
                                                const std::vector<std::string>& names) {
-  TY_ASSIGN_OR_RETURN(const std::string packed, ReadFile(path, kMaxFileBytes));
+  TY_ASSIGN_OR_RETURN(const std::string packed, ReadDataFile(path, kMaxFileBytes));
   const auto corrupt = [&path](const absl::Status& status) {
     return error::CorruptFile(path, status.message());
   };
@@ -108,7 +109,7 @@ absl::StatusOr<std::vector<Batch>> ReadFiles(const std::string& folder,
   std::vector<Batch> batches;
   for (const std::string& name : names) {
     Batch& batch = batches.emplace_back(Batch{JoinPath(folder, name), {}});
-    TY_ASSIGN_OR_RETURN(batch.bytes, ReadFile(batch.path, kMaxFileBytes));
+    TY_ASSIGN_OR_RETURN(batch.bytes, ReadDataFile(batch.path, kMaxFileBytes));
   }
   return batches;
 }

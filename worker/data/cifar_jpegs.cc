@@ -13,10 +13,10 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/base/errors.h"
-#include "common/base/files.h"
 #include "common/base/status_macros.h"
 #include "common/datasets.h"
 #include "worker/data/archive_limit.h"
+#include "worker/data/data_file.h"
 #include "worker/data/jpeg.h"
 #include "worker/data/tar.h"
 #include "worker/data/zstd_codec.h"
@@ -85,7 +85,7 @@ absl::Status AddImage(absl::string_view jpeg, std::vector<uint8_t>& pixels) {
 
 absl::StatusOr<MemoryDataset::Content> ReadCifarJpegs(const std::string& archive_path,
                                                       Split split) {
-  TY_ASSIGN_OR_RETURN(std::string archive, ReadFile(archive_path, kMaxArchiveBytes));
+  TY_ASSIGN_OR_RETURN(std::string archive, ReadDataFile(archive_path, kMaxArchiveBytes));
   if (absl::EndsWith(archive_path, ".zst")) {
     absl::StatusOr<std::string> content =
         DecodeZstd(archive, ArchiveLimit(static_cast<int64_t>(archive.size())));

@@ -9,8 +9,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/base/errors.h"
-#include "common/base/files.h"
 #include "common/base/status_macros.h"
+#include "worker/data/data_file.h"
 #include "worker/data/gzip.h"
 
 namespace trainyard::data {
@@ -27,7 +27,7 @@ uint8_t ByteAt(absl::string_view bytes, size_t at) {
 }
 
 absl::StatusOr<std::string> ReadContent(const std::string& path) {
-  TY_ASSIGN_OR_RETURN(std::string bytes, ReadFile(path, kMaxContentBytes));
+  TY_ASSIGN_OR_RETURN(std::string bytes, ReadDataFile(path, kMaxContentBytes));
   if (!IsGzip(bytes)) return bytes;
   const int64_t limit =
       std::min(kMaxContentBytes, kMaxExpansion * static_cast<int64_t>(bytes.size()));

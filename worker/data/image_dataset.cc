@@ -10,6 +10,7 @@
 #include "common/base/errors.h"
 #include "common/base/files.h"
 #include "common/base/status_macros.h"
+#include "worker/data/data_file.h"
 #include "worker/data/jpeg.h"
 
 namespace trainyard::data {
@@ -34,8 +35,8 @@ absl::StatusOr<std::string> ReadBytes(const ImageIndex& index, const ImageEntry&
         index.PathOf(entry),
         absl::StrCat("byte 0: ", entry.size, " bytes; at most ", kMaxImageBytes, " are accepted"));
   }
-  return entry.shard < 0 ? ReadFileRange(index.PathOf(entry), 0, kMaxImageBytes)
-                         : ReadFileRange(index.shards[static_cast<size_t>(entry.shard)],
+  return entry.shard < 0 ? ReadDataRange(index.PathOf(entry), 0, kMaxImageBytes)
+                         : ReadDataRange(index.shards[static_cast<size_t>(entry.shard)],
                                          entry.offset, entry.size);
 }
 

@@ -17,6 +17,7 @@
 #include "common/base/hash.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "worker/data/data_file.h"
 
 namespace trainyard::data {
 namespace {
@@ -175,12 +176,16 @@ absl::StatusOr<std::vector<TarMember>> ReadShardMembers(const std::string& shard
   TY_ASSIGN_OR_RETURN(const int64_t bytes, FileSize(shard));
   const std::string index_path = absl::StrCat(shard, ".index");
   if (!IsOlder(index_path, shard)) {
-    const auto text = ReadFile(index_path, kMaxIndexBytes);
+    const auto text = ReadDataFile(index_path, kMaxIndexBytes);
+    const bool is_trap = ErrorReason(text.status()) == "NOT_A_REGULAR_FILE";
+    std::error_code error;
+    // A folder in its place is only a place where no index can be kept.
+    if (is_trap && !fs::is_directory(index_path, error)) return text.status();
     std::vector<TarMember> members;
     if (text.ok() && DecodeIndex(*text, bytes, members)) return members;
   }
   auto members = ListTar(
-      bytes, [&shard](int64_t offset, int64_t size) { return ReadFileRange(shard, offset, size); });
+      bytes, [&shard](int64_t offset, int64_t size) { return ReadDataRange(shard, offset, size); });
   if (absl::IsDataLoss(members.status())) {
     return error::CorruptFile(shard, members.status().message());
   }

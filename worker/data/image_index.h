@@ -45,7 +45,8 @@ absl::StatusOr<ImageIndex> ReadImageIndex(const std::string& folder,
 
 // Returns the members of a shard, from the index file beside it (<shard>.index). That file is
 // written if it is missing, older than the shard, of another size, or damaged. If the folder cannot
-// be written to, only time is lost.
+// be written to, only time is lost. Returns FAILED_PRECONDITION (NOT_A_REGULAR_FILE) if the index
+// is a FIFO or a device, on which a rank would wait for ever.
 absl::StatusOr<std::vector<TarMember>> ReadShardMembers(const std::string& shard);
 
 }  // namespace trainyard::data

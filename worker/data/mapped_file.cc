@@ -2,18 +2,18 @@
 // larger than the memory can be used for training.
 #include "worker/data/mapped_file.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 
 #include <cerrno>
 
 #include "common/base/files.h"
 #include "common/base/status_macros.h"
+#include "worker/data/data_file.h"
 
 namespace trainyard::data {
 
 absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
-  TY_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(path, O_RDONLY));
+  TY_ASSIGN_OR_RETURN(const UniqueFd fd, OpenDataFile(path));
   TY_ASSIGN_OR_RETURN(const int64_t size, FileSize(path));
   if (size == 0) return MappedFile({});  // mmap refuses empty files
   const auto length = static_cast<size_t>(size);

@@ -75,12 +75,25 @@ struct JobRecord {
   // The number of devices times the time held, summed over all attempts.
   int64_t device_time_us = 0;
   int32_t preemptions = 0;  // attempts stopped for a better claim
+  // They are gone for good: somebody deleted them, or they were older than what the server keeps.
+  bool logs_deleted = false;
+  bool metrics_deleted = false;
 
   int32_t array_index() const {
     return array == JobId{} ? 0 : static_cast<int32_t>(id.value - array.value);
   }
 
   friend bool operator==(const JobRecord& a, const JobRecord& b);
+};
+
+// The bytes that the logs and the metrics of a job take on the server's disk. They are measured now
+// and then, and not stored.
+struct StreamBytes {
+  int64_t logs = 0;
+  int64_t metrics = 0;
+
+  int64_t sum() const { return logs + metrics; }
+  friend bool operator==(const StreamBytes&, const StreamBytes&) = default;
 };
 
 // Returns the devices that the job's next attempt asks for: those of its submission, which must
@@ -259,7 +272,7 @@ struct QuotaRecord {
   int32_t devices = 0;      // held at a time
   int32_t queued_jobs = 0;  // waiting at a time
   int32_t submits_per_minute = 0;
-  int64_t stored_bytes = 0;  // of checkpoints
+  int64_t stored_bytes = 0;  // of checkpoints, logs and metrics
   int32_t weight = 0;        // share of the pool compared with others; 0 means 1
 
   friend bool operator==(const QuotaRecord&, const QuotaRecord&) = default;

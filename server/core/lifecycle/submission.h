@@ -4,6 +4,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -64,6 +65,8 @@ struct Dependency {
   friend auto operator<=>(const Dependency&, const Dependency&) = default;
 };
 
+inline constexpr int64_t kForever = std::numeric_limits<int64_t>::max();
+
 // A submission. It never changes. The specs are serialized trainyard.v1.JobSpec; the values that
 // were read from them stand beside them.
 struct Submission {
@@ -95,6 +98,9 @@ struct Submission {
   std::string reservation;            // the job runs only on its devices; empty means any devices
   bool wait_for_devices = false;      // queued even if no known devices could hold it
   bool preemptible = true;
+  // The job is deleted this long after its end: 0 for as long as the server keeps jobs, and
+  // kForever if the server may never delete it, or a part of it, by itself.
+  int64_t retain_us = 0;
   // An array: jobs that share this submission and are told apart by JobRecord::array_index.
   int32_t array_size = 0;      // 0: no array
   int32_t array_parallel = 0;  // how many may run at a time; 0 means no limit

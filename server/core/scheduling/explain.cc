@@ -52,7 +52,7 @@ class FullRecord : public PassRecord {
       explanation.position = PositionOf(input, job.id);
       ahead = FirstJobs(input.queue, state_->share, state_->rules,
                         static_cast<size_t>(explanation.position - 1));
-    } else if (!is_queued) {
+    } else {
       ahead = AllAhead(input, job);
     }
     if (std::optional<Change> change = FindChange(input, *state_, job); change.has_value()) {
@@ -129,7 +129,9 @@ class FullRecord : public PassRecord {
     return static_cast<int64_t>(positions_.size()) + 1;  // it came after the pass
   }
 
-  // Returns the jobs before one that is submitted now, which is the last of its priority.
+  // Returns the jobs before one that is submitted now, which is the last of its priority. A job
+  // that is held back takes its place when it may start, and until then counts as the last one,
+  // too.
   std::vector<JobId> AllAhead(const PassInput& input, const QueuedJob& job) const {
     std::vector<JobId> ahead =
         FirstJobs(input.queue, state_->share, state_->rules, input.queue.size());

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/core/scheduling/explain_reasons.h"
 
 namespace trainyard::core {
 namespace {
@@ -30,7 +31,7 @@ class Simulation {
       if (running == input.running.end()) continue;
       const std::optional<int64_t>& end_us = running->second.end_us;
       if (end_us.has_value()) {
-        ends_.insert({std::max(*end_us, now_us_), job});
+        Expect(job, std::max(*end_us, now_us_));
       } else {
         endless_.insert(job);
       }
@@ -47,22 +48,31 @@ class Simulation {
     std::vector<int32_t> picked = PickSlots(slots_, offer, gang);
     while (picked.empty()) {
       if (ends_.empty()) return false;
-      const auto [end_us, ended] = *ends_.begin();
-      ends_.erase(ends_.begin());
-      now_us_ = end_us;
-      last_ended_ = ended;
-      for (const int32_t slot : held_[ended]) slots_.SetHolder(slot, JobId{});
-      held_.erase(ended);
+      last_ended_ = EndNext();
       picked = PickSlots(slots_, offer, gang);
     }
     for (const int32_t slot : picked) slots_.SetHolder(slot, job.id);
     if (const int64_t takes_us = TimeOf(job, picked.size()); takes_us > 0) {
-      ends_.insert({now_us_ + takes_us, job.id});
+      Expect(job.id, now_us_ + takes_us);
     } else {
       endless_.insert(job.id);
     }
     held_[job.id] = std::move(picked);
     return true;
+  }
+
+  // Advances time to this point, unless it is later already.
+  void AdvanceTo(int64_t time_us) {
+    while (!ends_.empty() && ends_.begin()->first <= time_us) (void)EndNext();
+    last_ended_ = JobId{};
+    now_us_ = std::max(now_us_, time_us);
+  }
+
+  // Returns when the job is expected to end, if that is known.
+  std::optional<int64_t> EndOf(JobId job) const {
+    const auto found = end_of_.find(job);
+    if (found == end_of_.end()) return std::nullopt;
+    return found->second;
   }
 
   int64_t now_us() const { return now_us_; }
@@ -84,6 +94,21 @@ class Simulation {
   }
 
  private:
+  void Expect(JobId job, int64_t end_us) {
+    ends_.insert({end_us, job});
+    end_of_[job] = end_us;
+  }
+
+  // Advances time to the next end, and returns whose end it is.
+  JobId EndNext() {
+    const auto [end_us, ended] = *ends_.begin();
+    ends_.erase(ends_.begin());
+    now_us_ = std::max(now_us_, end_us);
+    for (const int32_t slot : held_[ended]) slots_.SetHolder(slot, JobId{});
+    held_.erase(ended);
+    return ended;
+  }
+
   // Returns the time that the job will take on this many devices, at most its limit. It is that of
   // a job like it, or 0 if nobody can tell.
   int64_t TimeOf(const QueuedJob& job, size_t devices) {
@@ -105,6 +130,7 @@ class Simulation {
   HeldSlots claims_;
   HeldSlots held_;
   std::set<std::pair<int64_t, JobId>> ends_;
+  std::map<JobId, int64_t> end_of_;  // of all jobs that were ever in `ends_`
   std::set<JobId> endless_;
   std::map<JobId, JobId> estimated_by_;
 };
@@ -125,11 +151,35 @@ std::string WhyUnknown(const PassInput& input, const Simulation& simulation, con
                           : "it has not started, and no job like it has succeeded here");
 }
 
+// Returns when the holds of a job are expected to be over, in uptime, and what that depends on.
+Forecast ForecastRelease(Now now, const Simulation& simulation, const Release& release) {
+  Forecast forecast{now.uptime_us, ""};
+  if (release.not_before_us > 0) {
+    const int64_t begin_us = now.uptime_us + release.not_before_us - now.wall_us;
+    forecast = {std::max(begin_us, now.uptime_us),
+                absl::StrCat("not before ", TimeOfDay(now, begin_us))};
+  }
+  for (const JobId& job : release.after) {
+    const std::optional<int64_t> end_us = simulation.EndOf(job);
+    if (!end_us.has_value()) {
+      return {std::nullopt, absl::StrCat("after ", JobName(job), ", whose end is not known yet")};
+    }
+    if (*end_us < *forecast.start_in_us && !forecast.basis.empty()) continue;
+    forecast = {*end_us, absl::StrCat("after ", JobName(job), ", if it ",
+                                      release.needs_success ? "succeeds" : "ends",
+                                      " when it is expected to")};
+  }
+  return forecast;
+}
+
 }  // namespace
 
 Forecast ForecastStart(const PassInput& input, const PassState& state,
                        const std::vector<JobId>& ahead, const QueuedJob& job) {
-  if (!job.holds.empty()) return {std::nullopt, "it may not start yet, whatever is free"};
+  if (!job.holds.empty() && job.release.empty()) {
+    return {std::nullopt, "it may not start yet, whatever is free"};
+  }
+  if (job.release.never_comes) return {std::nullopt, "what it waits for never comes"};
   const GangDemand gang = state.GangOf(job.demand, state.RoomOf(job));
   const Reach& reach = state.ReachOf(job);
   if (!CouldHold(state.slots, reach.ever, state.GangOf(job.demand, kNoLimit))) {
@@ -154,10 +204,18 @@ Forecast ForecastStart(const PassInput& input, const PassState& state,
                                          WhyUnknown(input, simulation, *other))};
     }
   }
+  Forecast release{std::nullopt, ""};
+  if (!job.holds.empty()) {
+    release = ForecastRelease(state.now, simulation, job.release);
+    if (!release.start_in_us.has_value()) return release;
+    simulation.AdvanceTo(*release.start_in_us);
+  }
   if (!simulation.Start(job, gang)) return {std::nullopt, WhyUnknown(input, simulation, job)};
   const int64_t start_in_us = simulation.now_us() - state.now.uptime_us;
   const JobId last = simulation.last_ended();
-  if (last == JobId{}) return {start_in_us, "devices are free"};
+  if (last == JobId{}) {
+    return {start_in_us, release.basis.empty() ? "devices are free" : release.basis};
+  }
   const auto like = simulation.estimated_by().find(last);
   if (like == simulation.estimated_by().end()) {
     return {start_in_us, absl::StrCat("when ", JobName(last), " ends, as expected")};

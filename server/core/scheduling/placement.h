@@ -46,6 +46,18 @@ struct PoolWorker {
 // The workers in order of name, without those that are GONE.
 using Pool = std::vector<PoolWorker>;
 
+// Says when the holds of a job will be over, as far as that comes about by itself.
+struct Release {
+  int64_t not_before_us = 0;  // wall time; 0 if no time is set
+  // The jobs that have to end before.
+  std::vector<JobId> after = {};
+  bool needs_success = false;  // some of them have to succeed
+  bool never_comes = false;    // what it waits for has ended in another way
+
+  bool empty() const { return not_before_us == 0 && after.empty() && !never_comes; }
+  friend bool operator==(const Release&, const Release&) = default;
+};
+
 // A job that waits for devices.
 struct QueuedJob {
   JobId id;
@@ -69,6 +81,7 @@ struct QueuedJob {
   // Sentences that say why it may not be placed now, whatever is free: a backoff, a dependency, a
   // delayed start, the limit of its array. A job with holds does not delay others.
   std::vector<std::string> holds;
+  Release release = {};
   // The user, if a worker has said whether it runs this user's jobs. Otherwise it is empty, because
   // all workers treat the jobs of such users alike.
   std::string named_user = {};

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
 #include "common/base/status_macros.h"
+#include "common/base/strings.h"
 #include "server/core/scheduling/quota.h"
 
 namespace trainyard::core {
@@ -20,6 +21,9 @@ constexpr int64_t kDecayFactor = 4'248'701'965;
 constexpr int64_t kKeepInterval = kMinute;
 // While nothing runs, use only decays, so this interval may be longer.
 constexpr int64_t kIdleKeepInterval = 10 * kMinute;
+// Owners are warned when they have stored 8 of 10 parts of what they may.
+constexpr int64_t kWarnedParts = 8;
+constexpr int64_t kWarnedOf = 10;
 
 int64_t Decayed(int64_t value, int64_t steps) {
   // After 64 x 40 steps nothing is left of any int64.
@@ -85,7 +89,8 @@ absl::Status Accounts::CheckSubmission(const std::map<std::string, QuotaRecord>&
     }
     const int64_t stored = CountOf(stored_by_, subject);
     if (quota->stored_bytes > 0 && stored >= quota->stored_bytes) {
-      return error::QuotaExceeded(subject, "bytes of checkpoints", stored, quota->stored_bytes);
+      return error::QuotaExceeded(subject, "bytes of checkpoints, logs and metrics", stored,
+                                  quota->stored_bytes);
     }
     if (quota->submits_per_minute > 0) {
       const int64_t used_us = UsedBudget(subject, now);
@@ -115,6 +120,41 @@ void Accounts::CountQueued(const Submission& submission, int64_t change) {
 
 void Accounts::CountStored(const Submission& submission, int64_t bytes) {
   Add(stored_by_, submission, bytes);
+}
+
+void Accounts::NoteStreams(const Submission& submission, JobId job, StreamBytes bytes) {
+  const auto [known, is_new] = streams_.try_emplace(job);
+  Add(stored_by_, submission, bytes.sum() - known->second.sum());
+  known->second = bytes;
+}
+
+const StreamBytes* Accounts::FindStreams(JobId job) const {
+  const auto found = streams_.find(job);
+  return found == streams_.end() ? nullptr : &found->second;
+}
+
+void Accounts::ForgetStreams(const Submission& submission, JobId job) {
+  NoteStreams(submission, job, {});
+  streams_.erase(job);
+}
+
+int64_t Accounts::StoredBy(const std::string& subject) const {
+  return CountOf(stored_by_, subject);
+}
+
+std::vector<std::string> Accounts::WarningsOf(const std::map<std::string, QuotaRecord>& quotas,
+                                              const Submission& submission) const {
+  std::vector<std::string> warnings;
+  for (const auto& [subject, quota] : QuotasOf(quotas, submission)) {
+    const int64_t stored = StoredBy(subject);
+    if (quota->stored_bytes == 0 || stored / kWarnedParts < quota->stored_bytes / kWarnedOf)
+      continue;
+    warnings.push_back(absl::StrCat(
+        subject, " stores ", FormatBytes(stored), " of the ", FormatBytes(quota->stored_bytes),
+        " that its quota allows; beyond them, nothing more can be submitted. `trainyard usage "
+        "--largest 10` shows what takes the space"));
+  }
+  return warnings;
 }
 
 void Accounts::Charge(Ledger& ledger, AttemptId id, LiveAttempt& live, Now now) {

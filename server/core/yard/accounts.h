@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "server/core/lifecycle/config.h"
@@ -34,6 +35,18 @@ class Accounts {
   // is negative.
   void CountStored(const Submission& submission, int64_t bytes);
 
+  // Notes what the logs and metrics of a job of this submission take now.
+  void NoteStreams(const Submission& submission, JobId job, StreamBytes bytes);
+  // Returns what was noted last, or null if nothing was noted since the start.
+  const StreamBytes* FindStreams(JobId job) const;
+  // Forgets a job that is deleted.
+  void ForgetStreams(const Submission& submission, JobId job);
+  // Returns warnings for the owners of a submission who have used most of what they may store.
+  std::vector<std::string> WarningsOf(const std::map<std::string, QuotaRecord>& quotas,
+                                      const Submission& submission) const;
+  // Returns the bytes that count against the quota of a subject.
+  int64_t StoredBy(const std::string& subject) const;
+
   // Charges what the attempt has held since it was last charged, to its job and to its owner.
   static void Charge(Ledger& ledger, AttemptId attempt, LiveAttempt& live, Now now);
   // Charges all attempts and lets use decay. It does so only now and then, because the result is
@@ -58,6 +71,7 @@ class Accounts {
   int64_t decayed_pool_us_;  // pool time of the last decay
   std::map<std::string, int64_t> queued_by_;
   std::map<std::string, int64_t> stored_by_;
+  std::map<JobId, StreamBytes> streams_;
   std::map<std::string, SubmitBudget> submits_by_;
 };
 

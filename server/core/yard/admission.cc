@@ -14,6 +14,7 @@
 #include "common/base/strings.h"
 #include "server/core/scheduling/eligibility.h"
 #include "server/core/scheduling/explain_reasons.h"
+#include "server/core/scheduling/worker_users.h"
 #include "server/core/yard/reservations.h"
 
 namespace trainyard::core {
@@ -51,8 +52,10 @@ class Census {
   // be so by looking at hardly more devices than it asks for.
   bool FindsGang() {
     for (const auto& [name, worker] : records_.workers) {
-      if (!contacts_.of(name).users.Allow(submission_.user)) {
+      const WorkerUsers& users = contacts_.of(name).users;
+      if (!users.Allow(submission_.user)) {
         of_others_ += static_cast<int32_t>(worker.devices.size());
+        if (why_not_for_.empty()) why_not_for_ = WhyNotFor(submission_.user, name, users);
         continue;
       }
       const WorkerTraits traits = TraitsOf(worker, contacts_.of(name).datasets.get());
@@ -122,6 +125,7 @@ class Census {
   }
 
   std::string FewerText(int32_t most) const {
+    if (most == 0 && !why_not_for_.empty()) return why_not_for_;
     if (most == 0 && submission_.reservation.empty()) return "no worker offers a device";
     if (most == 0) return "submit it without --reservation";
     const int32_t fitting = most / demand_.multiple_of * demand_.multiple_of;
@@ -192,7 +196,8 @@ class Census {
   std::map<std::string, std::array<int32_t, kMismatches>> counts_;
   std::map<std::string, int32_t> by_worker_;
   int64_t largest_ = 0;
-  int32_t of_others_ = 0;  // devices of workers that do not run jobs of this user
+  int32_t of_others_ = 0;    // devices of workers that do not run jobs of this user
+  std::string why_not_for_;  // why the first of these workers does not
 };
 
 absl::Status CheckReservation(const Snapshot& records, const Submission& submission) {

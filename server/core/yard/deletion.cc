@@ -49,6 +49,27 @@ bool IsLast(const Snapshot& snapshot, const JobRecord& job) {
   return true;
 }
 
+// Notes in the job, which stays, that parts of it are gone.
+void DeleteParts(YardState& state, const DeleteJob& in, const Deletion& plan, Now now) {
+  if (plan.checkpoints.empty() && !plan.logs && !plan.metrics) return;
+  JobRecord& job = state.ledger.EditJob(in.job);  // it also shows its newest checkpoint
+  const auto tell = [&](const char* type, std::string message) {
+    state.ledger.AddEvent(now.wall_us, JobName(in.job), type, in.actor, std::move(message));
+  };
+  if (!plan.checkpoints.empty()) {
+    tell("CHECKPOINTS_DELETED", absl::StrCat(plan.checkpoints.size(), " deleted, ",
+                                             plan.kept_checkpoints.size(), " kept"));
+  }
+  if (plan.logs) tell("LOGS_DELETED", "");
+  if (plan.metrics) tell("METRICS_DELETED", "");
+  job.logs_deleted |= plan.logs;
+  job.metrics_deleted |= plan.metrics;
+  if (const StreamBytes* known = state.accounts.FindStreams(in.job); known != nullptr) {
+    state.accounts.NoteStreams(*job.submission, in.job,
+                               {plan.logs ? 0 : known->logs, plan.metrics ? 0 : known->metrics});
+  }
+}
+
 // Drops a submission without jobs, and those that were kept only for its sake.
 void DropSubmission(YardState& state, JobId id, Submission submission) {
   while (true) {
@@ -101,15 +122,18 @@ absl::StatusOr<Deletion> PlanDeletion(const YardState& state, const DeleteJob& i
     return error::JobStateConflict(JobName(in.job), job_fsm::Name(job.state),
                                    "deleted before it has ended; cancel it first");
   }
-  if (!in.checkpoints_only) TY_RETURN_IF_ERROR(CheckNobodyWaits(state, job));
+  plan.is_whole = !in.parts.any();
+  if (plan.is_whole) TY_RETURN_IF_ERROR(CheckNobodyWaits(state, job));
   const auto& checkpoints = state.snapshot().checkpoints;
   for (auto it = checkpoints.lower_bound({in.job, std::numeric_limits<int64_t>::min()});
        it != checkpoints.end() && it->first.job == in.job; ++it) {
+    if (!plan.is_whole && !in.parts.checkpoints) break;
     const bool is_needed = state.parents.count(it->first) > 0;
     (is_needed ? plan.kept_checkpoints : plan.checkpoints).push_back(it->first);
   }
-  plan.keeps_spec =
-      !in.checkpoints_only && state.lineage.IsCloned(SubmissionOf(job), *job.submission);
+  plan.logs = (plan.is_whole || in.parts.logs) && !job.logs_deleted;
+  plan.metrics = (plan.is_whole || in.parts.metrics) && !job.metrics_deleted;
+  plan.keeps_spec = plan.is_whole && state.lineage.IsCloned(SubmissionOf(job), *job.submission);
   return plan;
 }
 
@@ -121,14 +145,11 @@ absl::Status Delete(YardState& state, const DeleteJob& in, Now now) {
     stepper.CountStored(state.snapshot().checkpoints.at(id), -1);
     state.ledger.DeleteCheckpoint(id);
   }
-  if (in.checkpoints_only) {
-    if (plan.checkpoints.empty()) return absl::OkStatus();
-    state.ledger.EditJob(in.job);  // the job shows its newest checkpoint
-    state.ledger.AddEvent(
-        now.wall_us, JobName(in.job), "CHECKPOINTS_DELETED", in.actor,
-        absl::StrCat(plan.checkpoints.size(), " deleted, ", plan.kept_checkpoints.size(), " kept"));
+  if (!plan.is_whole) {
+    DeleteParts(state, in, plan, now);
     return absl::OkStatus();
   }
+  state.accounts.ForgetStreams(*state.ledger.job(in.job).submission, in.job);
   // Checkpoints that stay count against nobody's quota.
   for (const CheckpointRef& id : plan.kept_checkpoints) {
     stepper.CountStored(state.snapshot().checkpoints.at(id), -1);

@@ -11,7 +11,10 @@
 namespace trainyard::core {
 
 struct Deletion {
-  bool is_gone = false;  // the job was deleted before, so nothing is left to do
+  bool is_gone = false;   // the job was deleted before, so nothing is left to do
+  bool is_whole = false;  // the job itself is deleted, with all that it has
+  bool logs = false;
+  bool metrics = false;
   std::vector<CheckpointRef> checkpoints;
   // These stay until the jobs that are to start from them have ended.
   std::vector<CheckpointRef> kept_checkpoints;
@@ -19,9 +22,9 @@ struct Deletion {
   bool keeps_spec = false;
 };
 
-// Returns what DeleteJob would do. Returns JOB_NOT_FOUND for a number that no job has had, and
-// JOB_STATE_CONFLICT if the job has not ended, or if it has not succeeded and another job waits for
-// its success.
+// Returns what DeleteJob would do; parts that were deleted before are left out. Returns
+// JOB_NOT_FOUND for a number that no job has had, and JOB_STATE_CONFLICT if the job has not ended,
+// or if it is to be deleted as a whole, has not succeeded, and another job waits for its success.
 absl::StatusOr<Deletion> PlanDeletion(const YardState& state, const DeleteJob& in);
 
 // Deletes what PlanDeletion names.

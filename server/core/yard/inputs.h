@@ -197,24 +197,37 @@ struct DeleteReservation {
   std::string name;
   std::string actor;
 };
-// Deletes a job that has ended, or only its checkpoints. Deleting a deleted job succeeds.
-// deletion.h explains JOB_NOT_FOUND and JOB_STATE_CONFLICT.
+// The parts of a job that can be deleted while the job itself stays.
+struct JobParts {
+  bool checkpoints = false;
+  bool logs = false;
+  bool metrics = false;
+
+  bool any() const { return checkpoints || logs || metrics; }
+  friend bool operator==(const JobParts&, const JobParts&) = default;
+};
+// Deletes a job that has ended, or only some parts of it if any are given. Deleting a deleted job
+// succeeds. deletion.h explains JOB_NOT_FOUND and JOB_STATE_CONFLICT.
 struct DeleteJob {
   JobId job;
-  bool checkpoints_only = false;
+  JobParts parts;
   std::string actor;
 };
+// Says what the logs and metrics of these jobs take now. Jobs that are gone are left out.
+struct NoteStreams {
+  std::map<JobId, StreamBytes> bytes;
+};
 
-using Input =
-    std::variant<SubmitJob, CancelJob, SuspendJob, ResumeJob, RegisterWorker, SyncReport,
-                 CommitCheckpoint, JudgeCheckpoint, NoteLostMetrics, CordonWorker, UncordonWorker,
-                 DrainWorker, DeclareWorkerLost, DeleteWorker, QuarantineDevice, ReleaseDevice,
-                 SetQuota, DeleteQuota, CreateReservation, DeleteReservation, DeleteJob>;
+using Input = std::variant<SubmitJob, CancelJob, SuspendJob, ResumeJob, RegisterWorker, SyncReport,
+                           CommitCheckpoint, JudgeCheckpoint, NoteLostMetrics, CordonWorker,
+                           UncordonWorker, DrainWorker, DeclareWorkerLost, DeleteWorker,
+                           QuarantineDevice, ReleaseDevice, SetQuota, DeleteQuota,
+                           CreateReservation, DeleteReservation, DeleteJob, NoteStreams>;
 
 struct Reply {
   JobId job;             // for SubmitJob and the verbs on jobs
   bool existed = false;  // true for a repeated SubmitJob, or a checkpoint that was committed before
-  std::string warning = {};  // for SubmitJob: what the user should know; may be empty
+  std::vector<std::string> warnings = {};  // for SubmitJob: what the user should know
 };
 
 // The orders that the yard has for a worker.

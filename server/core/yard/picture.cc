@@ -86,40 +86,48 @@ QueuedJob MakeQueued(const YardState& state, const Submission& submission) {
   return job;
 }
 
-void AddDependencyHold(const Snapshot& snapshot, const Dependency& dependency,
-                       std::vector<std::string>& holds) {
+void AddDependencyHold(const Snapshot& snapshot, const Dependency& dependency, QueuedJob& job) {
   const auto found = snapshot.jobs.find(dependency.job);
   if (found == snapshot.jobs.end()) return;  // deleted, so it has ended
   const JobState& other = found->second.state;
   const std::string name = JobName(dependency.job);
   if (!job_fsm::IsFinal(other)) {
-    holds.push_back(absl::StrCat("waits for job ", name, " to ", dependency.ok ? "succeed" : "end",
-                                 "; it is ", LowerCase(job_fsm::Name(other))));
+    job.holds.push_back(absl::StrCat("waits for job ", name, " to ",
+                                     dependency.ok ? "succeed" : "end", "; it is ",
+                                     LowerCase(job_fsm::Name(other))));
+    job.release.after.push_back(dependency.job);
+    job.release.needs_success |= dependency.ok;
   } else if (dependency.ok && !std::holds_alternative<job_fsm::Succeeded>(other)) {
-    holds.push_back(absl::StrCat("job ", name, " has ended as ", LowerCase(job_fsm::Name(other)),
-                                 "; this job was to start after its success and never will: "
-                                 "cancel it, or clone it without after_ok"));
+    job.holds.push_back(absl::StrCat(
+        "job ", name, " has ended as ", LowerCase(job_fsm::Name(other)),
+        "; this job was to start after its success and never will: cancel it, or clone it without "
+        "after_ok"));
+    job.release.never_comes = true;
   }
 }
 
-std::vector<std::string> HoldsOf(const YardState& yard, const JobRecord& job) {
-  std::vector<std::string> holds;
-  const auto& state = std::get<job_fsm::Queued>(job.state);
-  if (yard.wakes.Has(job.id)) {
+void AddBeginHold(int64_t begin_us, QueuedJob& job) {
+  job.holds.push_back(absl::StrCat("is not to start before ", TimeOfDay(begin_us)));
+  job.release.not_before_us = begin_us;
+}
+
+// Says why the job may not be placed now, and when it may.
+void AddHolds(const YardState& yard, const JobRecord& record, QueuedJob& job) {
+  const auto& state = std::get<job_fsm::Queued>(record.state);
+  if (yard.wakes.Has(record.id)) {
     if (state.not_before_us > 0) {
       const FailureClass after = state.last_failure.has_value() ? state.last_failure->failure_class
                                                                 : FailureClass::kTransient;
-      holds.push_back(absl::StrCat("backoff until ", TimeOfDay(state.not_before_us), " after a ",
-                                   LowerCase(Text(after)), " failure"));
+      job.holds.push_back(absl::StrCat("backoff until ", TimeOfDay(state.not_before_us),
+                                       " after a ", LowerCase(Text(after)), " failure"));
+      job.release.not_before_us = state.not_before_us;
     } else {
-      holds.push_back(
-          absl::StrCat("is not to start before ", TimeOfDay(job.submission->not_before_us)));
+      AddBeginHold(record.submission->not_before_us, job);
     }
   }
-  for (const Dependency& dependency : job.submission->dependencies) {
-    AddDependencyHold(yard.snapshot(), dependency, holds);
+  for (const Dependency& dependency : record.submission->dependencies) {
+    AddDependencyHold(yard.snapshot(), dependency, job);
   }
-  return holds;
 }
 
 QueuedJob MakeQueued(const YardState& state, const JobRecord& record) {
@@ -134,7 +142,7 @@ QueuedJob MakeQueued(const YardState& state, const JobRecord& record) {
     job.expected_us = std::max(submission.time_limit_us - record.run_time_us, kSecond);
   }
   job.has_room_made = state.stops.HasRoomMade(record.id);
-  job.holds = HoldsOf(state, record);
+  AddHolds(state, record, job);
   return job;
 }
 
@@ -258,12 +266,9 @@ QueuedJob PreviewJob(const YardState& state, const Submission& submission, Now n
   job.id = JobId{std::numeric_limits<int64_t>::max()};
   job.waiting_since_us = now.wall_us;
   for (const Dependency& dependency : submission.dependencies) {
-    AddDependencyHold(state.snapshot(), dependency, job.holds);
+    AddDependencyHold(state.snapshot(), dependency, job);
   }
-  if (submission.not_before_us > now.wall_us) {
-    job.holds.push_back(
-        absl::StrCat("is not to start before ", TimeOfDay(submission.not_before_us)));
-  }
+  if (submission.not_before_us > now.wall_us) AddBeginHold(submission.not_before_us, job);
   return job;
 }
 

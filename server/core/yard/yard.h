@@ -45,6 +45,8 @@ struct Turn {
   std::set<std::string> desired_changed;  // workers whose DesiredFor has a new revision
   // Jobs whose QueueReasons have changed, which are not stored.
   std::set<JobId> reasons_changed;
+  // Jobs whose StreamsOf has changed, which is not stored either.
+  std::set<JobId> streams_changed;
 };
 
 class Yard {
@@ -71,12 +73,16 @@ class Yard {
   // Returns the checkpoints in ascending order of their steps.
   std::vector<const CheckpointRecord*> CheckpointsOf(JobId job) const;
   // Returns the error with which a SubmitJob of this submission would be refused now, or the
-  // warning with which it would be accepted, which may be empty.
-  absl::StatusOr<std::string> Admit(const Submission& submission, Now now) const;
+  // warnings with which it would be accepted.
+  absl::StatusOr<std::vector<std::string>> Admit(const Submission& submission, Now now) const;
   // Returns what the input would delete; see deletion.h.
   absl::StatusOr<Deletion> PlanDeletion(const DeleteJob& in) const {
     return core::PlanDeletion(state_, in);
   }
+  // Returns what the job's logs and metrics take, or null if that was not measured yet.
+  const StreamBytes* FindStreams(JobId job) const { return state_.accounts.FindStreams(job); }
+  // Returns the bytes that count against the quota of a subject.
+  int64_t StoredBy(const std::string& subject) const { return state_.accounts.StoredBy(subject); }
   // Returns every reason why a queued job waits, in sentences. There are none for other jobs.
   std::vector<std::string> QueueReasons(JobId job) const;
   // Returns the first jobs of the queue in its order, as of the last pass, at most kFrontMax.
@@ -139,6 +145,7 @@ class Yard {
   absl::StatusOr<Reply> Take(const CreateReservation& in, Now now);
   absl::StatusOr<Reply> Take(const DeleteReservation& in, Now now);
   absl::StatusOr<Reply> Take(const DeleteJob& in, Now now);
+  absl::StatusOr<Reply> Take(const NoteStreams& in, Now now);
 
   // Finds the attempts in the stored records that have not ended.
   void FindLiveAttempts(Now now);

@@ -69,7 +69,7 @@ std::vector<DeviceRecord> WithQuarantines(std::vector<DeviceRecord> devices,
 
 // The inputs about jobs.
 
-absl::StatusOr<std::string> Yard::Admit(const Submission& submission, Now now) const {
+absl::StatusOr<std::vector<std::string>> Yard::Admit(const Submission& submission, Now now) const {
   if (submission.demand.count < 1 || submission.checkpoints_kept < 1) {
     return absl::InvalidArgumentError("a job needs at least one device and one kept checkpoint");
   }
@@ -77,11 +77,14 @@ absl::StatusOr<std::string> Yard::Admit(const Submission& submission, Now now) c
   TY_RETURN_IF_ERROR(state_.accounts.CheckSubmission(snapshot().quotas, submission, now));
   const absl::Status can_run = CheckCanRun(state_, submission);
   if (!can_run.ok() && !submission.wait_for_devices) return can_run;
-  if (!can_run.ok()) return "it waits for devices that no known worker has";
-  if (snapshot().workers.empty()) {
-    return "no worker has ever joined this server, so nobody knows yet if the job can run";
+  std::vector<std::string> warnings = state_.accounts.WarningsOf(snapshot().quotas, submission);
+  if (!can_run.ok()) {
+    warnings.emplace_back("it waits for devices that no known worker has");
+  } else if (snapshot().workers.empty()) {
+    warnings.emplace_back(
+        "no worker has ever joined this server, so nobody knows yet if the job can run");
   }
-  return "";
+  return warnings;
 }
 
 absl::StatusOr<Reply> Yard::Take(const SubmitJob& in, Now now) {
@@ -96,7 +99,7 @@ absl::StatusOr<Reply> Yard::Take(const SubmitJob& in, Now now) {
       return Reply{known->second.job, /*existed=*/true};
     }
   }
-  TY_ASSIGN_OR_RETURN(std::string warning, Admit(submission, now));
+  TY_ASSIGN_OR_RETURN(std::vector<std::string> warnings, Admit(submission, now));
   state_.accounts.ChargeSubmission(snapshot().quotas, submission, now);
   const int32_t jobs = std::max(submission.array_size, 1);
   for (const CheckpointRef& start : submission.NeededCheckpoints()) state_.parents[start] += jobs;
@@ -119,12 +122,27 @@ absl::StatusOr<Reply> Yard::Take(const SubmitJob& in, Now now) {
                                             JobName(JobId{first.value + jobs - 1})));
   state_.lineage.Add(first, submission);
   state_.changes.has_new_jobs = true;
-  return Reply{first, /*existed=*/false, std::move(warning)};
+  return Reply{first, /*existed=*/false, std::move(warnings)};
 }
 
 absl::StatusOr<Reply> Yard::Take(const DeleteJob& in, Now now) {
   TY_RETURN_IF_ERROR(Delete(state_, in, now));
   return Reply{in.job, false};
+}
+
+absl::StatusOr<Reply> Yard::Take(const NoteStreams& in, Now) {
+  for (auto [id, bytes] : in.bytes) {
+    const JobRecord* job = FindJob(id);
+    if (job == nullptr) continue;
+    // They may have been measured before they were deleted.
+    if (job->logs_deleted) bytes.logs = 0;
+    if (job->metrics_deleted) bytes.metrics = 0;
+    const StreamBytes* known = FindStreams(id);
+    if (known != nullptr && *known == bytes) continue;
+    state_.accounts.NoteStreams(*job->submission, id, bytes);
+    turn_.streams_changed.insert(id);
+  }
+  return Reply{};
 }
 
 absl::StatusOr<Reply> Yard::Take(const CancelJob& in, Now now) {

@@ -34,6 +34,13 @@ constexpr char kReadNames[] = "SELECT id, name FROM metric_names ORDER BY id";
 constexpr char kWriteName[] = "INSERT INTO metric_names (id, name) VALUES (?, ?)";
 constexpr char kLastRow[] = "SELECT cursor FROM points WHERE job = ? ORDER BY cursor DESC LIMIT 1";
 constexpr char kCountRows[] = "SELECT count(*) FROM points WHERE job = ?";
+// SQLite reads no content for the length of a blob.
+constexpr char kChunkBytes[] =
+    "SELECT coalesce(sum(length(p.points)), 0) + count(*) * ? FROM chunks c "
+    "JOIN packed_points p ON p.id = c.packed WHERE c.job = ?";
+// What a row of `chunks` and one of `points` take, with their keys.
+constexpr int64_t kChunkRowBytes = 64;
+constexpr int64_t kPointRowBytes = 32;
 
 constexpr char kDeletePoints[] = "DELETE FROM points WHERE job = ?";
 constexpr char kDeleteOffsets[] = "DELETE FROM offsets WHERE job = ?";
@@ -236,6 +243,16 @@ absl::StatusOr<int64_t> SqliteMetricsStore::CountPoints(JobId job) {
   TY_ASSIGN_OR_RETURN(const int64_t rows,
                       ReadInt((**reader).Prepared(kCountRows).Bind(job.value), 0));
   return row.points + rows;
+}
+
+absl::StatusOr<int64_t> SqliteMetricsStore::SizeOf(JobId job) {
+  TY_ASSIGN_OR_RETURN(const auto reader, readers_->Take());
+  TY_ASSIGN_OR_RETURN(
+      const int64_t chunks,
+      ReadInt((**reader).Prepared(kChunkBytes).Bind(kChunkRowBytes).Bind(job.value), 0));
+  TY_ASSIGN_OR_RETURN(const int64_t rows,
+                      ReadInt((**reader).Prepared(kCountRows).Bind(job.value), 0));
+  return chunks + rows * kPointRowBytes;
 }
 
 absl::StatusOr<bool> SqliteMetricsStore::DeleteSomeChunks(JobId job) {

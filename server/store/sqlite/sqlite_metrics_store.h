@@ -39,6 +39,7 @@ class SqliteMetricsStore : public MetricsStore {
   absl::StatusOr<MetricSeries> Query(JobId job, const std::vector<std::string>& names,
                                      int64_t max_points) override;
   absl::StatusOr<int64_t> CountPoints(JobId job) override;
+  absl::StatusOr<int64_t> SizeOf(JobId job) override;
   absl::Status DeleteJob(JobId job) override;
   absl::Status DeleteAttempt(AttemptId attempt) override;
   absl::StatusOr<std::vector<AttemptId>> ListAttempts() override;

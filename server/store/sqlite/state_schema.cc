@@ -351,11 +351,17 @@ constexpr char kState7[] = R"sql(
 ALTER TABLE checkpoints ADD COLUMN damage TEXT NOT NULL DEFAULT '';
 )sql";
 
+// From this version on, the logs and the metrics of a job can be deleted while the job stays.
+constexpr char kState8[] = R"sql(
+ALTER TABLE jobs ADD COLUMN logs_deleted INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE jobs ADD COLUMN metrics_deleted INTEGER NOT NULL DEFAULT 0;
+)sql";
+
 }  // namespace
 
 const std::vector<Migration>& StateMigrations() {
-  static const auto* migrations =
-      new std::vector<Migration>{kState1, kState2, kState3, kState4, Version5(), kState6, kState7};
+  static const auto* migrations = new std::vector<Migration>{kState1,    kState2, kState3, kState4,
+                                                             Version5(), kState6, kState7, kState8};
   return *migrations;
 }
 

@@ -160,6 +160,8 @@ TEST_P(MetricsStoreContract, AJobCanBeForgotten) {
   ASSERT_TRUE(store_->AppendPoints({JobId{2}, 1}, 0, 0, {Point(1, "lr", 9)}, 10).ok());
   EXPECT_EQ(*store_->CountPoints(JobId{1}), 3);
   EXPECT_EQ(*store_->CountPoints(JobId{3}), 0);
+  EXPECT_EQ(*store_->SizeOf(JobId{3}), 0);
+  EXPECT_GT(*store_->SizeOf(JobId{1}), *store_->SizeOf(JobId{2}));
   EXPECT_THAT(*store_->ListAttempts(),
               ElementsAre(AttemptId{JobId{1}, 1}, AttemptId{JobId{1}, 2}, AttemptId{JobId{2}, 1}));
 
@@ -167,6 +169,7 @@ TEST_P(MetricsStoreContract, AJobCanBeForgotten) {
   ASSERT_TRUE(store_->DeleteJob(JobId{1}).ok()) << "again is fine";
   Reopen();
   EXPECT_EQ(*store_->CountPoints(JobId{1}), 0);
+  EXPECT_EQ(*store_->SizeOf(JobId{1}), 0);
   EXPECT_EQ(*store_->ReadOffset({JobId{1}, 2}, 0), 0);
   EXPECT_THAT(*store_->ListAttempts(), ElementsAre(AttemptId{JobId{2}, 1}));
   EXPECT_EQ(*store_->CountPoints(JobId{2}), 1) << "other jobs keep theirs";

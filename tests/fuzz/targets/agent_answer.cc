@@ -4,7 +4,7 @@
 #include "trainyard/v1/agent.pb.h"
 #include "worker/agent/convert.h"
 
-namespace trainyard::fuzz {
+namespace trainyard::fuzz::agent_answer {
 namespace {
 
 void Run(absl::string_view input) {
@@ -18,4 +18,4 @@ void Run(absl::string_view input) {
 const Registration kTarget({.name = "agent_answer", .run = Run, .fixed_bytes = kMessageBytes});
 
 }  // namespace
-}  // namespace trainyard::fuzz
+}  // namespace trainyard::fuzz::agent_answer

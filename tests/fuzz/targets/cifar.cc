@@ -10,7 +10,7 @@
 #include "tests/fuzz/target.h"
 #include "tests/testing/temp_dir.h"
 
-namespace trainyard::fuzz {
+namespace trainyard::fuzz::cifar {
 namespace {
 
 struct Form {
@@ -53,4 +53,4 @@ void Run(absl::string_view bytes) {
 const Registration kTarget({.name = "cifar", .run = Run, .fixed_bytes = int64_t{4} << 20});
 
 }  // namespace
-}  // namespace trainyard::fuzz
+}  // namespace trainyard::fuzz::cifar

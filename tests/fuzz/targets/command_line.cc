@@ -11,7 +11,7 @@
 #include "tests/fuzz/target.h"
 #include "worker/agent/worker_flags.h"
 
-namespace trainyard::fuzz {
+namespace trainyard::fuzz::command_line {
 namespace {
 
 constexpr size_t kArgumentsMax = 64;
@@ -72,4 +72,4 @@ void Run(absl::string_view bytes) {
 const Registration kTarget({.name = "command_line", .run = Run, .is_slow = true});
 
 }  // namespace
-}  // namespace trainyard::fuzz
+}  // namespace trainyard::fuzz::command_line

@@ -4,7 +4,7 @@
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/target.h"
 
-namespace trainyard::fuzz {
+namespace trainyard::fuzz::idx {
 namespace {
 
 // The first byte says how many dimensions are expected: 1 for labels, 3 for images.
@@ -23,4 +23,4 @@ void Run(absl::string_view bytes) {
 const Registration kTarget({.name = "idx", .run = Run});
 
 }  // namespace
-}  // namespace trainyard::fuzz
+}  // namespace trainyard::fuzz::idx

@@ -9,7 +9,7 @@
 #include "tests/fuzz/target.h"
 #include "tests/testing/temp_dir.h"
 
-namespace trainyard::fuzz {
+namespace trainyard::fuzz::image_index {
 namespace {
 
 // The first byte says what header the index has, and the second how many blocks of 512 bytes the
@@ -39,4 +39,4 @@ void Run(absl::string_view bytes) {
 const Registration kTarget({.name = "image_index", .run = Run, .is_slow = true});
 
 }  // namespace
-}  // namespace trainyard::fuzz
+}  // namespace trainyard::fuzz::image_index

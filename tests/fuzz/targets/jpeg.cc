@@ -7,7 +7,7 @@
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/target.h"
 
-namespace trainyard::fuzz {
+namespace trainyard::fuzz::jpeg {
 namespace {
 
 // A photograph has many more pixels than bytes. An input of 8 KiB may have 4 million, with 6 bytes
@@ -41,4 +41,4 @@ void Run(absl::string_view bytes) {
 const Registration kTarget({.name = "jpeg", .run = Run, .fixed_bytes = kJpegBytes});
 
 }  // namespace
-}  // namespace trainyard::fuzz
+}  // namespace trainyard::fuzz::jpeg

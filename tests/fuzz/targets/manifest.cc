@@ -4,7 +4,7 @@
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/target.h"
 
-namespace trainyard::fuzz {
+namespace trainyard::fuzz::manifest {
 namespace {
 
 void Run(absl::string_view input) {
@@ -18,4 +18,4 @@ void Run(absl::string_view input) {
 const Registration kTarget({.name = "manifest", .run = Run});
 
 }  // namespace
-}  // namespace trainyard::fuzz
+}  // namespace trainyard::fuzz::manifest

@@ -5,7 +5,7 @@
 #include "worker/data/gzip.h"
 #include "worker/data/zstd_codec.h"
 
-namespace trainyard::fuzz {
+namespace trainyard::fuzz::packed {
 namespace {
 
 void Run(absl::string_view input) {
@@ -20,4 +20,4 @@ void Run(absl::string_view input) {
 const Registration kTarget({.name = "packed", .run = Run, .fixed_bytes = int64_t{4} << 20});
 
 }  // namespace
-}  // namespace trainyard::fuzz
+}  // namespace trainyard::fuzz::packed

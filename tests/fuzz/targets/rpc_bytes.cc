@@ -4,7 +4,7 @@
 #include "tests/fuzz/service.h"
 #include "tests/fuzz/target.h"
 
-namespace trainyard::fuzz {
+namespace trainyard::fuzz::rpc_bytes {
 namespace {
 
 constexpr size_t kCallsMax = 8;
@@ -62,4 +62,4 @@ const Registration kTarget({.name = "rpc_bytes",
                             .is_slow = true});
 
 }  // namespace
-}  // namespace trainyard::fuzz
+}  // namespace trainyard::fuzz::rpc_bytes

@@ -13,7 +13,7 @@
 #include "tests/fuzz/service.h"
 #include "tests/fuzz/target.h"
 
-namespace trainyard::fuzz {
+namespace trainyard::fuzz::rpc_sequence {
 namespace {
 
 constexpr int kStepsMax = 64;
@@ -384,4 +384,4 @@ const Registration kTarget(
     {.name = "rpc_sequence", .run = Run, .fixed_bytes = kServiceBytes, .is_slow = true});
 
 }  // namespace
-}  // namespace trainyard::fuzz
+}  // namespace trainyard::fuzz::rpc_sequence

@@ -8,7 +8,7 @@
 #include "worker/run_dir/metrics.h"
 #include "worker/run_dir/records.h"
 
-namespace trainyard::fuzz {
+namespace trainyard::fuzz::run_records {
 namespace {
 
 // Checks that a record that was read is written and read again without a change.
@@ -64,4 +64,4 @@ void Run(absl::string_view bytes) {
 const Registration kTarget({.name = "run_records", .run = Run});
 
 }  // namespace
-}  // namespace trainyard::fuzz
+}  // namespace trainyard::fuzz::run_records

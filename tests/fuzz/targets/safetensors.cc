@@ -4,7 +4,7 @@
 #include "tests/fuzz/target.h"
 #include "worker/checkpoint/to_floats.h"
 
-namespace trainyard::fuzz {
+namespace trainyard::fuzz::safetensors {
 namespace {
 
 void Run(absl::string_view input) {
@@ -28,4 +28,4 @@ void Run(absl::string_view input) {
 const Registration kTarget({.name = "safetensors", .run = Run});
 
 }  // namespace
-}  // namespace trainyard::fuzz
+}  // namespace trainyard::fuzz::safetensors

@@ -6,7 +6,7 @@
 #include "tests/fuzz/target.h"
 #include "trainyard/v1/spec.pb.h"
 
-namespace trainyard::fuzz {
+namespace trainyard::fuzz::spec_bytes {
 namespace {
 
 void Run(absl::string_view input) {
@@ -26,4 +26,4 @@ void Run(absl::string_view input) {
 const Registration kTarget({.name = "spec_bytes", .run = Run, .fixed_bytes = kMessageBytes});
 
 }  // namespace
-}  // namespace trainyard::fuzz
+}  // namespace trainyard::fuzz::spec_bytes

@@ -8,7 +8,7 @@
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/target.h"
 
-namespace trainyard::fuzz {
+namespace trainyard::fuzz::spec_set {
 namespace {
 
 constexpr size_t kChangesMax = 64;
@@ -48,4 +48,4 @@ void Run(absl::string_view bytes) {
 const Registration kTarget({.name = "spec_set", .run = Run});
 
 }  // namespace
-}  // namespace trainyard::fuzz
+}  // namespace trainyard::fuzz::spec_set

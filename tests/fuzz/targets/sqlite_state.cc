@@ -18,7 +18,7 @@
 #include "tests/testing/paths.h"
 #include "tests/testing/temp_dir.h"
 
-namespace trainyard::fuzz {
+namespace trainyard::fuzz::sqlite_state {
 namespace {
 
 constexpr size_t kChangesMax = 16;
@@ -160,4 +160,4 @@ const Registration kTarget(
     {.name = "sqlite_state", .run = Run, .fixed_bytes = kStoreBytes, .is_slow = true});
 
 }  // namespace
-}  // namespace trainyard::fuzz
+}  // namespace trainyard::fuzz::sqlite_state

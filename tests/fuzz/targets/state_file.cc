@@ -6,7 +6,7 @@
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/target.h"
 
-namespace trainyard::fuzz {
+namespace trainyard::fuzz::state_file {
 namespace {
 
 void Run(absl::string_view input) {
@@ -25,4 +25,4 @@ void Run(absl::string_view input) {
 const Registration kTarget({.name = "state_file", .run = Run});
 
 }  // namespace
-}  // namespace trainyard::fuzz
+}  // namespace trainyard::fuzz::state_file

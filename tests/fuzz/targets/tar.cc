@@ -5,7 +5,7 @@
 #include "tests/fuzz/tar_headers.h"
 #include "tests/fuzz/target.h"
 
-namespace trainyard::fuzz {
+namespace trainyard::fuzz::tar {
 namespace {
 
 // If the first byte is even, the checksums are repaired.
@@ -25,4 +25,4 @@ void Run(absl::string_view bytes) {
 const Registration kTarget({.name = "tar", .run = Run});
 
 }  // namespace
-}  // namespace trainyard::fuzz
+}  // namespace trainyard::fuzz::tar

@@ -19,7 +19,7 @@
 #include "worker/run_dir/paths.h"
 #include "worker/run_dir/rendezvous.h"
 
-namespace trainyard::fuzz {
+namespace trainyard::fuzz::texts {
 namespace {
 
 void ParseQuantities(absl::string_view text) {
@@ -93,4 +93,4 @@ void Run(absl::string_view text) {
 const Registration kTarget({.name = "texts", .run = Run});
 
 }  // namespace
-}  // namespace trainyard::fuzz
+}  // namespace trainyard::fuzz::texts

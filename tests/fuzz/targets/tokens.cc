@@ -9,7 +9,7 @@
 #include "tests/testing/temp_dir.h"
 #include "worker/data/open_dataset.h"
 
-namespace trainyard::fuzz {
+namespace trainyard::fuzz::tokens {
 namespace {
 
 // The first bytes are the form of the file, the tokens of a sample and the vocabulary.
@@ -37,4 +37,4 @@ void Run(absl::string_view bytes) {
 const Registration kTarget({.name = "tokens", .run = Run});
 
 }  // namespace
-}  // namespace trainyard::fuzz
+}  // namespace trainyard::fuzz::tokens

@@ -3,7 +3,7 @@
 #include "worker/agent/convert.h"
 #include "worker/trainer/plan/spec.h"
 
-namespace trainyard::fuzz {
+namespace trainyard::fuzz::trainer_spec {
 namespace {
 
 void Run(absl::string_view input) {
@@ -15,4 +15,4 @@ void Run(absl::string_view input) {
 const Registration kTarget({.name = "trainer_spec", .run = Run});
 
 }  // namespace
-}  // namespace trainyard::fuzz
+}  // namespace trainyard::fuzz::trainer_spec

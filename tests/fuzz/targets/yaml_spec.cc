@@ -5,7 +5,7 @@
 #include "common/spec/resolve.h"
 #include "tests/fuzz/target.h"
 
-namespace trainyard::fuzz {
+namespace trainyard::fuzz::yaml_spec {
 namespace {
 
 void Run(absl::string_view input) {
@@ -28,4 +28,4 @@ void Run(absl::string_view input) {
 const Registration kTarget({.name = "yaml_spec", .run = Run});
 
 }  // namespace
-}  // namespace trainyard::fuzz
+}  // namespace trainyard::fuzz::yaml_spec

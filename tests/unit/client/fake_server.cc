@@ -284,11 +284,8 @@ grpc::Status FakeServer::CancelJob(grpc::ServerContext*, const v1::CancelJobRequ
   return grpc::Status::OK;
 }
 
-grpc::Status FakeServer::DeleteJob(grpc::ServerContext*, const v1::DeleteJobRequest* request,
-                                   v1::DeleteJobResponse* response) {
-  const std::lock_guard lock(mutex_);
-  const std::string& name = request->name();
-  if (deleted_jobs_.contains(name)) return grpc::Status::OK;
+grpc::Status FakeServer::DeleteParts(const std::string& name, const std::set<v1::JobPart>& parts,
+                                     bool is_trial, v1::DeleteJobResponse& response) {
   v1::Job* job = nullptr;
   grpc::Status found = Find(name, job);
   if (!found.ok()) return found;
@@ -299,29 +296,59 @@ grpc::Status FakeServer::DeleteJob(grpc::ServerContext*, const v1::DeleteJobRequ
   }
   std::vector<std::string> gone;
   for (const auto& [checkpoint, record] : checkpoints_) {
+    if (!parts.contains(v1::JOB_PART_CHECKPOINTS)) break;
     if (!absl::StartsWith(checkpoint, name + "/")) continue;
     if (kept_checkpoints_.contains(checkpoint)) {
-      response->add_kept_checkpoints(checkpoint);
+      response.add_kept_checkpoints(checkpoint);
       continue;
     }
     gone.push_back(checkpoint);
-    response->set_checkpoints(response->checkpoints() + 1);
+    response.set_checkpoints(response.checkpoints() + 1);
     for (const v1::CheckpointFile& file : record.files()) {
-      response->set_checkpoint_bytes(response->checkpoint_bytes() + file.size());
+      response.set_checkpoint_bytes(response.checkpoint_bytes() + file.size());
     }
   }
-  if (!request->checkpoints_only()) {
+  if (parts.contains(v1::JOB_PART_LOGS)) {
     for (const auto& [rank, text] : logs_[name]) {
-      response->set_log_bytes(response->log_bytes() + static_cast<int64_t>(text.size()));
+      response.set_log_bytes(response.log_bytes() + static_cast<int64_t>(text.size()));
     }
-    response->set_metric_points(static_cast<int64_t>(points_[name].size()));
-    response->set_kept_spec(keeps_spec_);
   }
-  if (request->validate_only()) return grpc::Status::OK;
+  if (parts.contains(v1::JOB_PART_METRICS)) {
+    response.set_metric_points(static_cast<int64_t>(points_[name].size()));
+  }
+  if (is_trial) return grpc::Status::OK;
   for (const std::string& checkpoint : gone) checkpoints_.erase(checkpoint);
-  if (request->checkpoints_only()) return grpc::Status::OK;
-  logs_.erase(name);
-  points_.erase(name);
+  if (parts.contains(v1::JOB_PART_LOGS)) {
+    logs_.erase(name);
+    job->add_deleted_parts(v1::JOB_PART_LOGS);
+  }
+  if (parts.contains(v1::JOB_PART_METRICS)) {
+    points_.erase(name);
+    job->add_deleted_parts(v1::JOB_PART_METRICS);
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeServer::DeleteJobData(grpc::ServerContext*,
+                                       const v1::DeleteJobDataRequest* request,
+                                       v1::DeleteJobResponse* response) {
+  const std::lock_guard lock(mutex_);
+  std::set<v1::JobPart> parts;
+  for (const int part : request->parts()) parts.insert(static_cast<v1::JobPart>(part));
+  return DeleteParts(request->name(), parts, request->validate_only(), *response);
+}
+
+grpc::Status FakeServer::DeleteJob(grpc::ServerContext*, const v1::DeleteJobRequest* request,
+                                   v1::DeleteJobResponse* response) {
+  const std::lock_guard lock(mutex_);
+  const std::string& name = request->name();
+  if (deleted_jobs_.contains(name)) return grpc::Status::OK;
+  grpc::Status status =
+      DeleteParts(name, {v1::JOB_PART_CHECKPOINTS, v1::JOB_PART_LOGS, v1::JOB_PART_METRICS},
+                  request->validate_only(), *response);
+  if (!status.ok()) return status;
+  response->set_kept_spec(keeps_spec_);
+  if (request->validate_only()) return grpc::Status::OK;
   deleted_jobs_.insert(name);
   std::erase_if(jobs_, [&name](const auto& known) { return known->name() == name; });
   return grpc::Status::OK;

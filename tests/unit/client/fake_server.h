@@ -61,6 +61,7 @@ class FakeServer : public v1::JobService::Service,
   void BreakNextStream();
   void SetExplanation(const v1::Explanation& explanation);
   void AddShare(const v1::Share& share);
+  void SetUsage(const v1::ListUsageResponse& usage);
   // Blocks until this many watches of jobs have been opened since the start, and got their
   // snapshot.
   void WaitForWatches(int count);
@@ -89,6 +90,8 @@ class FakeServer : public v1::JobService::Service,
   grpc::Status ListJobs(grpc::ServerContext*, const v1::ListJobsRequest*,
                         v1::ListJobsResponse*) override;
   grpc::Status CancelJob(grpc::ServerContext*, const v1::CancelJobRequest*, v1::Job*) override;
+  grpc::Status DeleteJobData(grpc::ServerContext*, const v1::DeleteJobDataRequest*,
+                             v1::DeleteJobResponse*) override;
   grpc::Status DeleteJob(grpc::ServerContext*, const v1::DeleteJobRequest*,
                          v1::DeleteJobResponse*) override;
   grpc::Status CloneJob(grpc::ServerContext*, const v1::CloneJobRequest*,
@@ -140,12 +143,17 @@ class FakeServer : public v1::JobService::Service,
                                  v1::DeleteReservationResponse*) override;
   grpc::Status ListShares(grpc::ServerContext*, const v1::ListSharesRequest*,
                           v1::ListSharesResponse*) override;
+  grpc::Status ListUsage(grpc::ServerContext*, const v1::ListUsageRequest*,
+                         v1::ListUsageResponse*) override;
 
  private:
   grpc::Status SetAside(const std::string& worker, const std::string& device,
                         const std::string& reason, v1::Worker* response);
   // Waits for the next change. Returns false if the server stops or the client has gone.
   bool WaitForChange(std::unique_lock<std::mutex>& lock, grpc::ServerContext& context);
+  // Deletes parts of a job, under the lock, or says what would be deleted.
+  grpc::Status DeleteParts(const std::string& name, const std::set<v1::JobPart>& parts,
+                           bool is_trial, v1::DeleteJobResponse& response);
   // Finds a job, under the lock. Returns NOT_FOUND with the text of the real server.
   grpc::Status Find(const std::string& name, v1::Job*& job);
 
@@ -176,6 +184,7 @@ class FakeServer : public v1::JobService::Service,
   bool break_stream_ = false;
   v1::Explanation explanation_;
   v1::ListSharesResponse shares_;
+  v1::ListUsageResponse usage_;
   std::map<std::string, v1::Quota> quotas_;
   std::map<std::string, v1::Reservation> reservations_;
   v1::CreateJobRequest last_create_;

@@ -22,6 +22,11 @@ void FakeServer::SetExplanation(const v1::Explanation& explanation) {
   explanation_ = explanation;
 }
 
+void FakeServer::SetUsage(const v1::ListUsageResponse& usage) {
+  const std::lock_guard lock(mutex_);
+  usage_ = usage;
+}
+
 void FakeServer::AddShare(const v1::Share& share) {
   const std::lock_guard lock(mutex_);
   *shares_.add_shares() = share;
@@ -244,6 +249,21 @@ grpc::Status FakeServer::DeleteReservation(grpc::ServerContext*,
   const std::lock_guard lock(mutex_);
   if (reservations_.erase(request->name()) > 0) return grpc::Status::OK;
   return rpc::ToGrpcStatus(error::ReservationNotFound(request->name()));
+}
+
+grpc::Status FakeServer::ListUsage(grpc::ServerContext*, const v1::ListUsageRequest* request,
+                                   v1::ListUsageResponse* response) {
+  const std::lock_guard lock(mutex_);
+  const bool by_project = request->group() == v1::USAGE_GROUP_PROJECT;
+  for (const v1::Usage& usage : usage_.usage()) {
+    if (absl::StartsWith(usage.subject(), by_project ? "project:" : "user:")) {
+      *response->add_usage() = usage;
+    }
+  }
+  for (int i = 0; i < std::min(request->largest_jobs(), usage_.largest_jobs_size()); ++i) {
+    *response->add_largest_jobs() = usage_.largest_jobs(i);
+  }
+  return grpc::Status::OK;
 }
 
 grpc::Status FakeServer::ListShares(grpc::ServerContext*, const v1::ListSharesRequest*,

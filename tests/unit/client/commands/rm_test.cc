@@ -92,6 +92,20 @@ TEST_F(Remove, CheckpointsMayGoAlone) {
   EXPECT_THAT(runner_.Run({"logs", "1"}).out, HasSubstr("lll"));
 }
 
+TEST_F(Remove, LogsAndMetricsMayGoAloneAndAreMissedWithAReason) {
+  server_.ChangeJob("jobs/1", [](v1::Job& job) { job.set_attempt(1); });
+  const CommandResult preview = runner_.Run({"rm", "1", "--logs", "--metrics"}, "n\n");
+  EXPECT_THAT(preview.err, HasSubstr("delete the logs and metrics of 1 job for good? [y/N]"));
+  const CommandResult result = runner_.Run({"rm", "1", "--logs", "--metrics"}, "y\n");
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("the logs and metrics of jobs/1 are deleted, 1.0 KiB freed"));
+  EXPECT_THAT(runner_.Run({"logs", "1"}).err, AllOf(HasSubstr("the logs of jobs/1 were deleted"),
+                                                    HasSubstr("`trainyard show 1 --events`")));
+  EXPECT_THAT(runner_.Run({"metrics", "1"}).err, HasSubstr("the metrics of jobs/1 were deleted"));
+  EXPECT_THAT(runner_.Run({"show", "1"}).out,
+              AllOf(HasSubstr("deleted"), HasSubstr("metrics, but for the last values")));
+}
+
 TEST_F(Remove, WhatOtherJobsNeedStaysAndIsTold) {
   server_.KeepOnDelete("jobs/1/checkpoints/200", /*spec=*/true);
   EXPECT_THAT(runner_.Run({"rm", "1", "--dry-run"}).out, HasSubstr("checkpoint 200, spec"));

@@ -258,6 +258,41 @@ TEST_F(Sharing, ArraysAndTheQueueAreCancelledInOneCall) {
   EXPECT_EQ(runner_.Run({"cancel", "1", "--all-queued"}).exit_code, 2);
 }
 
+TEST_F(Sharing, UsageShowsWhatTakesSpaceTheMostFirst) {
+  v1::ListUsageResponse usage;
+  const auto add = [&usage](const std::string& subject, int64_t gib, int64_t limit_gib) {
+    v1::Usage& sum = *usage.add_usage();
+    sum.set_subject(subject);
+    sum.set_jobs(1200);
+    sum.mutable_device_time()->set_seconds(5400);
+    sum.mutable_stored()->set_checkpoints(gib << 30);
+    sum.mutable_stored()->set_logs(1024);
+    sum.set_stored_bytes_max(limit_gib << 30);
+  };
+  add("user:anna", 1, 0);
+  add("user:ben", 9, 10);
+  add("project:", 10, 0);
+  v1::JobUsage& job = *usage.add_largest_jobs();
+  job.set_job("jobs/7");
+  job.set_display_name("wide");
+  job.set_user("ben");
+  job.set_state(v1::JOB_STATE_SUCCEEDED);
+  job.mutable_stored()->set_metrics(2048);
+  server_.SetUsage(usage);
+
+  const std::string users = runner_.Run({"usage"}).out;
+  EXPECT_THAT(users, AllOf(HasSubstr("CHECKPOINTS"), HasSubstr("1,200"), HasSubstr("1.50"),
+                           HasSubstr("90.0% of 10 GiB")));
+  EXPECT_LT(users.find("ben"), users.find("anna"));
+  EXPECT_THAT(runner_.Run({"usage", "--by", "project"}).out, HasSubstr("(none)"));
+  const CommandResult largest = runner_.Run({"usage", "--largest", "3"});
+  EXPECT_THAT(largest.out, AllOf(HasSubstr("wide"), HasSubstr("2.0 KiB")));
+  EXPECT_THAT(largest.err, HasSubstr("`trainyard rm JOB --checkpoints`"));
+  EXPECT_EQ(runner_.Run({"usage", "--largest", "3", "-o", "name"}).out, "jobs/7\n");
+  EXPECT_THAT(runner_.Run({"usage", "-o", "json"}).out, HasSubstr("\"subject\": \"user:ben\""));
+  EXPECT_EQ(runner_.Run({"usage", "--by", "day"}).exit_code, 2);
+}
+
 TEST_F(Sharing, AQuotaKeepsTheLimitsThatAreNotGiven) {
   EXPECT_EQ(
       runner_.Run({"quotas", "set", "user:anna", "--devices", "4", "--weight", "2"}).exit_code, 0);
@@ -271,6 +306,16 @@ TEST_F(Sharing, AQuotaKeepsTheLimitsThatAreNotGiven) {
               HasSubstr("0 is no limit"));
   EXPECT_THAT(runner_.Run({"quotas", "ls"}).out,
               HasSubstr("user:anna        -   1,000            -        -       2\n"));
+  const CommandResult unlimited = runner_.Run(
+      {"quotas", "set", "user:anna", "--queued", "unlimited", "--storage", "unlimited"});
+  EXPECT_EQ(unlimited.exit_code, 0) << unlimited.err;
+  EXPECT_THAT(unlimited.err, Not(HasSubstr("no limit")));
+  EXPECT_THAT(runner_.Run({"quotas", "ls"}).out,
+              HasSubstr("user:anna        -       -            -        -       2\n"));
+  const CommandResult none = runner_.Run({"quotas", "set", "user:anna", "--devices", "none"});
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_THAT(none.err, HasSubstr("'none' is no limit; expected a number, or unlimited"));
+  EXPECT_EQ(runner_.Run({"quotas", "set", "user:anna", "--devices", "-1"}).exit_code, 2);
   EXPECT_EQ(runner_.Run({"quotas", "set", "user:anna"}).exit_code, 2);
   EXPECT_EQ(runner_.Run({"quotas", "set", "user:anna", "--storage", "80"}).exit_code, 2);
   EXPECT_EQ(runner_.Run({"quotas", "rm", "user:anna"}).exit_code, 0);

@@ -434,6 +434,18 @@ TEST(Resolve, ATimeLimitOfNothingIsRefused) {
   EXPECT_THAT(Fields(spec), ElementsAre("spec.time_limit"));
 }
 
+TEST(Resolve, AJobIsKeptForEverOrForATime) {
+  v1::JobSpec spec = ValidSpec();
+  for (const char* good : {"forever", "30 d", "12h"}) {
+    spec.set_retain(good);
+    EXPECT_THAT(Fields(spec), testing::IsEmpty()) << good;
+  }
+  for (const char* bad : {"0 d", "30", "always"}) {
+    spec.set_retain(bad);
+    EXPECT_THAT(Fields(spec), ElementsAre("spec.retain")) << bad;
+  }
+}
+
 TEST(Resolve, AFieldThatBreaksItsRuleIsNamedOnce) {
   v1::JobSpec spec = ValidSpec();
   spec.mutable_train()->set_global_batch(0);

@@ -46,6 +46,20 @@ TEST(Flags, RolesAreGivenByGroupsAndByDefault) {
   EXPECT_FALSE(Parse({}).options.shared);
 }
 
+TEST(Flags, RulesSayWhatIsKept) {
+  const ParsedFlags flags =
+      Parse({"--keep_jobs", "90d,5000 jobs", "--keep_logs", "1 GiB", "--keep_metrics", "forever"});
+  EXPECT_FALSE(flags.exit_code.has_value());
+  EXPECT_EQ(flags.options.keep.jobs.age, absl::Hours(90 * 24));
+  EXPECT_EQ(flags.options.keep.jobs.jobs, 5000);
+  EXPECT_EQ(flags.options.keep.logs.bytes, int64_t{1} << 30);
+  EXPECT_TRUE(flags.options.keep.metrics.is_forever());
+  EXPECT_TRUE(flags.options.keep.checkpoints.is_forever());
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(Parse({"--keep_logs", "soon"}).exit_code, 2);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("'soon' is no limit"));
+}
+
 TEST(Flags, VersionAndHelpEndWell) {
   ::testing::internal::CaptureStdout();
   EXPECT_EQ(Parse({"--version"}).exit_code, 0);

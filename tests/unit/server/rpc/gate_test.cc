@@ -79,6 +79,20 @@ class GateTest : public RpcTest {
     return Connect(User(user, role));
   }
 
+  // Returns the last entries of the audit log as "CALL about ABOUT: REASON", newest first.
+  std::vector<std::string> Audit(int count) {
+    v1::ListAuditEntriesRequest request;
+    request.set_page_size(count);
+    v1::ListAuditEntriesResponse audit;
+    EXPECT_TRUE(access_->ListAuditEntries(Context("").get(), request, &audit).ok());
+    std::vector<std::string> texts;
+    for (const v1::AuditEntry& entry : audit.entries()) {
+      texts.push_back(absl::StrCat(entry.rpc(), " about ", entry.resource(), ": ",
+                                   entry.allowed() ? "allowed" : entry.reason()));
+    }
+    return texts;
+  }
+
  private:
   static void NameJob(Message& request) {
     for (const char* name : {"name", "parent", "left", "right"}) {
@@ -357,6 +371,29 @@ TEST_F(GateTest, AdministratorsActForOthersWithTheRightsOfThose) {
   EXPECT_EQ(RefusalOf(anna->WhoAmI(Context("bert").get(), {}, &who)), "NOT_ADMIN");
 }
 
+TEST_F(GateTest, AdministratorsActForOthersWithTheRolesOfTheirGroups) {
+  std::vector<std::string> learned;
+  services_->sign_in->learn_user = [&](const std::string& user) { learned.push_back(user); };
+  services_->sign_in->user_of_system = [](const std::string& user) {
+    access::Peer peer = User(user, user == "otto" ? Role::kOperator : Role::kViewer);
+    if (user == "otto") peer.role_source = access::RoleSource::kGroup;
+    return peer;
+  };
+  v1::WhoAmIResponse who;
+  ASSERT_TRUE(access_->WhoAmI(Context("otto").get(), {}, &who).ok());
+  EXPECT_EQ(who.role(), v1::ROLE_OPERATOR);
+  EXPECT_EQ(who.role_source(), "group");
+  EXPECT_THAT(learned, ElementsAre("otto")) << "the system is asked for users who are not here";
+  ASSERT_TRUE(access_->WhoAmI(Context("vera").get(), {}, &who).ok());
+  EXPECT_EQ(who.role(), v1::ROLE_VIEWER);
+  EXPECT_EQ(who.role_source(), "default");
+  // A role that was set goes before the group.
+  directory_.SetUser({"otto", Role::kNone, "root", 0});
+  ASSERT_TRUE(access_->WhoAmI(Context("otto").get(), {}, &who).ok());
+  EXPECT_EQ(who.role(), v1::ROLE_NONE);
+  EXPECT_EQ(who.role_source(), "set");
+}
+
 TEST_F(GateTest, TheAuditLogHasChangesAndRefusalsAndNothingElse) {
   MakeJob();  // by root, for anna
   const auto bert = v1::JobService::NewStub(ChannelOf("bert", Role::kSubmitter));
@@ -388,6 +425,94 @@ TEST_F(GateTest, TheAuditLogHasChangesAndRefusalsAndNothingElse) {
   v1::ListAuditEntriesResponse page;
   ASSERT_TRUE(access_->ListAuditEntries(Context("").get(), refused, &page).ok());
   EXPECT_EQ(page.entries_size(), 1);
+}
+
+TEST_F(GateTest, ARefusalByAHandlerIsInTheAuditLogAsOne) {
+  MakeJob();
+  directory_.SetProject({"vision", true, {"mia"}});
+  const auto bert = v1::JobService::NewStub(ChannelOf("bert", Role::kSubmitter));
+  v1::CreateJobRequest create;
+  *create.mutable_spec() = Spec("secret");
+  create.mutable_spec()->set_project("vision");
+  v1::Job job;
+  EXPECT_EQ(RefusalOf(bert->CreateJob(Context("").get(), create, &job)), "NOT_A_MEMBER");
+  create.set_validate_only(true);
+  EXPECT_EQ(RefusalOf(bert->CreateJob(Context("").get(), create, &job)), "NOT_A_MEMBER");
+  v1::ExplainJobRequest explain;
+  *explain.mutable_spec() = create.spec();
+  v1::Explanation explanation;
+  EXPECT_EQ(RefusalOf(bert->ExplainJob(Context("").get(), explain, &explanation)), "NOT_A_MEMBER");
+  v1::CreateTokenRequest token;
+  token.set_user("anna");
+  v1::CreateTokenResponse made;
+  const auto access = v1::AccessService::NewStub(ChannelOf("bert", Role::kSubmitter));
+  EXPECT_EQ(RefusalOf(access->CreateToken(Context("").get(), token, &made)), "NOT_ADMIN");
+  EXPECT_THAT(Audit(5),
+              ElementsAre(HasSubstr("CreateToken about anna: you are 'bert'; only administrators"),
+                          HasSubstr("ExplainJob about secret: project 'vision' is private"),
+                          HasSubstr("CreateJob about secret: project 'vision' is private"),
+                          HasSubstr("CreateJob about secret: project 'vision' is private"),
+                          "JobService/CreateJob about first: allowed"));
+}
+
+TEST_F(GateTest, ACloneIsNoWayIntoAPrivateProject) {
+  MakeJob();
+  directory_.SetProject({"vision", true, {"mia"}});
+  v1::CloneJobRequest clone;
+  clone.set_name("jobs/1");
+  v1::SpecChange* change = clone.add_changes();
+  change->set_path("project");
+  change->set_value_json("\"vision\"");
+  v1::CloneJobResponse response;
+  const auto bert = v1::JobService::NewStub(ChannelOf("bert", Role::kSubmitter));
+  EXPECT_EQ(RefusalOf(bert->CloneJob(Context("").get(), clone, &response)), "NOT_A_MEMBER");
+  const auto mia = v1::JobService::NewStub(ChannelOf("mia", Role::kSubmitter));
+  const grpc::Status cloned = mia->CloneJob(Context("").get(), clone, &response);
+  EXPECT_TRUE(cloned.ok()) << cloned.error_message();
+  EXPECT_THAT(Audit(2), ElementsAre("JobService/CloneJob about jobs/1: allowed",
+                                    HasSubstr("CloneJob about jobs/1: project 'vision' is")));
+}
+
+TEST_F(GateTest, WhoChangesManyThingsAtOnceLeavesAnEntryForEachOutcome) {
+  MakeJob();
+  directory_.SetProject({"vision", true, {"mia"}});
+  const auto bert = v1::JobService::NewStub(ChannelOf("bert", Role::kSubmitter));
+  const auto context = Context("");
+  const auto stream = bert->CreateJobs(context.get());
+  v1::CreateJobsRequest create;
+  for (const char* name : {"a", "closed", "b", "no name"}) {
+    *create.add_requests()->mutable_spec() = Spec(name);
+  }
+  create.mutable_requests(1)->mutable_spec()->set_project("vision");
+  ASSERT_TRUE(stream->Write(create));
+  v1::CreateJobsResponse created;
+  ASSERT_TRUE(stream->Read(&created));
+  EXPECT_THAT(Audit(2), ElementsAre(HasSubstr("CreateJobs about closed: project 'vision' is"),
+                                    "JobService/CreateJobs about a b: allowed"));
+  stream->WritesDone();
+  EXPECT_TRUE(stream->Finish().ok());
+
+  v1::CancelJobsRequest cancel;
+  for (const char* name : {"jobs/1", "jobs/2", "jobs/3"}) cancel.add_names(name);
+  v1::CancelJobsResponse cancelled;
+  ASSERT_TRUE(bert->CancelJobs(Context("").get(), cancel, &cancelled).ok());
+  EXPECT_EQ(cancelled.failed(), 1);
+  EXPECT_THAT(Audit(2), ElementsAre(HasSubstr("CancelJobs about jobs/1: jobs/1 belongs to 'anna'"),
+                                    "JobService/CancelJobs about jobs/2 jobs/3: allowed"));
+  cancel.clear_names();
+  cancel.set_user("anna");
+  ASSERT_TRUE(bert->CancelJobs(Context("").get(), cancel, &cancelled).ok());
+  EXPECT_THAT(Audit(1),
+              ElementsAre(HasSubstr("CancelJobs about user:anna: jobs/1 belongs to 'anna'")));
+}
+
+TEST_F(GateTest, ACallForAnotherUserIsInTheAuditLogEvenIfItHasAMistake) {
+  v1::CreateJobRequest create;
+  *create.mutable_spec() = Spec("a b");
+  v1::Job job;
+  EXPECT_EQ(jobs_->CreateJob(Context("anna").get(), create, &job).error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(Audit(1), ElementsAre("JobService/CreateJob about a b: allowed"));
 }
 
 // Callers are known by the number of a descriptor, so that of a connection whose calls still run

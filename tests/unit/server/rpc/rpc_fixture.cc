@@ -23,7 +23,10 @@ RpcTest::RpcTest() {
   services_ = std::make_unique<Services>(
       Services{*runtime_, board_, notifier_, executor_, metric_reads_, metric_writes_, logs_,
                *blobs_, *verifier_, metrics_, store_, open_streams_, *Rng::Real(), connections_,
-               directory_, access_store_, *audit_, access::Role::kAdmin, "1.2.3"});
+               directory_, access_store_, *audit_, "1.2.3"});
+  services_->sign_in->user_of_system = [](const std::string& user) {
+    return User(user, access::Role::kAdmin);
+  };
   job_service_ = std::make_unique<JobServiceImpl>(*services_);
   fleet_service_ = std::make_unique<FleetServiceImpl>(*services_);
   sharing_service_ = std::make_unique<SharingServiceImpl>(*services_);

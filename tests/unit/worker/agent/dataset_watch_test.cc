@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <atomic>
 
@@ -102,6 +103,29 @@ TEST_F(DatasetWatchTest, ATrainerThatFailsLeavesThemUnknown) {
   watch.Start();
   ASSERT_TRUE(testing::WaitUntil([&] { return changes_ == 1; }));
   EXPECT_EQ(watch.Latest(), nullptr);
+}
+
+TEST_F(DatasetWatchTest, LooksWithTheRightsOfTheReaderAlone) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  ASSERT_EQ(chmod(state_.path().c_str(), 0711), 0);
+  data_.Write("secret", "of root");
+  ASSERT_EQ(chmod(data_.File("secret").c_str(), 0600), 0);
+  DatasetWatch::Options options =
+      Options(absl::StrCat("cat ", data_.File("secret"), R"( >/dev/null 2>&1 && exit 3
+echo "{\"splits\": [{\"dataset\": \"$(id -u) $(id -G)\"}]}")"));
+  state_.Write("calls", "");
+  ASSERT_EQ(chmod(state_.File("calls").c_str(), 0666), 0);
+  options.reader.name = "somebody";
+  options.reader.owner = {.is_self = false, .uid = 61'001, .gid = 61'002, .groups = {61'002}};
+  DatasetWatch watch(options, [this] { ++changes_; });
+  watch.Start();
+  ASSERT_TRUE(testing::WaitUntil([&] { return changes_ == 1; }));
+  ASSERT_NE(watch.Latest(), nullptr) << ReadFile(state_.File("datasets.log")).value_or("");
+  ASSERT_EQ(watch.Latest()->size(), 1u);
+  EXPECT_EQ(watch.Latest()->front().dataset, "61001 61002");
+  struct stat info {};
+  ASSERT_EQ(stat(state_.File("datasets.json").c_str(), &info), 0);
+  EXPECT_EQ(info.st_uid, 0u) << "the answer is in a file of the daemon";
 }
 
 TEST_F(DatasetWatchTest, AStopDoesNotWaitForATrainerThatLooks) {

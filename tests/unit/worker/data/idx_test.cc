@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
@@ -32,6 +33,12 @@ class IdxTest : public ::testing::Test {
 
   const testing::TempDir folder_;
 };
+
+TEST_F(IdxTest, DoesNotWaitAtAFifo) {
+  ASSERT_EQ(mkfifo(folder_.File("fifo").c_str(), 0600), 0);
+  const absl::Status status = ReadIdx(folder_.File("fifo"), 1).status();
+  EXPECT_EQ(ErrorReason(status), "NOT_A_REGULAR_FILE") << status;
+}
 
 TEST_F(IdxTest, ReadsAPlainFile) {
   const auto file = ReadIdx(folder_.Write("file", IdxBytes({2, 1, 3}, "abcdef")), 3);

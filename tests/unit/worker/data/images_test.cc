@@ -1,6 +1,8 @@
 // Tests image folders and shards: what is found, read, refused and skipped.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <filesystem>
@@ -267,6 +269,24 @@ TEST_F(ShardIndexTest, IsMadeAnewWhereItDoesNotFit) {
   Age(10);
   EXPECT_THAT(Names(), ElementsAre("b/1.jpg", "b/2.jpg"));
   EXPECT_NE(*ReadFile(IndexPath()), index);
+}
+
+TEST_F(ShardIndexTest, IsNoFifo) {
+  folder_.Write("s.tar", TarBytes({{"a/1.jpg", "1"}}));
+  ASSERT_EQ(mkfifo(IndexPath().c_str(), 0600), 0);
+  Age(10);
+  const absl::Status index = ReadShardMembers(folder_.File("s.tar")).status();
+  EXPECT_EQ(ErrorReason(index), "NOT_A_REGULAR_FILE") << index;
+  EXPECT_THAT(std::string(index.message()), HasSubstr(IndexPath()));
+}
+
+TEST_F(ShardIndexTest, MayBeALinkIntoAPool) {
+  folder_.Write("pool.tar", TarBytes({{"a/1.jpg", "1"}}));
+  ASSERT_TRUE(ReadShardMembers(folder_.File("pool.tar")).ok());
+  ASSERT_EQ(symlink("pool.tar", folder_.File("s.tar").c_str()), 0);
+  ASSERT_EQ(symlink("pool.tar.index", IndexPath().c_str()), 0);
+  Age(10);
+  EXPECT_THAT(Names(), ElementsAre("a/1.jpg"));
 }
 
 TEST_F(ShardIndexTest, DoesWithoutWhereTheFolderCannotBeWrittenTo) {

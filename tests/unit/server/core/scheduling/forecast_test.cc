@@ -97,6 +97,46 @@ TEST(Forecast, OnlyJobsThatCompeteForItsDevicesCount) {
   EXPECT_EQ(Forecast(world, 3), "60m: when jobs/5 ends, as expected");
 }
 
+TEST(Forecast, AHeldJobStartsWhenItsHoldsAreOverAndDevicesAreFree) {
+  World world("a: 2xcpu=1");
+  world.Run(1, kHour);
+  QueuedJob held = Job(2, 2);
+  held.holds = {"is not to start before 18:00"};
+  held.release.not_before_us = world.now.wall_us + 2 * kHour;
+  world.Submit(held);
+  EXPECT_EQ(Forecast(world, 2), "120m: not before 18:00 UTC");
+  // Devices may be free later than that.
+  held.release.not_before_us = world.now.wall_us + kHour / 2;
+  world.Submit(held);
+  EXPECT_EQ(Forecast(world, 2), "60m: when jobs/1 ends, as expected");
+  held.release = {.after = {JobId{1}}};
+  world.Submit(held);
+  EXPECT_EQ(Forecast(world, 2), "60m: after jobs/1, if it ends when it is expected to");
+  held.release.needs_success = true;
+  held.release.not_before_us = world.now.wall_us + kHour / 2;
+  world.Submit(held);
+  EXPECT_EQ(Forecast(world, 2), "60m: after jobs/1, if it succeeds when it is expected to");
+}
+
+TEST(Forecast, AHeldJobMayWaitForOneThatHasNotStarted) {
+  World world("a: 2xcpu=1");
+  world.Run(1, kHour);
+  QueuedJob first = Job(2, 2);
+  first.expected_us = kHour / 2;
+  world.Submit(first);
+  QueuedJob held = Job(3, 1);
+  held.holds = {"waits for jobs/2"};
+  held.release = {.after = {JobId{2}}};
+  world.Submit(held);
+  EXPECT_EQ(Forecast(world, 3), "90m: after jobs/2, if it ends when it is expected to");
+  first.expected_us = 0;
+  world.Submit(first);
+  EXPECT_EQ(Forecast(world, 3), "after jobs/2, whose end is not known yet");
+  held.release.never_comes = true;
+  world.Submit(held);
+  EXPECT_EQ(Forecast(world, 3), "what it waits for never comes");
+}
+
 TEST(Forecast, HasNothingToSayOfHeldInfeasibleAndOverQuotaJobs) {
   World world("a: cpu=1");
   world.Run(1, kHour);

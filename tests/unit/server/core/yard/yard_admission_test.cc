@@ -8,6 +8,7 @@ namespace trainyard::core {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 class YardAdmission : public YardTest {
@@ -233,7 +234,7 @@ TEST_F(YardAdmission, WaitForDevicesQueuesItWithAWarning) {
   submission.wait_for_devices = true;
   const auto reply = Try(submission);
   ASSERT_TRUE(reply.ok());
-  EXPECT_EQ(reply->warning, "it waits for devices that no known worker has");
+  EXPECT_THAT(reply->warnings, ElementsAre("it waits for devices that no known worker has"));
   EXPECT_EQ(State(reply->job), "QUEUED");
   Join("lab-2", 2);
   EXPECT_EQ(State(reply->job), "STARTING");
@@ -241,9 +242,28 @@ TEST_F(YardAdmission, WaitForDevicesQueuesItWithAWarning) {
 
 TEST_F(YardAdmission, NothingIsRefusedBeforeAnyWorkerHasJoined) {
   const Yard empty(config_, Snapshot{}, now_);
-  const auto warning = empty.Admit(Strict(4000), now_);
-  ASSERT_TRUE(warning.ok());
-  EXPECT_THAT(*warning, HasSubstr("no worker has ever joined"));
+  const auto warnings = empty.Admit(Strict(4000), now_);
+  ASSERT_TRUE(warnings.ok());
+  EXPECT_THAT(*warnings, ElementsAre(HasSubstr("no worker has ever joined")));
+}
+
+TEST_F(YardAdmission, AUserIsWarnedBeforeTheQuotaOnStorageIsUsedUp) {
+  Join("lab-1", 1);
+  const JobId job = Submit(1);
+  QuotaRecord quota;
+  quota.subject = "user:anna";
+  quota.stored_bytes = 1000;
+  ASSERT_TRUE(Apply(SetQuota{quota, "user:root"}).ok());
+  const auto warnings = [&](int64_t logs) {
+    TY_CHECK_OK(Apply(NoteStreams{{{job, {logs, 0}}}}));
+    return yard_->Admit(Spec(1), now_);
+  };
+  EXPECT_THAT(*warnings(790), ElementsAre());
+  EXPECT_THAT(*warnings(800), ElementsAre(HasSubstr("user:anna stores 800 B of the 1000 B")));
+  EXPECT_THAT(*warnings(999), ElementsAre(HasSubstr("`trainyard usage --largest 10`")));
+  const auto refused = warnings(1000);
+  EXPECT_EQ(ErrorReason(refused.status()), "QUOTA_EXCEEDED");
+  EXPECT_THAT(refused.status().message(), HasSubstr("checkpoints, logs and metrics"));
 }
 
 TEST_F(YardAdmission, ARefusedSubmissionCostsNothingOfAQuota) {

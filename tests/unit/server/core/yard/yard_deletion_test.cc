@@ -15,7 +15,7 @@ using ::testing::IsEmpty;
 class YardDeletion : public YardTest {
  protected:
   absl::Status Delete(JobId job, bool checkpoints_only = false) {
-    return Apply(DeleteJob{job, checkpoints_only, "user:anna"});
+    return Apply(DeleteJob{job, {.checkpoints = checkpoints_only}, "user:anna"});
   }
 
   // Returns a job that has ended, with a checkpoint at step 10.
@@ -67,7 +67,7 @@ TEST_F(YardDeletion, OnlyAJobThatHasEndedGoes) {
 TEST_F(YardDeletion, AJobCanBeCancelledAndDeletedInOneTurn) {
   const JobId job = Submit(1);
   ASSERT_TRUE(yard_->Apply(CancelJob{job, "user:anna", ""}, now_).ok());
-  ASSERT_TRUE(yard_->Apply(DeleteJob{job, false, "user:anna"}, now_).ok());
+  ASSERT_TRUE(yard_->Apply(DeleteJob{job, {}, "user:anna"}, now_).ok());
   Settle();
   EXPECT_EQ(yard_->FindJob(job), nullptr);
   Join("lab-1", 1);
@@ -78,7 +78,7 @@ TEST_F(YardDeletion, AJobCanBeCancelledAndDeletedInOneTurn) {
           .ok());
   const JobId next{job.value + 1};
   ASSERT_TRUE(yard_->Apply(CancelJob{next, "user:anna", ""}, now_).ok());
-  EXPECT_EQ(yard_->Apply(DeleteJob{next, false, "user:anna"}, now_).status().code(),
+  EXPECT_EQ(yard_->Apply(DeleteJob{next, {}, "user:anna"}, now_).status().code(),
             absl::StatusCode::kNotFound);
 }
 
@@ -93,13 +93,51 @@ TEST_F(YardDeletion, CheckpointsAloneCanGo) {
   EXPECT_TRUE(turn_.delta.empty());
 }
 
+TEST_F(YardDeletion, LogsAndMetricsAloneCanGoOnce) {
+  Join("lab-1", 1);
+  const JobId job = Ended(Spec(1));
+  ASSERT_TRUE(Apply(NoteStreams{{{job, {300, 20}}}}).ok());
+  EXPECT_TRUE(turn_.delta.empty()) << "sizes are not stored";
+  EXPECT_THAT(turn_.streams_changed, ElementsAre(job));
+  EXPECT_EQ(yard_->StoredBy("user:anna"), 325);
+
+  ASSERT_TRUE(Apply(DeleteJob{job, {.logs = true}, "user:anna"}).ok());
+  EXPECT_TRUE(HasEvent("LOGS_DELETED"));
+  EXPECT_FALSE(HasEvent("METRICS_DELETED"));
+  EXPECT_TRUE(Job(job).logs_deleted);
+  EXPECT_EQ(yard_->CheckpointsOf(job).size(), 1u);
+  EXPECT_EQ(yard_->StoredBy("user:anna"), 25);
+  ASSERT_TRUE(Apply(NoteStreams{{{job, {300, 20}}}}).ok());
+  EXPECT_EQ(yard_->StoredBy("user:anna"), 25) << "they were measured before they went";
+  ASSERT_TRUE(Apply(DeleteJob{job, {.logs = true}, "user:anna"}).ok());
+  EXPECT_TRUE(turn_.delta.empty()) << "they are gone already";
+
+  ASSERT_TRUE(Apply(DeleteJob{job, {true, true, true}, "user:anna"}).ok());
+  EXPECT_TRUE(HasEvent("METRICS_DELETED"));
+  EXPECT_TRUE(HasEvent("CHECKPOINTS_DELETED"));
+  EXPECT_EQ(yard_->StoredBy("user:anna"), 0);
+  Restart();
+  EXPECT_TRUE(Job(job).logs_deleted);
+  EXPECT_TRUE(Job(job).metrics_deleted);
+}
+
+TEST_F(YardDeletion, ADeletedJobCountsAgainstNobody) {
+  Join("lab-1", 1);
+  const JobId job = Ended(Spec(1));
+  ASSERT_TRUE(Apply(NoteStreams{{{job, {300, 20}}, {JobId{99}, {1, 1}}}}).ok());
+  ASSERT_TRUE(Delete(job).ok());
+  EXPECT_EQ(yard_->StoredBy("user:anna"), 0);
+  ASSERT_TRUE(Apply(NoteStreams{{{job, {300, 20}}}}).ok());
+  EXPECT_EQ(yard_->StoredBy("user:anna"), 0);
+}
+
 TEST_F(YardDeletion, ACheckpointStaysWhileAJobIsToStartFromIt) {
   Join("lab-1", 1);
   const JobId job = Ended(Spec(1));
   Submission child = Spec(5);  // more devices than there are
   child.parent_checkpoint = CheckpointRef{job, 10};
   const JobId waiting = Submit(child);
-  const auto plan = yard_->PlanDeletion({job, false, ""});
+  const auto plan = yard_->PlanDeletion({job, {}, ""});
   ASSERT_TRUE(plan.ok());
   EXPECT_THAT(plan->checkpoints, IsEmpty());
   EXPECT_THAT(plan->kept_checkpoints, ElementsAre(CheckpointRef{job, 10}));

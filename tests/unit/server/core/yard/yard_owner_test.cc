@@ -115,6 +115,31 @@ TEST_F(YardOwner, RefusalsDoNotDrainAWorkerThatServesOthers) {
   EXPECT_EQ(State(SubmitFor("anna")), "STARTING");
 }
 
+TEST_F(YardOwner, WhatNoWorkerRunsForItsUserIsRefusedWhenItIsSubmitted) {
+  Join("lab-1", 2);
+  ASSERT_TRUE(SyncRefusing("lab-1", {}, {{"root", "it runs no jobs of root"}}).ok());
+  Submission submission = Spec(1);
+  submission.user = "root";
+  submission.wait_for_devices = false;
+  const auto submit = [&] {
+    return yard_
+        ->Apply(SubmitJob{std::make_shared<Submission>(submission), "", "", "user:root"}, now_)
+        .status();
+  };
+  const absl::Status refused = submit();
+  EXPECT_EQ(ErrorReason(refused), error::kCannotRun);
+  EXPECT_EQ(refused.message(),
+            "this job can never run here: it needs 1 device of type cpu; all known workers "
+            "together have 0 devices, besides 2 of workers that do not run jobs of root; worker "
+            "lab-1 does not run jobs of root: it runs no jobs of root; --wait-for-devices queues "
+            "it until there are such devices");
+  submission.wait_for_devices = true;
+  EXPECT_TRUE(submit().ok());
+  submission.wait_for_devices = false;
+  Join("lab-2", 1);
+  EXPECT_TRUE(submit().ok());
+}
+
 // The end of an attempt is in a file that its owner may write.
 TEST_F(YardOwner, ARefusalThatTheWorkerDoesNotConfirmCostsARetry) {
   Join("lab-1", 1);

@@ -276,6 +276,27 @@ TEST_F(YardShare, ADelayedJobStartsAtItsTime) {
   EXPECT_EQ(State(job), "STARTING");
 }
 
+TEST_F(YardShare, TheExpectedStartOfAHeldJobIsExplained) {
+  Join("lab-1", 1);
+  Submission limited = Spec(1);
+  limited.time_limit_us = kHour;
+  const JobId first = Submit(limited);
+  Submission spec = Spec(1);
+  spec.dependencies = {{first, true}};
+  const JobId after = Submit(spec);
+  for (const Explanation& it : {yard_->Preview(spec, now_), yard_->Explain(after, now_)}) {
+    EXPECT_EQ(it.start_in_us, kHour);
+    EXPECT_EQ(it.start_basis, "after jobs/1, if it succeeds when it is expected to");
+  }
+  spec.dependencies.clear();
+  spec.not_before_us = now_.wall_us + 3 * kHour;
+  const JobId later = Submit(spec);
+  for (const Explanation& it : {yard_->Preview(spec, now_), yard_->Explain(later, now_)}) {
+    EXPECT_EQ(it.start_in_us, 3 * kHour);
+    EXPECT_THAT(it.start_basis, HasSubstr("not before "));
+  }
+}
+
 TEST_F(YardShare, ADelayedStartFollowsAClockThatIsSetRight) {
   Submission spec = Spec(1);
   spec.not_before_us = now_.wall_us + kMinute;

@@ -1,0 +1,168 @@
+// Wires the sockets, the terminator of TLS and the tables of those who may call.
+#include "server/entrance.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/log.h"
+#include "common/base/sign_in_errors.h"
+#include "common/base/status_macros.h"
+#include "common/base/system_accounts.h"
+#include "common/rpc/address.h"
+#include "server/access/peer.h"
+#include "server/access/tokens.h"
+#include "server/listen.h"
+
+namespace trainyard {
+namespace {
+
+// A stream of a token that expires ends within this time.
+constexpr absl::Duration kTokenSweepInterval = absl::Seconds(10);
+
+// Finds the groups that have roles.
+absl::StatusOr<access::RoleMap> RolesOf(const ServerOptions& options) {
+  access::RoleMap roles;
+  roles.server_uid = geteuid();
+  roles.default_role = options.default_role;
+  if (!options.admin_group.empty()) {
+    TY_ASSIGN_OR_RETURN(roles.admin_group, FindGroup(options.admin_group));
+  }
+  if (!options.operator_group.empty()) {
+    TY_ASSIGN_OR_RETURN(roles.operator_group, FindGroup(options.operator_group));
+  }
+  return roles;
+}
+
+}  // namespace
+
+absl::Status Entrance::Open(const ServerOptions& options) {
+  TY_ASSIGN_OR_RETURN(roles_, RolesOf(options));
+  TY_ASSIGN_OR_RETURN(const auto tokens, store_.ListTokens());
+  users_ = std::make_unique<runtime::SystemUsers>(roles_);
+  for (const access::TokenRecord& token : tokens) {
+    sign_in_->tokens.Add(token);
+    users_->Learn({token.user});
+  }
+  sign_in_->user_of_system = [this](const std::string& user) { return users_->Find(user); };
+  sign_in_->learn_user = [this](const std::string& user) { users_->Learn({user}); };
+  return absl::OkStatus();
+}
+
+absl::Status Entrance::Listen(const ServerOptions& options, const std::string& state_dir) {
+  std::vector<std::string> listen = options.listen;
+  const auto is_path = [](const std::string& text) { return absl::StartsWith(text, "unix:"); };
+  // The socket is always there, since tokens for the port are made on it.
+  if (std::none_of(listen.begin(), listen.end(), is_path)) {
+    listen.insert(listen.begin(), absl::StrCat("unix:", JoinPath(state_dir, "server.sock")));
+  }
+  for (const std::string& text : listen) {
+    TY_ASSIGN_OR_RETURN(Listener listener, trainyard::Listen(text, options.shared ? 0666 : 0600));
+    addresses_.push_back(listener.address.ToString());
+    if (listener.address.kind == rpc::Address::Kind::kUnix) {
+      socket_paths_.push_back(listener.address.path);
+    }
+    if (listener.address.kind == rpc::Address::Kind::kTls) {
+      sign_in_->addresses.push_back(listener.address.ToString());
+      for (const UniqueFd& socket : listener.sockets) tls_sockets_.insert(socket.get());
+    }
+    for (UniqueFd& socket : listener.sockets) sockets_.push_back(std::move(socket));
+  }
+  if (tls_sockets_.empty()) return absl::OkStatus();
+  return OpenCertificates(options, state_dir);
+}
+
+absl::Status Entrance::OpenCertificates(const ServerOptions& options,
+                                        const std::string& state_dir) {
+  TY_ASSIGN_OR_RETURN(certificates_, tls::CertificateFiles::Open(
+                                         {JoinPath(state_dir, "tls"), options.tls_names,
+                                          options.tls_cert, options.tls_key, options.tls_client_ca},
+                                         *Clock::Real()));
+  sign_in_->sign_worker = [this](absl::string_view request, absl::string_view worker) {
+    return certificates_->SignWorker(request, worker);
+  };
+  sign_in_->fingerprint = [this] { return certificates_->pin().fingerprint; };
+  LogInfo("clients know this server by its fingerprint",
+          {{"fingerprint", certificates_->pin().fingerprint}});
+  return absl::OkStatus();
+}
+
+void Entrance::Begin(Serve serve) {
+  serve_ = std::move(serve);
+  if (certificates_ != nullptr) {
+    terminator_.emplace(*certificates_, *Clock::Real(), [this](UniqueFd plain, tls::Peer client) {
+      TakeRemote(std::move(plain), std::move(client));
+    });
+  }
+  acceptor_.emplace(std::move(sockets_), [this](int listener, UniqueFd connection) {
+    Take(listener, std::move(connection));
+  });
+}
+
+void Entrance::Take(int listener, UniqueFd connection) {
+  if (tls_sockets_.count(listener) > 0) {
+    terminator_->Take(std::move(connection));
+  } else {
+    TakeLocal(std::move(connection));
+  }
+}
+
+void Entrance::TakeLocal(UniqueFd connection) {
+  const auto process = processes_.AtOtherEnd(connection.get());
+  if (!process.ok()) {
+    LogWarning("a connection is closed, since nobody knows whose it is",
+               {{"error", process.status().ToString()}});
+    return;
+  }
+  if (!connections_.Add(connection.get(), access::PeerOf(*process, roles_))) return;
+  serve_(std::move(connection));
+}
+
+void Entrance::TakeRemote(UniqueFd plain, tls::Peer client) {
+  access::Peer peer;
+  peer.address = client.remote.key;
+  peer.worker = std::move(client.worker);
+  if (!connections_.Add(plain.get(), std::move(peer), std::move(client.is_known))) return;
+  serve_(std::move(plain));
+}
+
+void Entrance::StopAccepting() {
+  acceptor_.reset();
+  for (const std::string& path : socket_paths_) unlink(path.c_str());
+}
+
+void Entrance::Close() {
+  terminator_.reset();
+}
+
+void Entrance::Sweep() {
+  connections_.Sweep();
+  SweepTokens();
+}
+
+void Entrance::SweepTokens() {
+  const absl::Time now = Clock::Real()->Now();
+  if (now - tokens_swept_ < kTokenSweepInterval) return;
+  for (const access::TokenRecord& token : sign_in_->tokens.Expired(tokens_swept_, now)) {
+    streams_.EndOfToken(token.id, error::TokenExpired(token.id, token.expires));
+  }
+  tokens_swept_ = now;
+  if (now - tokens_saved_ < access::kLastUseStep) return;
+  tokens_saved_ = now;
+  absl::Status saved = absl::OkStatus();
+  for (const access::TokenRecord& token : sign_in_->tokens.TakeUsed()) {
+    saved.Update(store_.PutToken(token));
+    users_->Learn({token.user});
+  }
+  for (const std::string& id : sign_in_->tokens.Forget(now)) {
+    saved.Update(store_.DeleteToken(id));
+  }
+  if (!saved.ok()) {
+    LogWarning("cannot store when tokens were used", {{"error", saved.ToString()}});
+  }
+}
+
+}  // namespace trainyard
