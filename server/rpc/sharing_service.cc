@@ -198,7 +198,10 @@ grpc::ServerUnaryReactor* SharingServiceImpl::ListShares(const access::Caller&,
   return FinishFromYard(context, services_, [this, response](const core::Yard& yard) {
     std::map<core::UsageKey, core::UsageRecord> usage = yard.Usage(services_.runtime.Now());
     const std::map<core::UsageKey, runtime::Board::Tally> tallies = services_.board.Tallies();
-    for (const auto& [key, tally] : tallies) usage.emplace(key, core::UsageRecord{});
+    for (const auto& [key, tally] : tallies) {
+      const bool is_active = tally.queued_jobs > 0 || tally.devices > 0;
+      if (is_active) usage.emplace(key, core::UsageRecord{});
+    }
     for (const auto& [key, record] : usage) {
       const auto& [project, user] = key;
       v1::Share* share = response->add_shares();
