@@ -41,10 +41,6 @@ target_compile_options(ty_test_optimization INTERFACE $<$<AND:$<CONFIG:Release>,
 # Some libraries ask for it and others do not. A precompiled header suits only sources with the same choice.
 target_compile_options(ty_test_optimization INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-pthread>)
 
-# Simulations compute for minutes, so some optimization of them pays.
-add_library(ty_simulation_optimization INTERFACE)
-target_compile_options(ty_simulation_optimization INTERFACE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
-
 # The compiler then collects its garbage less often, which saves a tenth of the time for a few hundred megabytes.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=524288>)

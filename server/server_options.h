@@ -21,7 +21,7 @@ struct ServerOptions {
   core::Config config = {};
   // Starts with a database that is older than what was committed to it.
   bool accept_lost_commits = false;
-  // What stays of jobs that have ended.
+  // Rules that say what stays of jobs that have ended.
   KeepRules keep = {};
   // Unix sockets accept all users of this host, and not only the one that runs the server.
   bool shared = false;

@@ -27,7 +27,7 @@ struct JobView {
   // The newest attempt, which is null before the first one.
   std::shared_ptr<const core::AttemptRecord> attempt;
   int64_t checkpoint_step = 0;  // of the newest committed checkpoint; 0 if there is none
-  // What the job takes on the server's disk. Files that several checkpoints share count each time.
+  // Bytes on the server's disk. Files that several checkpoints share count each time.
   int64_t checkpoint_bytes = 0;
   core::StreamBytes streams;
 };

@@ -2,7 +2,6 @@
 #include "tests/integration/stranger.h"
 
 #include <arpa/inet.h>
-#include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -88,33 +87,6 @@ std::string CallHeaders(const std::string& method, bool is_remembered) {
     headers += Header(name, value, is_remembered);
   }
   return headers;
-}
-
-grpc::Status RawCall(const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
-                     const std::string& request) {
-  grpc::GenericStub stub(channel);
-  grpc::CompletionQueue queue;
-  grpc::ClientContext context;
-  rpc::SetTimeout(context, kPatience);
-  const auto call = stub.PrepareCall(&context, method, &queue);
-  const auto wait = [&queue] {
-    void* tag = nullptr;
-    bool ok = false;
-    EXPECT_TRUE(queue.Next(&tag, &ok));
-    return ok;
-  };
-  call->StartCall(nullptr);
-  wait();
-  const grpc::Slice slice(request);
-  call->WriteLast(grpc::ByteBuffer(&slice, 1), grpc::WriteOptions(), nullptr);
-  wait();
-  grpc::ByteBuffer response;
-  call->Read(&response, nullptr);
-  if (wait()) context.TryCancel();
-  grpc::Status status;
-  call->Finish(&status, nullptr);
-  wait();
-  return status;
 }
 
 std::vector<std::string> AllMethods() {

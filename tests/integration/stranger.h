@@ -48,9 +48,6 @@ std::string CallHeaders(const std::string& method, bool is_remembered = false);
 // The same headers again, if those of the first request of the connection were to be remembered.
 inline constexpr absl::string_view kSameHeaders = "\xc3\xc2\xc1\xc0\xbf\xbe";
 
-// Calls a method with the bytes of a request, whatever its type is.
-grpc::Status RawCall(const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
-                     const std::string& request = "");
 // Returns all methods of the API, as "/trainyard.v1.JobService/ListJobs".
 std::vector<std::string> AllMethods();
 

@@ -20,6 +20,7 @@
 #include "common/rpc/status.h"
 #include "tests/integration/stranger.h"
 #include "tests/integration/tls_yard.h"
+#include "tests/testing/raw_call.h"
 #include "tests/testing/wait.h"
 #include "trainyard/v1/access.grpc.pb.h"
 #include "trainyard/v1/agent.grpc.pb.h"

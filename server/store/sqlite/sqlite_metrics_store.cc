@@ -38,7 +38,7 @@ constexpr char kCountRows[] = "SELECT count(*) FROM points WHERE job = ?";
 constexpr char kChunkBytes[] =
     "SELECT coalesce(sum(length(p.points)), 0) + count(*) * ? FROM chunks c "
     "JOIN packed_points p ON p.id = c.packed WHERE c.job = ?";
-// What a row of `chunks` and one of `points` take, with their keys.
+// A row of `chunks` and one of `points` take about this much, with their keys.
 constexpr int64_t kChunkRowBytes = 64;
 constexpr int64_t kPointRowBytes = 32;
 

@@ -12,7 +12,7 @@
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/target.h"
 
-namespace trainyard::fuzz {
+namespace trainyard::fuzz::sign_in {
 namespace {
 
 const absl::Time kNow = absl::FromUnixSeconds(1'800'000'000);
@@ -112,4 +112,4 @@ void Run(absl::string_view text) {
 const Registration kTarget({.name = "sign_in", .run = Run});
 
 }  // namespace
-}  // namespace trainyard::fuzz
+}  // namespace trainyard::fuzz::sign_in

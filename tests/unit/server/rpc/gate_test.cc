@@ -3,7 +3,6 @@
 #include "server/rpc/gate.h"
 
 #include <gmock/gmock.h>
-#include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
 
 #include <sys/stat.h>
@@ -19,6 +18,7 @@
 #include "absl/synchronization/notification.h"
 #include "common/rpc/channel.h"
 #include "google/protobuf/dynamic_message.h"
+#include "tests/testing/raw_call.h"
 #include "tests/testing/wait.h"
 #include "tests/unit/server/rpc/rpc_fixture.h"
 
@@ -63,7 +63,8 @@ class GateTest : public RpcTest {
 
   // Makes a call with a request whose names are those of jobs/1, and returns its status. A stream
   // is left at its first message.
-  static grpc::Status CallBy(grpc::Channel& channel, const access::Rule& rule) {
+  static grpc::Status CallBy(const std::shared_ptr<grpc::Channel>& channel,
+                             const access::Rule& rule) {
     const std::vector<std::string> parts = absl::StrSplit(rule.rpc, '/');
     const MethodDescriptor* method =
         DescriptorPool::generated_pool()
@@ -72,7 +73,8 @@ class GateTest : public RpcTest {
     google::protobuf::DynamicMessageFactory factory;
     const std::unique_ptr<Message> request(factory.GetPrototype(method->input_type())->New());
     NameJob(*request);
-    return RawCall(channel, absl::StrCat("/trainyard.v1.", rule.rpc), request->SerializeAsString());
+    return testing::RawCall(channel, absl::StrCat("/trainyard.v1.", rule.rpc),
+                            request->SerializeAsString());
   }
 
   std::shared_ptr<grpc::Channel> ChannelOf(const std::string& user, Role role) {
@@ -104,34 +106,6 @@ class GateTest : public RpcTest {
     const FieldDescriptor* names = request.GetDescriptor()->FindFieldByName("names");
     if (names != nullptr) request.GetReflection()->AddString(&request, names, "jobs/1");
   }
-
-  static grpc::Status RawCall(grpc::Channel& channel, const std::string& path,
-                              const std::string& bytes) {
-    // The stub would own the channel, so it gets one that is not deleted.
-    grpc::GenericStub stub(std::shared_ptr<grpc::Channel>(&channel, [](grpc::Channel*) {}));
-    grpc::CompletionQueue queue;
-    grpc::ClientContext context;
-    rpc::SetTimeout(context, absl::Seconds(30));
-    const auto call = stub.PrepareCall(&context, path, &queue);
-    const auto wait = [&queue] {
-      void* tag = nullptr;
-      bool ok = false;
-      EXPECT_TRUE(queue.Next(&tag, &ok));
-      return ok;
-    };
-    call->StartCall(nullptr);
-    wait();
-    const grpc::Slice slice(bytes);
-    call->WriteLast(grpc::ByteBuffer(&slice, 1), grpc::WriteOptions(), nullptr);
-    wait();
-    grpc::ByteBuffer response;
-    call->Read(&response, nullptr);
-    if (wait()) context.TryCancel();
-    grpc::Status status;
-    call->Finish(&status, nullptr);
-    wait();
-    return status;
-  }
 };
 
 TEST_F(GateTest, EachCellOfTheTableIsAsItSays) {
@@ -151,7 +125,7 @@ TEST_F(GateTest, EachCellOfTheTableIsAsItSays) {
         } else if (rule.need == access::Need::kChange && !is_owner && role < Role::kOperator) {
           expected = "NOT_OWNER";
         }
-        EXPECT_EQ(RefusalOf(CallBy(*channel, rule)), expected)
+        EXPECT_EQ(RefusalOf(CallBy(channel, rule)), expected)
             << rule.rpc << " by " << access::RoleText(role) << (is_owner ? ", its owner" : "");
       }
     }
@@ -166,9 +140,9 @@ TEST_F(GateTest, JobsOfAPrivateProjectAreHiddenFromStrangersInEachCall) {
   const auto member = ChannelOf("mia", Role::kSubmitter);
   for (const access::Rule& rule : access::kRules) {
     if (rule.need == access::Need::kNothing) continue;
-    EXPECT_EQ(RefusalOf(CallBy(*stranger, rule)), "HIDDEN") << rule.rpc;
+    EXPECT_EQ(RefusalOf(CallBy(stranger, rule)), "HIDDEN") << rule.rpc;
     const std::string expected = rule.need == access::Need::kChange ? "NOT_OWNER" : "";
-    EXPECT_EQ(RefusalOf(CallBy(*member, rule)), expected) << rule.rpc;
+    EXPECT_EQ(RefusalOf(CallBy(member, rule)), expected) << rule.rpc;
   }
 }
 
@@ -318,7 +292,7 @@ TEST_F(GateTest, ACertificateIsForOneWorkerAndNothingElse) {
   EXPECT_TRUE(agents->RegisterWorker(Context("").get(), join, &joined).ok());
   for (const access::Rule& rule : access::kRules) {
     if (rule.party == access::Party::kWorker) continue;
-    EXPECT_EQ(RefusalOf(CallBy(*channel, rule)), "NOT_A_USER") << rule.rpc;
+    EXPECT_EQ(RefusalOf(CallBy(channel, rule)), "NOT_A_USER") << rule.rpc;
   }
 }
 
@@ -328,14 +302,14 @@ TEST_F(GateTest, UsersOfOtherHostsAreNoWorkers) {
   const auto channel = Connect(peer);
   for (const access::Rule& rule : access::kRules) {
     if (rule.party != access::Party::kWorker) continue;
-    EXPECT_EQ(RefusalOf(CallBy(*channel, rule)), "NOT_A_WORKER") << rule.rpc;
+    EXPECT_EQ(RefusalOf(CallBy(channel, rule)), "NOT_A_WORKER") << rule.rpc;
   }
 }
 
 TEST_F(GateTest, WhoIsNotKnownIsToldNothing) {
   const auto channel = server_->InProcessChannel(grpc::ChannelArguments());
   for (const access::Rule& rule : access::kRules) {
-    EXPECT_EQ(RefusalOf(CallBy(*channel, rule)), "UNKNOWN_CALLER") << rule.rpc;
+    EXPECT_EQ(RefusalOf(CallBy(channel, rule)), "UNKNOWN_CALLER") << rule.rpc;
   }
 }
 
@@ -343,7 +317,7 @@ TEST_F(GateTest, ARoleThatWasSetGoesBeforeTheSystems) {
   MakeJob();
   directory_.SetUser({"bert", Role::kNone, "root", 0});
   const auto bert = ChannelOf("bert", Role::kAdmin);
-  EXPECT_EQ(RefusalOf(CallBy(*bert, access::RuleOf("JobService/GetJob"))), "ROLE_TOO_LOW");
+  EXPECT_EQ(RefusalOf(CallBy(bert, access::RuleOf("JobService/GetJob"))), "ROLE_TOO_LOW");
   const auto stub = v1::AccessService::NewStub(bert);
   v1::WhoAmIResponse who;
   ASSERT_TRUE(stub->WhoAmI(Context("").get(), {}, &who).ok());

@@ -32,6 +32,23 @@ constexpr size_t kPrefaceBytes = 24;
 const std::string kOneFrame =
     std::string("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n") + std::string("\xff\xff\xff\0\0\0\0\0\1", 9);
 
+// The bytes that a client does not read are fewer than this.
+constexpr size_t kBoundedBytes = size_t{64} << 20;
+
+// Writes as gRPC does, until nothing more is taken for a while, and returns the number of bytes. It
+// gives up at kBoundedBytes.
+size_t WriteUntilFull(int fd) {
+  EXPECT_EQ(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
+  const std::string block(65536, 'x');
+  size_t sent = 0;
+  pollfd writable = {fd, POLLOUT, 0};
+  while (sent < kBoundedBytes && poll(&writable, 1, 200) > 0) {
+    const ssize_t some = write(fd, block.data(), block.size());
+    if (some > 0) sent += static_cast<size_t>(some);
+  }
+  return sent;
+}
+
 class TerminatorTest : public ::testing::Test {
  protected:
   // A connection whose handshake has succeeded: what gRPC would get, and who it is.
@@ -272,20 +289,8 @@ TEST_F(TerminatorTest, ASlowReaderHoldsUpItsOwnBytesAndNobodyElses) {
   ASSERT_TRUE(slow.Handshake());
   auto opened = NextOpened();
   ASSERT_TRUE(opened.has_value());
-  // gRPC writes without end, until nothing more is taken.
-  ASSERT_EQ(fcntl(opened->plain.get(), F_SETFL, O_NONBLOCK), 0);
-  const std::string block(65536, 'x');
-  size_t sent = 0;
-  const auto is_full = [&] {
-    pollfd waited = {opened->plain.get(), POLLOUT, 0};
-    while (poll(&waited, 1, 200) > 0) {
-      const ssize_t some = write(opened->plain.get(), block.data(), block.size());
-      if (some > 0) sent += static_cast<size_t>(some);
-      if (sent > size_t{64} << 20) return false;
-    }
-    return true;
-  };
-  EXPECT_TRUE(is_full()) << "what a client does not read is bounded; " << sent << " bytes left";
+  const size_t sent = WriteUntilFull(opened->plain.get());
+  EXPECT_LT(sent, kBoundedBytes) << "what a client does not read is bounded";
   TlsClient other(Connect());
   ASSERT_TRUE(other.Handshake());
   auto theirs = NextOpened();
@@ -302,22 +307,13 @@ TEST_F(TerminatorTest, NothingIsReadFromAClientThatTakesNoAnswers) {
   ASSERT_TRUE(client.Handshake());
   auto opened = NextOpened();
   ASSERT_TRUE(opened.has_value());
-  ASSERT_EQ(fcntl(opened->plain.get(), F_SETFL, O_NONBLOCK), 0);
-  const std::string block(65536, 'x');
-  size_t sent = 0;
-  const auto answer_until_full = [&] {
-    pollfd writable = {opened->plain.get(), POLLOUT, 0};
-    while (poll(&writable, 1, 200) > 0) {
-      const ssize_t some = write(opened->plain.get(), block.data(), block.size());
-      if (some > 0) sent += static_cast<size_t>(some);
-    }
-  };
+  size_t sent = WriteUntilFull(opened->plain.get());
   pollfd readable = {opened->plain.get(), POLLIN, 0};
   bool is_held = false;
   ASSERT_TRUE(client.Write(kOneFrame));
   // A client that sends may tell TCP that there is room for a few more answers after all.
   for (int i = 0; i < 50 && !is_held; ++i) {
-    answer_until_full();
+    sent += WriteUntilFull(opened->plain.get());
     char passed[4096];
     while (read(opened->plain.get(), passed, sizeof(passed)) > 0) continue;
     ASSERT_TRUE(client.Write("more"));
@@ -334,12 +330,7 @@ TEST_F(TerminatorTest, AClientThatNeverReadsAgainIsCutOff) {
   ASSERT_TRUE(client.Handshake());
   auto opened = NextOpened();
   ASSERT_TRUE(opened.has_value());
-  ASSERT_EQ(fcntl(opened->plain.get(), F_SETFL, O_NONBLOCK), 0);
-  const std::string block(65536, 'x');
-  pollfd waited = {opened->plain.get(), POLLOUT, 0};
-  while (poll(&waited, 1, 200) > 0) {
-    ASSERT_GT(write(opened->plain.get(), block.data(), block.size()), 0);
-  }
+  EXPECT_GT(WriteUntilFull(opened->plain.get()), 0U);
   clock_.Advance(absl::Minutes(11));
   EXPECT_TRUE(WaitForCounts(0, 0));
 }
