@@ -82,7 +82,11 @@ absl::StatusOr<Measurement> Measure(int devices, int64_t steps, const Series& se
         absl::StrCat("a run of ", steps, " steps on ", devices, " devices has ", gaps.size(),
                      " steps to measure after ", warm_up, " of warm-up; use more steps"));
   }
+  std::sort(gaps.begin(), gaps.end());
+  const size_t quarter = gaps.size() / 4;
+  const double spread = gaps[gaps.size() - 1 - quarter] - gaps[quarter];
   result.step_seconds = Median(std::move(gaps));
+  if (result.step_seconds > 0) result.step_spread = spread / result.step_seconds;
   result.step_seconds_of_runs = {result.step_seconds};
   result.compute_seconds = MedianAfter(series, "compute.seconds", warm_up);
   result.comm_seconds = MedianAfter(series, "comm.seconds", warm_up);
@@ -111,8 +115,9 @@ Measurement Combine(const std::vector<Measurement>& runs) {
     result.step_seconds_of_runs.push_back(run.step_seconds);
   }
   for (const auto field :
-       {&Measurement::step_seconds, &Measurement::compute_seconds, &Measurement::comm_seconds,
-        &Measurement::exposed_seconds, &Measurement::comm_bytes, &Measurement::link_bytes_per_s}) {
+       {&Measurement::step_seconds, &Measurement::step_spread, &Measurement::compute_seconds,
+        &Measurement::comm_seconds, &Measurement::exposed_seconds, &Measurement::comm_bytes,
+        &Measurement::link_bytes_per_s}) {
     result.*field = median(field);
   }
   return result;

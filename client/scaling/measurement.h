@@ -26,6 +26,9 @@ struct Measurement {
   std::vector<std::string> jobs = {};
   double step_seconds = 0;  // the median of several runs
   std::vector<double> step_seconds_of_runs = {};
+  // The difference between the slowest and the fastest step, without a quarter of them at either
+  // end, as a share of the median.
+  double step_spread = 0;
   double compute_seconds = 0;  // 0 if not reported, here and in the fields below
   double comm_seconds = 0;
   double exposed_seconds = 0;

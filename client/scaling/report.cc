@@ -41,6 +41,8 @@ std::string AgreementText(const Report& report) {
 
 // A prediction that misses what was measured by more than this says nothing about more devices.
 constexpr double kPredictionErrorMax = 0.1;
+// The steps of a run take equal times on a machine that does nothing else, within this share.
+constexpr double kStepSpreadMax = 0.25;
 
 // Returns the largest error of a prediction that was measured too, as a fraction.
 double LargestError(const Report& report) {
@@ -74,13 +76,6 @@ std::string PredictionText(const Report& report) {
         output::PercentText(*speed / one / devices), " of the ideal",
         devices > report.replicas ? absl::StrCat(", with ", devices, " replicas") : "", "\n");
   }
-  const double error = LargestError(report);
-  if (error > kPredictionErrorMax) {
-    absl::StrAppend(&text, "do not trust this prediction: it is wrong by ",
-                    output::PercentText(error),
-                    " where it can be compared; was the machine busy, or do devices share "
-                    "processors?\n");
-  }
   return text;
 }
 
@@ -96,6 +91,7 @@ Json PointJson(const Report& report, const Measurement& point) {
   json["speed_up"] = report.SpeedUp(point);
   json["efficiency"] = report.Efficiency(point);
   json["step_seconds"] = point.step_seconds;
+  json["step_spread"] = point.step_spread;
   json["compute_seconds"] = point.compute_seconds;
   json["comm_seconds"] = point.comm_seconds;
   json["exposed_seconds"] = point.exposed_seconds;
@@ -182,6 +178,22 @@ std::vector<int> Report::Beyond() const {
   return all;
 }
 
+std::vector<std::string> Report::Warnings() const {
+  std::vector<std::string> warnings;
+  for (const Measurement& point : measured) {
+    if (point.step_spread <= kStepSpreadMax) continue;
+    warnings.push_back(absl::StrCat(
+        "the times of steps on ", point.devices, point.devices == 1 ? " device" : " devices",
+        " differ by ", output::PercentText(point.step_spread), ": the machine was busy"));
+  }
+  const double error = LargestError(*this);
+  if (error > kPredictionErrorMax) {
+    warnings.push_back(absl::StrCat("the prediction is wrong by ", output::PercentText(error),
+                                    " where it was measured: do not trust it"));
+  }
+  return warnings;
+}
+
 std::string ReportText(const Report& report) {
   using Align = Table::Align;
   Table table({{"DEVICES", Align::kRight},
@@ -208,10 +220,17 @@ std::string ReportText(const Report& report) {
          published != nullptr ? TimesText(published->speed_up) : ""});
   }
   const Published* published = PublishedFor(report.model);
+  std::string warnings;
+  for (const std::string& warning : report.Warnings()) {
+    absl::StrAppend(&warnings, "warning: ", warning, "\n");
+  }
+  if (!warnings.empty()) {
+    warnings += "devices that share processors, and other programs, make such differences\n";
+  }
   return absl::StrCat(
       report.name, ": ", report.model, ", batch ", report.global_batch, " of ", report.replicas,
       report.replicas == 1 ? " replica, " : " replicas, ", report.steps, " steps\n", table.Render(),
-      AgreementText(report), "\n", PredictionText(report),
+      AgreementText(report), "\n", PredictionText(report), warnings,
       published != nullptr ? absl::StrCat("published: ", published->what, "\n") : "");
 }
 
@@ -233,6 +252,7 @@ std::string ReportJson(const Report& report) {
     json["measured"].push_back(PointJson(report, point));
   }
   json["prediction"] = PredictionJson(report);
+  json["warnings"] = report.Warnings();
   json["published"] = nullptr;
   if (const Published* published = PublishedFor(report.model)) {
     json["published"] = {{"what", published->what}, {"points", Json::array()}};

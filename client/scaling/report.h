@@ -41,6 +41,9 @@ struct Report {
   std::optional<double> PredictedSpeed(int devices) const;
   // Returns numbers of devices beyond the measured ones for which a prediction is of interest.
   std::vector<int> Beyond() const;
+  // Returns what makes the report doubtful, in sentences without a full stop: a machine that did
+  // something else too, and a prediction that misses what was measured.
+  std::vector<std::string> Warnings() const;
 };
 
 // Returns a table and some lines of text, for people.

@@ -62,6 +62,19 @@ TEST(Measured, TheLineIsAsFastAsWhereNobodyWasWaitedFor) {
   EXPECT_EQ(measured->comm_seconds, 0.015);
 }
 
+TEST(Measured, StepsOfUnequalTimesAreSpread) {
+  Series series = Steady(50, 0.02);
+  EXPECT_NEAR(Measure(2, 50, series)->step_spread, 0, 1e-9);
+  // Every second step takes twice as long.
+  double seconds = 0;
+  for (Sample& sample : series["train.loss"]) {
+    seconds += sample.step % 2 == 0 ? 0.04 : 0.02;
+    sample.seconds = seconds;
+  }
+  const Measurement measured = *Measure(2, 50, series);
+  EXPECT_NEAR(measured.step_spread, 0.02 / measured.step_seconds, 1e-9);
+}
+
 TEST(Measured, TooFewStepsAreRefused) {
   const auto measured = Measure(2, 4, Steady(4, 0.02));
   EXPECT_THAT(std::string(measured.status().message()), HasSubstr("use more steps"));

@@ -6,6 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "client/scaling/chart.h"
 
 namespace trainyard::scaling {
@@ -14,6 +16,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 
 Measurement Point(int devices, double step_seconds) {
@@ -94,9 +97,23 @@ TEST(ScalingReport, APredictionThatMissesWhatWasMeasuredIsNotToBeTrusted) {
     point.step_seconds =
         static_cast<double>(report.global_batch) / *report.PredictedSpeed(point.devices);
   }
-  EXPECT_THAT(ReportText(report), Not(HasSubstr("do not trust")));
+  EXPECT_THAT(report.Warnings(), IsEmpty());
+  EXPECT_THAT(ReportText(report), Not(HasSubstr("warning")));
   report.measured[2].step_seconds /= 1.3;
-  EXPECT_THAT(ReportText(report), HasSubstr("do not trust this prediction: it is wrong by 23.1%"));
+  const char* expected = "the prediction is wrong by 23.1% where it was measured: do not trust it";
+  EXPECT_THAT(report.Warnings(), ElementsAre(expected));
+  EXPECT_THAT(ReportText(report), HasSubstr(absl::StrCat("warning: ", expected, "\n")));
+  EXPECT_THAT(ReportSvg(report), HasSubstr(expected));
+  EXPECT_EQ(nlohmann::json::parse(ReportJson(report))["warnings"][0], expected);
+}
+
+TEST(ScalingReport, ABusyMachineIsTold) {
+  Report report = SampleReport();
+  report.measured[1].step_spread = 0.2;
+  EXPECT_THAT(ReportText(report), Not(HasSubstr("busy")));
+  report.measured[1].step_spread = 0.4;
+  EXPECT_THAT(ReportText(report), HasSubstr("warning: the times of steps on 2 devices differ by "
+                                            "40.0%: the machine was busy\n"));
 }
 
 TEST(ScalingReport, JsonHasAllOfIt) {
@@ -117,6 +134,22 @@ TEST(ScalingChart, ShowsWhatWasMeasuredPredictedAndPublished) {
               AllOf(HasSubstr("<svg xmlns="), HasSubstr("wrn &lt;small&gt;"), HasSubstr(">1.82x<"),
                     HasSubstr(">2.50x<"), HasSubstr(">predicted<"), HasSubstr(">published<"),
                     HasSubstr(">ideal<"), HasSubstr("</svg>\n"), Not(HasSubstr("nan"))));
+}
+
+TEST(ScalingChart, ShowsPredictionsBeyondWhatWasMeasured) {
+  const Report report = SampleReport();
+  const std::string svg = ReportSvg(report);
+  for (const int devices : report.Beyond()) {
+    EXPECT_THAT(svg, HasSubstr(absl::StrFormat(
+                         ">%.2fx<", *report.PredictedSpeed(devices) / *report.PredictedSpeed(1))));
+    EXPECT_THAT(svg, HasSubstr(absl::StrCat(">", devices, "<"))) << "on the axis";
+  }
+}
+
+TEST(ScalingChart, SlowerThanOneDeviceIsShownToo) {
+  Report report = SampleReport();
+  report.measured[2].step_seconds = 0.3;
+  EXPECT_THAT(ReportSvg(report), AllOf(HasSubstr(">0.33x<"), HasSubstr(">0.25x<")));
 }
 
 TEST(ScalingChart, LeavesOutWhatThereIsNot) {
