@@ -45,7 +45,7 @@ class Budget {
 int64_t CheckpointBytes(const Yard& yard, JobId job) {
   int64_t bytes = 0;
   for (const core::CheckpointRecord* checkpoint : yard.CheckpointsOf(job)) {
-    for (const core::CheckpointFile& file : checkpoint->files) bytes += file.size;
+    bytes += checkpoint->bytes();
   }
   return bytes;
 }
@@ -95,8 +95,7 @@ class Review {
     if (!parts.any()) return;
     const core::DeleteJob some{job.id, parts, kActor};
     const auto plan = yard_.PlanDeletion(some);
-    if (!plan.ok() || (plan->checkpoints.empty() && !plan->logs && !plan->metrics)) return;
-    deletions.push_back(some);
+    if (plan.ok() && !plan->empty()) deletions.push_back(some);
   }
 
  private:
@@ -172,6 +171,8 @@ std::vector<core::DeleteJob> FindExpired(const Yard& yard, const KeepRules& rule
   std::vector<const JobRecord*> ended;
   for (const auto& [id, job] : yard.snapshot().jobs) {
     if (!core::job_fsm::IsFinal(job.state) || job.end_us == 0) continue;
+    // Without rules, a job ends only by its own word, and nothing needs to be added up.
+    if (rules.are_forever() && job.submission->retain_us == 0) continue;
     if (IsPinned(*job.submission)) {
       review.Keep(job);
     } else {

@@ -4,8 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <map>
-#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -39,6 +37,11 @@ struct KeepRules {
   KeepRule checkpoints = {};
   KeepRule logs = {};
   KeepRule metrics = {};
+
+  bool are_forever() const {
+    return jobs.is_forever() && checkpoints.is_forever() && logs.is_forever() &&
+           metrics.is_forever();
+  }
 };
 
 // Returns at most `max` deletions, those of jobs that ended first before the others. A job that

@@ -181,10 +181,10 @@ std::vector<std::pair<std::string, ListColumn>> KnownColumns(const Context& cont
       {"size",
        {{"SIZE", right},
         [](const v1::Job& job) {
-          const int64_t bytes = output::StoredBytes(job);
+          const int64_t bytes = output::TotalBytes(job.stored());
           return bytes == 0 ? std::string() : FormatBytes(bytes);
         },
-        [](const v1::Job& job) { return static_cast<double>(output::StoredBytes(job)); }}},
+        [](const v1::Job& job) { return static_cast<double>(output::TotalBytes(job.stored())); }}},
       {"tags",
        {{"TAGS"},
         [](const v1::Job& job) { return absl::StrJoin(job.resolved_spec().tags(), ","); }}},

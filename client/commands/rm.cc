@@ -82,6 +82,10 @@ Deletions DeleteEach(const Context& context, link::ServerLink& link,
   return deletions;
 }
 
+int64_t FreedBytes(const v1::DeleteJobResponse& freed) {
+  return freed.checkpoint_bytes() + freed.log_bytes() + freed.metric_bytes();
+}
+
 std::string KeptText(const v1::DeleteJobResponse& freed) {
   std::vector<std::string> parts;
   for (const std::string& checkpoint : freed.kept_checkpoints()) {
@@ -143,10 +147,10 @@ Result Remove(const Context& context, const RemoveOptions& options) {
   const Deletions done = DeleteEach(context, *link, names, options, /*validate_only=*/false);
   for (size_t i = 0; i < done.names.size(); ++i) {
     const std::string kept = KeptText(done.freed[i]);
-    context.Say(
-        absl::StrCat(of_jobs, done.names[i], parts.empty() ? " is deleted, " : " are deleted, ",
-                     FormatBytes(done.freed[i].checkpoint_bytes() + done.freed[i].log_bytes()),
-                     " freed", kept.empty() ? "" : absl::StrCat("; other jobs need its ", kept)));
+    context.Say(absl::StrCat(of_jobs, done.names[i],
+                             parts.empty() ? " is deleted, " : " are deleted, ",
+                             FormatBytes(FreedBytes(done.freed[i])), " freed",
+                             kept.empty() ? "" : absl::StrCat("; other jobs need its ", kept)));
   }
   PrintMessages(context, done.freed, done.names);
   first_error.Update(done.first_error);

@@ -26,10 +26,6 @@ struct UsageOptions {
   int largest = 0;
 };
 
-int64_t Sum(const v1::StoredBytes& stored) {
-  return stored.checkpoints() + stored.logs() + stored.metrics();
-}
-
 // Returns the name without "user:" or "project:".
 std::string NameOf(const v1::Usage& usage) {
   const std::string name = usage.subject().substr(usage.subject().find(':') + 1);
@@ -38,8 +34,8 @@ std::string NameOf(const v1::Usage& usage) {
 
 std::string QuotaText(const Context& context, const v1::Usage& usage) {
   if (usage.stored_bytes_max() == 0) return "";
-  const double share =
-      static_cast<double>(Sum(usage.stored())) / static_cast<double>(usage.stored_bytes_max());
+  const double share = static_cast<double>(output::TotalBytes(usage.stored())) /
+                       static_cast<double>(usage.stored_bytes_max());
   std::string text =
       absl::StrCat(output::PercentText(share), " of ", FormatBytes(usage.stored_bytes_max()));
   if (share >= 1) return context.terminal.Style("1;31", text);
@@ -48,7 +44,7 @@ std::string QuotaText(const Context& context, const v1::Usage& usage) {
 
 std::vector<std::string> BytesCells(const v1::StoredBytes& stored) {
   return {FormatBytes(stored.checkpoints()), FormatBytes(stored.logs()),
-          FormatBytes(stored.metrics()), FormatBytes(Sum(stored))};
+          FormatBytes(stored.metrics()), FormatBytes(output::TotalBytes(stored))};
 }
 
 std::string SubjectTable(const Context& context, const v1::ListUsageResponse& response,
@@ -64,7 +60,7 @@ std::string SubjectTable(const Context& context, const v1::ListUsageResponse& re
   std::vector<const v1::Usage*> all;
   for (const v1::Usage& usage : response.usage()) all.push_back(&usage);
   std::stable_sort(all.begin(), all.end(), [](const auto* a, const auto* b) {
-    return Sum(a->stored()) > Sum(b->stored());
+    return output::TotalBytes(a->stored()) > output::TotalBytes(b->stored());
   });
   for (const v1::Usage* usage : all) {
     const double hours = absl::ToDoubleHours(output::ToDuration(usage->device_time()));
@@ -98,6 +94,24 @@ std::string LargestTable(const Context& context, const v1::ListUsageResponse& re
   return table.Render();
 }
 
+void PrintLargest(const Context& context, const v1::ListUsageResponse& response) {
+  std::vector<std::string> names;
+  for (const v1::JobUsage& job : response.largest_jobs()) names.push_back(job.job());
+  if (PrintMessages(context, response.largest_jobs(), names)) return;
+  if (names.empty()) return context.Say("no job takes any space");
+  context.out << LargestTable(context, response);
+  context.Say("`trainyard rm JOB --checkpoints` frees what one of them takes");
+}
+
+void PrintSubjects(const Context& context, const v1::ListUsageResponse& response,
+                   const std::string& by) {
+  std::vector<std::string> names;
+  for (const v1::Usage& usage : response.usage()) names.push_back(usage.subject());
+  if (PrintMessages(context, response.usage(), names)) return;
+  if (names.empty()) return context.Say("there are no jobs yet");
+  context.out << SubjectTable(context, response, by);
+}
+
 Result ShowUsage(const Context& context, const UsageOptions& options) {
   TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
   v1::ListUsageRequest request;
@@ -106,24 +120,9 @@ Result ShowUsage(const Context& context, const UsageOptions& options) {
   TY_ASSIGN_OR_RETURN(const v1::ListUsageResponse response,
                       link->Call(&v1::SharingService::Stub::ListUsage, request));
   if (options.largest > 0) {
-    std::vector<std::string> names;
-    for (const v1::JobUsage& job : response.largest_jobs()) names.push_back(job.job());
-    if (PrintMessages(context, response.largest_jobs(), names)) return link::kOk;
-    if (names.empty()) {
-      context.Say("no job takes any space");
-    } else {
-      context.out << LargestTable(context, response);
-      context.Say("`trainyard rm JOB --checkpoints` frees what one of them takes");
-    }
-    return link::kOk;
-  }
-  std::vector<std::string> names;
-  for (const v1::Usage& usage : response.usage()) names.push_back(usage.subject());
-  if (PrintMessages(context, response.usage(), names)) return link::kOk;
-  if (names.empty()) {
-    context.Say("there are no jobs yet");
+    PrintLargest(context, response);
   } else {
-    context.out << SubjectTable(context, response, options.by);
+    PrintSubjects(context, response, options.by);
   }
   return link::kOk;
 }

@@ -88,8 +88,8 @@ std::string DeletedText(const v1::Job& job, v1::JobPart part) {
                       " --events` says when and by whom");
 }
 
-int64_t StoredBytes(const v1::Job& job) {
-  return job.stored().checkpoints() + job.stored().logs() + job.stored().metrics();
+int64_t TotalBytes(const v1::StoredBytes& stored) {
+  return stored.checkpoints() + stored.logs() + stored.metrics();
 }
 
 bool IsHeld(const v1::Job& job) {

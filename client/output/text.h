@@ -33,8 +33,8 @@ bool IsHeld(const v1::Job& job);
 // Returns what to say in place of logs or metrics that were deleted, or an empty text if this part
 // of the job was not.
 std::string DeletedText(const v1::Job& job, v1::JobPart part);
-// Returns all bytes that the job takes on the server's disk.
-int64_t StoredBytes(const v1::Job& job);
+// Returns the sum of checkpoints, logs and metrics.
+int64_t TotalBytes(const v1::StoredBytes& stored);
 // Returns true if nothing more happens to the job by itself: it is final, or held.
 bool HasEnded(const v1::Job& job);
 // Returns the devices that a job asks for: "4", or "2-8" if it is elastic.

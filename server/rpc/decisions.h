@@ -20,8 +20,8 @@ void WriteDecision(const access::Rule& rule, const access::Caller& caller, Servi
 
 // Gathers what a handler decides. However many things the request names, the log gets at most one
 // entry for those that are allowed and one for those that are refused, so that nobody can flood it.
-// What is allowed is left to the gate unless the rule says that the handler decides further. The
-// class is not thread-safe.
+// The gate writes the entries of calls that are allowed, unless the rule says that the handler
+// decides further. The class is not thread-safe.
 class Decisions {
  public:
   // `about` says what the request is about (ResourcesOf). The rest is borrowed.

@@ -19,9 +19,7 @@ void FillFromPlan(const core::Yard& yard, const core::Deletion& plan,
                   v1::DeleteJobResponse& response) {
   response.set_checkpoints(static_cast<int64_t>(plan.checkpoints.size()));
   int64_t bytes = 0;
-  for (const core::CheckpointRef& id : plan.checkpoints) {
-    for (const core::CheckpointFile& file : yard.FindCheckpoint(id)->files) bytes += file.size;
-  }
+  for (const core::CheckpointRef& id : plan.checkpoints) bytes += yard.FindCheckpoint(id)->bytes();
   response.set_checkpoint_bytes(bytes);
   for (const core::CheckpointRef& id : plan.kept_checkpoints) {
     response.add_kept_checkpoints(CheckpointName(id.job, id.step));
@@ -53,6 +51,8 @@ absl::Status CountFiles(Services& services, JobId job, const core::Deletion& pla
   if (plan.metrics) {
     TY_ASSIGN_OR_RETURN(const int64_t points, services.metrics.CountPoints(job));
     response.set_metric_points(points);
+    TY_ASSIGN_OR_RETURN(const int64_t metric_bytes, services.metrics.SizeOf(job));
+    response.set_metric_bytes(metric_bytes);
   }
   return plan.is_whole ? CountEvents(services, job, response) : absl::OkStatus();
 }

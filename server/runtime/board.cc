@@ -132,7 +132,7 @@ void Board::PutJob(const core::Yard& yard, JobId job) {
   auto it = checkpoints_.upper_bound({job, std::numeric_limits<int64_t>::max()});
   while (it != checkpoints_.begin() && (--it)->first.job == job) {
     const core::CheckpointRecord& checkpoint = *it->second;
-    for (const core::CheckpointFile& file : checkpoint.files) view->checkpoint_bytes += file.size;
+    view->checkpoint_bytes += checkpoint.bytes();
     if (view->checkpoint_step == 0 && checkpoint.is_whole()) view->checkpoint_step = it->first.step;
   }
   if (const core::StreamBytes* known = yard.FindStreams(job)) view->streams = *known;

@@ -103,8 +103,8 @@ absl::StatusOr<UniqueFd> Connection::Open() {
 Connection::Step Connection::Relay(absl::Span<char> scratch, absl::Duration now) {
   const Step down = down_ended_ ? Step::kWaits : MoveDown(scratch, now);
   if (down == Step::kEnds) return Step::kEnds;
-  // As long as a client does not take what it is sent, nothing more is read from it, since gRPC
-  // would keep the answers. Clients of HTTP/2 always read on, so none waits for itself.
+  // Nothing more is read from a client that does not take what it is sent, since gRPC would keep
+  // the answers. Clients of HTTP/2 always read on, so none waits for itself.
   const bool is_behind = !down_.bytes().empty();
   const Step up = up_ended_ || is_behind ? Step::kWaits : MoveUp(scratch);
   if (up == Step::kEnds || (up_ended_ && down_ended_)) return Step::kEnds;

@@ -45,7 +45,7 @@ std::string Frame(FrameType type, uint8_t flags, uint32_t stream, absl::string_v
 std::string Header(absl::string_view name, absl::string_view value, bool is_remembered = false);
 // Returns the headers with which gRPC calls a method, "/trainyard.v1.JobService/ListJobs".
 std::string CallHeaders(const std::string& method, bool is_remembered = false);
-// The same headers again, if those of the first request of the connection were to be remembered.
+// These bytes repeat the headers of the first request, if those were to be remembered.
 inline constexpr absl::string_view kSameHeaders = "\xc3\xc2\xc1\xc0\xbf\xbe";
 
 // Returns all methods of the API, as "/trainyard.v1.JobService/ListJobs".

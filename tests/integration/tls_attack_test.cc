@@ -358,7 +358,7 @@ TEST_F(TlsAttackTest, NamesAreNoPaths) {
     EXPECT_EQ(result.exit_code, 2) << server << ": " << result.err;
   }
   EXPECT_FALSE(FileExists(laptop.home().File(".config")));
-  // The same by a worker that asks the server itself, with an invitation for any name.
+  // A worker tries such names too when it asks the server itself, with an invitation for any name.
   const std::string token = host_.yard().Cli({"workers", "invite", "-o", "name"}).out.substr(0, 47);
   const auto agents = v1::AgentService::NewStub(host_.ChannelWith(token));
   for (const std::string& name : {std::string(), std::string("../x"), std::string("a\0b", 3),

@@ -3,7 +3,11 @@
 // so that its floor is a decision.
 #pragma once
 
+#include <re2/re2.h>
+
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -31,10 +35,22 @@ struct Library {
 const std::vector<Library>& Libraries();
 
 // A word that code must not contain outside of the named files, and what to use instead.
-struct BannedWord {
-  std::string pattern;                  // ECMA regular expression over the code part of a line
-  std::vector<std::string> allowed_in;  // prefixes of paths
-  std::string instead;
+class BannedWord {
+ public:
+  // `pattern` is a regular expression of RE2, and `allowed_in` has prefixes of paths.
+  BannedWord(const std::string& pattern, std::vector<std::string> allowed_in, std::string instead)
+      : pattern_(std::make_shared<RE2>(pattern)),
+        allowed_in_(std::move(allowed_in)),
+        instead_(std::move(instead)) {}
+
+  // Returns true if the code part of a line in the file `path` contains the word, and must not.
+  bool IsWronglyIn(absl::string_view code, absl::string_view path) const;
+  const std::string& instead() const { return instead_; }
+
+ private:
+  std::shared_ptr<const RE2> pattern_;
+  std::vector<std::string> allowed_in_;
+  std::string instead_;
 };
 const std::vector<BannedWord>& BannedWords();
 

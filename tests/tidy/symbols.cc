@@ -1,8 +1,9 @@
 // Counts names in production code and in tests, and compares the counts.
 #include "tests/tidy/symbols.h"
 
+#include <re2/re2.h>
+
 #include <algorithm>
-#include <regex>
 
 #include "absl/container/btree_map.h"
 #include "absl/container/flat_hash_map.h"
@@ -45,18 +46,18 @@ struct Declaration {
 // its semicolon or brace.
 void AddDeclarations(const std::string& code, const std::string& place,
                      absl::btree_map<std::string, Declaration>& declarations) {
-  static const std::regex function(R"([\w>*&] +[*&]?([A-Z][a-z]\w*)\()");
-  static const std::regex constant(R"(\bconstexpr [\w:<>, ]+ (k[A-Z]\w*)\b)");
+  static const RE2 function(R"([\w>*&] +[*&]?([A-Z][a-z]\w*)\()");
+  static const RE2 constant(R"(\bconstexpr [\w:<>, ]+ (k[A-Z]\w*)\b)");
   for (const char* no_declaration : {"override", "virtual", "return "}) {
     if (absl::StrContains(code, no_declaration)) return;
   }
   const bool is_defined_here = absl::StrContains(code, '{') || absl::StrContains(code, "inline ");
-  for (std::sregex_iterator it(code.begin(), code.end(), function), end; it != end; ++it) {
-    declarations.try_emplace((*it)[1].str(), Declaration{place, is_defined_here ? 1 : 2});
+  std::string name;
+  for (re2::StringPiece rest = code; RE2::FindAndConsume(&rest, function, &name);) {
+    declarations.try_emplace(name, Declaration{place, is_defined_here ? 1 : 2});
   }
-  std::smatch match;
-  if (std::regex_search(code, match, constant)) {
-    declarations.try_emplace(match[1].str(), Declaration{place, 1});
+  if (RE2::PartialMatch(code, constant, &name)) {
+    declarations.try_emplace(name, Declaration{place, 1});
   }
 }
 

@@ -1,8 +1,9 @@
 // Checks of the source text itself: floors, third-party headers, banned calls, form.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <re2/re2.h>
 
-#include <regex>
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -101,16 +102,12 @@ TEST(Tidy, ThirdPartyHeadersStayInTheirAdapters) {
 
 TEST(Tidy, NoBannedWords) {
   std::vector<std::string> findings;
-  for (const BannedWord& word : BannedWords()) {
-    const std::regex pattern(word.pattern);
-    for (const SourceFile& file : Tree()) {
-      bool allowed = false;
-      for (const std::string& prefix : word.allowed_in) allowed |= IsUnder(file.path, prefix);
-      if (allowed) continue;
-      for (size_t i = 0; i < file.lines.size(); ++i) {
-        if (std::regex_search(CodeOf(file.lines[i]), pattern)) {
-          findings.push_back(absl::StrCat(file.path, ":", i + 1, ": ", word.instead));
-        }
+  for (const SourceFile& file : Tree()) {
+    for (size_t i = 0; i < file.lines.size(); ++i) {
+      const std::string code = CodeOf(file.lines[i]);
+      for (const BannedWord& word : BannedWords()) {
+        if (!word.IsWronglyIn(code, file.path)) continue;
+        findings.push_back(absl::StrCat(file.path, ":", i + 1, ": ", word.instead()));
       }
     }
   }
@@ -119,11 +116,11 @@ TEST(Tidy, NoBannedWords) {
 
 TEST(Tidy, NoUnfinishedWork) {
   // The word is put together, so that this file does not contain it.
-  const std::regex pattern(absl::StrCat("\\b(TO", "DO|FIX", "ME|XX", "X|HA", "CK)\\b"));
+  const RE2 pattern(absl::StrCat("\\b(TO", "DO|FIX", "ME|XX", "X|HA", "CK)\\b"));
   std::vector<std::string> findings;
   for (const SourceFile& file : Tree()) {
     for (size_t i = 0; i < file.lines.size(); ++i) {
-      if (std::regex_search(file.lines[i], pattern)) {
+      if (RE2::PartialMatch(file.lines[i], pattern)) {
         findings.push_back(absl::StrCat(file.path, ":", i + 1, ": ", file.lines[i]));
       }
     }
@@ -217,6 +214,25 @@ TEST(TidyRules, ASymbolThatOnlyTestsUseIsFound) {
       {"tests/unit/a_test.cc", {"EXPECT_EQ(Used(), Unused());", "Shipped();", ""}}};
   EXPECT_THAT(SymbolsForTestsAlone(tree),
               ::testing::ElementsAre(::testing::StartsWith("common/base/a.h:3: Unused")));
+}
+
+TEST(TidyRules, BannedWordsAreFound) {
+  const auto is_banned = [](const std::string& path, const std::string& line) {
+    return std::any_of(BannedWords().begin(), BannedWords().end(), [&](const BannedWord& word) {
+      return word.IsWronglyIn(CodeOf(line), path);
+    });
+  };
+  EXPECT_TRUE(is_banned("server/core/a.cc", "  absl::SleepFor (absl::Seconds(1));"));
+  EXPECT_TRUE(is_banned("server/core/a.cc", "  clock.SleepFor(delay);"));
+  EXPECT_TRUE(is_banned("server/core/a.cc", "  usleep(1);"));
+  EXPECT_FALSE(is_banned("server/core/a.h", "  virtual void SleepFor(absl::Duration d) = 0;"))
+      << "it declares a method of a clock";
+  EXPECT_FALSE(is_banned("worker/agent/a.cc", "  clock.SleepFor(delay);"));
+  EXPECT_TRUE(is_banned("worker/agent/a.cc", "  const auto now = absl::Now();"));
+  EXPECT_FALSE(is_banned("worker/agent/a.cc", "  const auto now = absl::NowOf();"));
+  EXPECT_FALSE(is_banned("worker/agent/a.cc", "  // We throw nothing."));
+  EXPECT_FALSE(is_banned("worker/agent/a.cc", "  ASSERT(x); static_assert(y);"));
+  EXPECT_TRUE(is_banned("worker/agent/a.cc", "  assert (x);"));
 }
 
 TEST(TidyRules, CodeOfDropsCommentsAndStrings) {

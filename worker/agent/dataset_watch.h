@@ -34,7 +34,7 @@ class DatasetWatch {
     std::string trainer;
     std::string dataset_dir;  // empty if the host has none
     absl::Duration interval;  // between two looks at the signature
-    // As whom the trainer looks. It reads files that users may have put there.
+    // The trainer looks as this account. It reads files that users may have put there.
     Account reader = {};
   };
   // `on_change` is called on the thread of the watch.

@@ -220,6 +220,12 @@ struct CheckpointRecord {
   std::string damage = {};
 
   bool is_whole() const { return damage.empty(); }
+  // Returns the bytes of its files.
+  int64_t bytes() const {
+    int64_t sum = 0;
+    for (const CheckpointFile& file : files) sum += file.size;
+    return sum;
+  }
 
   friend bool operator==(const CheckpointRecord&, const CheckpointRecord&) = default;
 };

@@ -51,7 +51,7 @@ bool IsLast(const Snapshot& snapshot, const JobRecord& job) {
 
 // Notes in the job, which stays, that parts of it are gone.
 void DeleteParts(YardState& state, const DeleteJob& in, const Deletion& plan, Now now) {
-  if (plan.checkpoints.empty() && !plan.logs && !plan.metrics) return;
+  if (plan.empty()) return;
   JobRecord& job = state.ledger.EditJob(in.job);  // it also shows its newest checkpoint
   const auto tell = [&](const char* type, std::string message) {
     state.ledger.AddEvent(now.wall_us, JobName(in.job), type, in.actor, std::move(message));

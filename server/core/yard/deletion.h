@@ -20,6 +20,9 @@ struct Deletion {
   std::vector<CheckpointRef> kept_checkpoints;
   // The submission stays, because jobs were cloned from it.
   bool keeps_spec = false;
+
+  // Returns true if nothing is left to delete.
+  bool empty() const { return !is_whole && !logs && !metrics && checkpoints.empty(); }
 };
 
 // Returns what DeleteJob would do; parts that were deleted before are left out. Returns

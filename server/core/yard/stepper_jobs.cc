@@ -191,9 +191,7 @@ void Stepper::LeaveQueue(JobId id) {
 void Stepper::CountStored(const CheckpointRecord& checkpoint, int64_t sign) {
   const auto job = yard_.snapshot().jobs.find(checkpoint.id.job);
   if (job == yard_.snapshot().jobs.end()) return;
-  int64_t bytes = 0;
-  for (const CheckpointFile& file : checkpoint.files) bytes += file.size;
-  yard_.accounts.CountStored(*job->second.submission, sign * bytes);
+  yard_.accounts.CountStored(*job->second.submission, sign * checkpoint.bytes());
 }
 
 void Stepper::AddCheckpoint(CheckpointRecord checkpoint, const std::string& actor) {

@@ -45,7 +45,7 @@ struct Turn {
   std::set<std::string> desired_changed;  // workers whose DesiredFor has a new revision
   // Jobs whose QueueReasons have changed, which are not stored.
   std::set<JobId> reasons_changed;
-  // Jobs whose StreamsOf has changed, which is not stored either.
+  // Jobs whose FindStreams has changed, which is not stored either.
   std::set<JobId> streams_changed;
 };
 

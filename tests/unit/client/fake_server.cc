@@ -315,6 +315,7 @@ grpc::Status FakeServer::DeleteParts(const std::string& name, const std::set<v1:
   }
   if (parts.contains(v1::JOB_PART_METRICS)) {
     response.set_metric_points(static_cast<int64_t>(points_[name].size()));
+    response.set_metric_bytes(32 * response.metric_points());
   }
   if (is_trial) return grpc::Status::OK;
   for (const std::string& checkpoint : gone) checkpoints_.erase(checkpoint);

@@ -106,11 +106,16 @@ TEST_F(Remove, LogsAndMetricsMayGoAloneAndAreMissedWithAReason) {
               AllOf(HasSubstr("deleted"), HasSubstr("metrics, but for the last values")));
 }
 
+TEST_F(Remove, WhatMetricsTakeIsFreedToo) {
+  EXPECT_THAT(runner_.Run({"rm", "1", "--metrics"}).err,
+              HasSubstr("the metrics of jobs/1 are deleted, 32 B freed"));
+}
+
 TEST_F(Remove, WhatOtherJobsNeedStaysAndIsTold) {
   server_.KeepOnDelete("jobs/1/checkpoints/200", /*spec=*/true);
   EXPECT_THAT(runner_.Run({"rm", "1", "--dry-run"}).out, HasSubstr("checkpoint 200, spec"));
   EXPECT_THAT(runner_.Run({"rm", "1"}).err,
-              HasSubstr("3.9 KiB freed; other jobs need its checkpoint 200, spec"));
+              HasSubstr("4.0 KiB freed; other jobs need its checkpoint 200, spec"));
 }
 
 TEST_F(Remove, AJobThatWasDeletedBeforeIsFine) {

@@ -85,6 +85,17 @@ TEST(Tokens, ATokenEndsWhenItExpires) {
   EXPECT_EQ(Reason(table.Use(made.text, TokenKind::kUser, made.record.expires)), "TOKEN_EXPIRED");
 }
 
+TEST(Tokens, ThoseThatHaveExpiredBetweenTwoTimesAreNamed) {
+  TokenTable table;
+  const TokenRecord made = AddToken(table, Draft("anna")).record;
+  const absl::Time before = made.expires - absl::Seconds(1);
+  EXPECT_TRUE(table.Expired(kNow, before).empty());
+  const auto expired = table.Expired(before, made.expires);
+  ASSERT_EQ(expired.size(), 1u);
+  EXPECT_EQ(expired[0].id, made.id);
+  EXPECT_TRUE(table.Expired(made.expires, made.expires + absl::Hours(1)).empty()) << "only once";
+}
+
 TEST(Tokens, ATokenEndsWhenItIsRevoked) {
   TokenTable table;
   const NewToken made = AddToken(table, Draft("anna"));

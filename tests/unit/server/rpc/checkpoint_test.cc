@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <future>
 #include <map>
 
 #include "absl/synchronization/blocking_counter.h"
@@ -11,7 +10,7 @@
 #include "common/base/files.h"
 #include "common/base/hash.h"
 #include "server/rpc/checkpoint_evaluation.h"
-#include "tests/unit/server/rpc/rpc_fixture.h"
+#include "tests/unit/server/rpc/checkpoint_fixture.h"
 
 namespace trainyard::rpc {
 namespace {
@@ -20,110 +19,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Pair;
-
-class CheckpointTest : public RpcTest {
- protected:
-  void SetUp() override {
-    Register();
-    CreateJob("a");
-    attempt_ = StartRunning();
-  }
-  static v1::CheckpointFile File(const std::string& name, const std::string& content) {
-    v1::CheckpointFile file;
-    file.set_name(name);
-    file.set_size(static_cast<int64_t>(content.size()));
-    file.set_hash(ContentHash(content));
-    return file;
-  }
-  absl::StatusOr<int64_t> Append(const v1::CheckpointFile& file, int64_t offset,
-                                 const std::string& data) {
-    v1::AppendCheckpointFileRequest request;
-    request.set_session(session_);
-    request.set_attempt(attempt_.attempt());
-    request.set_fencing_token(attempt_.fencing_token());
-    request.set_step(600);
-    *request.mutable_file() = file;
-    request.set_offset(offset);
-    request.set_data(data);
-    v1::AppendResponse response;
-    const auto status = agents_->AppendCheckpointFile(Context().get(), request, &response);
-    if (!status.ok()) return FromGrpcStatus(status);
-    return response.next_offset();
-  }
-  absl::StatusOr<v1::Checkpoint> Commit(const std::vector<v1::CheckpointFile>& files) {
-    v1::CommitCheckpointRequest request;
-    request.set_session(session_);
-    request.set_attempt(attempt_.attempt());
-    request.set_fencing_token(attempt_.fencing_token());
-    request.set_step(600);
-    for (const auto& file : files) *request.add_files() = file;
-    v1::CommitCheckpointResponse response;
-    const auto status = agents_->CommitCheckpoint(Context().get(), request, &response);
-    if (!status.ok()) return FromGrpcStatus(status);
-    return response.checkpoint();
-  }
-  absl::StatusOr<std::string> Download(const std::string& file, int64_t offset) {
-    v1::DownloadCheckpointRequest request;
-    request.set_name("jobs/1/checkpoints/600");
-    request.set_file(file);
-    request.set_offset(offset);
-    const auto context = Context();
-    const auto stream = checkpoints_->DownloadCheckpoint(context.get(), request);
-    std::string bytes;
-    v1::DownloadCheckpointResponse response;
-    while (stream->Read(&response)) {
-      EXPECT_EQ(response.offset(), offset + static_cast<int64_t>(bytes.size()));
-      bytes += response.data();
-    }
-    const grpc::Status status = stream->Finish();
-    if (!status.ok()) return FromGrpcStatus(status);
-    return bytes;
-  }
-  // Appends one more point of rank 0.
-  void AppendPoint(int64_t step, const std::string& name, double value) {
-    const AttemptId attempt{JobId{1}, 1};
-    const int64_t offset = *metrics_.ReadOffset(attempt, 0);
-    ASSERT_TRUE(metrics_.AppendPoints(attempt, 0, offset, {{step, name, value}}, offset + 10).ok());
-  }
-  static std::map<std::string, double> MetricsOf(const v1::Checkpoint& checkpoint) {
-    return {checkpoint.metrics().begin(), checkpoint.metrics().end()};
-  }
-  // Returns the metrics of each listed checkpoint.
-  std::vector<std::map<std::string, double>> ListedMetrics() {
-    v1::ListCheckpointsRequest request;
-    request.set_parent("jobs/1");
-    v1::ListCheckpointsResponse response;
-    EXPECT_TRUE(checkpoints_->ListCheckpoints(Context().get(), request, &response).ok());
-    std::vector<std::map<std::string, double>> metrics;
-    for (const auto& checkpoint : response.checkpoints()) metrics.push_back(MetricsOf(checkpoint));
-    return metrics;
-  }
-
-  // Writes other bytes over those of the blob, or deletes it.
-  void Damage(const v1::CheckpointFile& file, const std::string& content) {
-    const std::string digits = *HashDigits(file.hash());
-    const std::string path = dir_.File("blobs/" + digits.substr(0, 2) + "/" + digits);
-    if (content.empty()) {
-      ASSERT_EQ(unlink(path.c_str()), 0);
-    } else {
-      ASSERT_TRUE(ReplaceFile(path, content).ok());
-    }
-  }
-  // Has the server look at the checkpoint, as a worker or as a user.
-  absl::StatusOr<v1::Checkpoint> Verify(bool as_worker = false) {
-    v1::VerifyCheckpointRequest request;
-    request.set_name("jobs/1/checkpoints/600");
-    v1::Checkpoint checkpoint;
-    const auto context = Context();
-    const grpc::Status status =
-        as_worker ? agents_->VerifyCheckpoint(context.get(), request, &checkpoint)
-                  : checkpoints_->VerifyCheckpoint(context.get(), request, &checkpoint);
-    if (!status.ok()) return FromGrpcStatus(status);
-    return checkpoint;
-  }
-
-  v1::DesiredAttempt attempt_;
-};
 
 TEST_F(CheckpointTest, IsUploadedCommittedAndDownloadedByOffset) {
   // The file has more than one chunk of a download.
@@ -505,113 +400,6 @@ TEST_F(CheckpointTest, AnotherModelCannotStartFromIt) {
   EXPECT_EQ(violations[0].field, "spec.model.mlp.hidden");
   EXPECT_EQ(violations[0].description,
             "is [128], but checkpoint 'jobs/1/checkpoints/600' has [256]");
-}
-
-TEST_F(CheckpointTest, PartsOfAJobGoAndUsageFollows) {
-  const auto file = File("state.json", "{}");
-  ASSERT_TRUE(Append(file, 0, "{}").ok());
-  ASSERT_TRUE(Commit({file}).ok());
-  ASSERT_EQ(*AppendLog(attempt_, 0, "hello"), 5);
-  ASSERT_TRUE(AppendMetrics(attempt_, 0, {1, 2}).ok());
-  std::promise<void> noted;
-  runtime_->Post(core::NoteStreams{{{JobId{1}, {5, 70}}}},
-                 [&noted](const auto&) { noted.set_value(); });
-  noted.get_future().get();
-  EXPECT_EQ(GetJob("jobs/1").stored().ShortDebugString(), "checkpoints: 2 logs: 5 metrics: 70");
-
-  v1::ListUsageRequest list;
-  list.set_largest_jobs(10);
-  v1::ListUsageResponse usage;
-  ASSERT_TRUE(sharing_->ListUsage(Context().get(), list, &usage).ok());
-  ASSERT_EQ(usage.usage_size(), 1);
-  EXPECT_EQ(usage.usage(0).subject(), "user:anna");
-  EXPECT_EQ(usage.usage(0).jobs(), 1);
-  EXPECT_EQ(usage.usage(0).stored().logs(), 5);
-  ASSERT_EQ(usage.largest_jobs_size(), 1);
-  EXPECT_EQ(usage.largest_jobs(0).job(), "jobs/1");
-  EXPECT_EQ(usage.largest_jobs(0).stored().metrics(), 70);
-  list.set_largest_jobs(1'000'000);
-  EXPECT_EQ(sharing_->ListUsage(Context().get(), list, &usage).error_code(),
-            grpc::StatusCode::INVALID_ARGUMENT);
-
-  v1::DeleteJobDataRequest request;
-  request.set_name("jobs/1");
-  v1::DeleteJobResponse response;
-  const auto violations =
-      GetFieldViolations(FromGrpcStatus(jobs_->DeleteJobData(Context().get(), request, &response)));
-  ASSERT_EQ(violations.size(), 1u);
-  EXPECT_EQ(violations[0].field, "parts");
-  request.add_parts(v1::JOB_PART_LOGS);
-  request.add_parts(v1::JOB_PART_METRICS);
-  EXPECT_EQ(ErrorReason(FromGrpcStatus(jobs_->DeleteJobData(Context().get(), request, &response))),
-            "JOB_STATE_CONFLICT");
-  // The worker has not sent everything yet when the job ends, and never sends it in vain.
-  Succeed(attempt_);
-  ASSERT_TRUE(jobs_->DeleteJobData(Context().get(), request, &response).ok());
-  EXPECT_EQ(response.log_bytes(), 5);
-  EXPECT_GT(response.metric_points(), 0);
-  EXPECT_EQ(response.checkpoints(), 0);
-  EXPECT_EQ(response.events(), 0);
-  const v1::Job job = GetJob("jobs/1");
-  EXPECT_EQ(job.stored().ShortDebugString(), "checkpoints: 2");
-  EXPECT_EQ(job.deleted_parts_size(), 2);
-  EXPECT_EQ(*AppendLog(attempt_, 5, " again"), 11);
-  EXPECT_EQ(*logs_.SizeOf(JobId{1}), 5) << "the files are the app's";
-}
-
-TEST_F(CheckpointTest, ADeletedJobTakesWhatLiesBesideItAlong) {
-  const auto file = File("state.json", "{}");
-  ASSERT_TRUE(Append(file, 0, "{}").ok());
-  ASSERT_TRUE(Commit({file}).ok());
-  ASSERT_EQ(*AppendLog(attempt_, 0, "hello"), 5);
-  ASSERT_TRUE(AppendMetrics(attempt_, 0, {1, 2}).ok());
-  v1::DeleteJobRequest request;
-  request.set_name("jobs/1");
-  v1::DeleteJobResponse response;
-  auto status = jobs_->DeleteJob(Context().get(), request, &response);
-  EXPECT_EQ(ErrorReason(FromGrpcStatus(status)), "JOB_STATE_CONFLICT");
-  EXPECT_NE(status.error_message().find("cancel it first"), std::string::npos);
-  Succeed(attempt_);
-
-  request.set_validate_only(true);
-  status = jobs_->DeleteJob(Context().get(), request, &response);
-  ASSERT_TRUE(status.ok()) << status.error_message();
-  EXPECT_EQ(response.checkpoints(), 1);
-  EXPECT_EQ(response.checkpoint_bytes(), 2);
-  EXPECT_EQ(response.log_bytes(), 5);
-  EXPECT_GT(response.metric_points(), 0);
-  EXPECT_GT(response.events(), 0);
-  EXPECT_FALSE(response.kept_spec());
-  EXPECT_EQ(GetJob("jobs/1").state(), v1::JOB_STATE_SUCCEEDED) << "it was only shown";
-
-  v1::WatchJobsRequest watch;
-  watch.add_names("jobs/1");
-  const auto context = Context();
-  const auto stream = jobs_->WatchJobs(context.get(), watch);
-  v1::WatchJobsResponse seen;
-  ASSERT_TRUE(stream->Read(&seen));
-  EXPECT_FALSE(seen.deleted());
-
-  request.set_validate_only(false);
-  v1::DeleteJobResponse deleted;
-  status = jobs_->DeleteJob(Context().get(), request, &deleted);
-  ASSERT_TRUE(status.ok()) << status.error_message();
-  EXPECT_EQ(deleted.SerializeAsString(), response.SerializeAsString());
-  EXPECT_EQ(board_.FindJob(JobId{1}), nullptr);
-  EXPECT_FALSE(board_.IsReferenced(file.hash()));
-  ASSERT_TRUE(stream->Read(&seen));
-  EXPECT_TRUE(seen.deleted());
-  EXPECT_EQ(seen.job().name(), "jobs/1");
-  EXPECT_FALSE(stream->Read(&seen)) << "nothing more can come";
-
-  response.Clear();
-  status = jobs_->DeleteJob(Context().get(), request, &response);
-  ASSERT_TRUE(status.ok()) << "it is deleted already";
-  EXPECT_EQ(response.ByteSizeLong(), 0u);
-  v1::GetJobRequest get;
-  get.set_name("jobs/1");
-  v1::Job job;
-  EXPECT_EQ(jobs_->GetJob(Context().get(), get, &job).error_code(), grpc::StatusCode::NOT_FOUND);
 }
 
 }  // namespace
