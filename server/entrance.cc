@@ -1,6 +1,7 @@
-// Wires the sockets, the terminator of TLS and the tables of those who may call.
+// Wires the sockets, the relays and the tables of those who may call.
 #include "server/entrance.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,12 +17,27 @@
 #include "server/access/peer.h"
 #include "server/access/tokens.h"
 #include "server/listen.h"
+#include "server/relay/plain_side.h"
+#include "server/tls/tls_side.h"
 
 namespace trainyard {
 namespace {
 
 // A stream of a token that expires ends within this time.
 constexpr absl::Duration kTokenSweepInterval = absl::Seconds(10);
+// Somebody who replaces a certificate and its key writes two files. They are read after a pause.
+constexpr absl::Duration kRefreshPause = absl::Milliseconds(300);
+
+// The limits of the users of this host. They have no handshakes: a connection is open as soon as
+// the thread takes it.
+relay::Limits LimitsOfUsers() {
+  relay::Limits limits;
+  limits.handshakes_of_client = limits.handshakes;
+  limits.handshake_steps_of_turn = limits.handshakes;
+  limits.connections_of_client = 256;
+  limits.calls_of_client = 1000;
+  return limits;
+}
 
 // Finds the groups that have roles.
 absl::StatusOr<access::RoleMap> RolesOf(const ServerOptions& options) {
@@ -92,11 +108,9 @@ absl::Status Entrance::OpenCertificates(const ServerOptions& options,
 
 void Entrance::Begin(Serve serve) {
   serve_ = std::move(serve);
-  if (certificates_ != nullptr) {
-    terminator_.emplace(*certificates_, *Clock::Real(), [this](UniqueFd plain, tls::Peer client) {
-      TakeRemote(std::move(plain), std::move(client));
-    });
-  }
+  const auto take = [this](relay::Relay::Opened opened) { TakeRelayed(std::move(opened)); };
+  users_relay_.emplace(*Clock::Real(), take, LimitsOfUsers());
+  if (certificates_ != nullptr) remote_relay_.emplace(*Clock::Real(), take);
   acceptor_.emplace(std::move(sockets_), [this](int listener, UniqueFd connection) {
     Take(listener, std::move(connection));
   });
@@ -104,7 +118,7 @@ void Entrance::Begin(Serve serve) {
 
 void Entrance::Take(int listener, UniqueFd connection) {
   if (tls_sockets_.count(listener) > 0) {
-    terminator_->Take(std::move(connection));
+    TakeRemote(std::move(connection));
   } else {
     TakeLocal(std::move(connection));
   }
@@ -117,16 +131,25 @@ void Entrance::TakeLocal(UniqueFd connection) {
                {{"error", process.status().ToString()}});
     return;
   }
-  if (!connections_.Add(connection.get(), access::PeerOf(*process, roles_))) return;
+  access::Peer peer = access::PeerOf(*process, roles_);
+  if (!peer.is_host) {
+    users_relay_->Take(std::make_unique<relay::PlainSide>(std::move(connection), std::move(peer)));
+    return;
+  }
+  // Those who could stop the server anyway, and all workers of the host, have no limits.
+  connections_.Add(connection.get(), std::move(peer));
   serve_(std::move(connection));
 }
 
-void Entrance::TakeRemote(UniqueFd plain, tls::Peer client) {
-  access::Peer peer;
-  peer.address = client.remote.key;
-  peer.worker = std::move(client.worker);
-  if (!connections_.Add(plain.get(), std::move(peer), std::move(client.is_known))) return;
-  serve_(std::move(plain));
+void Entrance::TakeRemote(UniqueFd connection) {
+  auto client =
+      tls::TlsSide::Create(std::move(connection), *certificates_->context(), Clock::Real()->Now());
+  if (client != nullptr) remote_relay_->Take(std::move(client));
+}
+
+void Entrance::TakeRelayed(relay::Relay::Opened opened) {
+  connections_.Add(opened.plain.get(), std::move(opened.peer), std::move(opened.is_known));
+  serve_(std::move(opened.plain));
 }
 
 void Entrance::StopAccepting() {
@@ -135,12 +158,25 @@ void Entrance::StopAccepting() {
 }
 
 void Entrance::Close() {
-  terminator_.reset();
+  users_relay_.reset();
+  remote_relay_.reset();
 }
 
 void Entrance::Sweep() {
   connections_.Sweep();
   SweepTokens();
+  if (certificates_ != nullptr) RefreshCertificates();
+}
+
+void Entrance::RefreshCertificates() {
+  const absl::Duration now = Clock::Real()->Uptime();
+  pollfd changed = {certificates_->fd(), POLLIN, 0};  // poll ignores a descriptor of -1
+  if (now >= certificates_due_) {
+    certificates_due_ = now + kRefreshInterval;
+    certificates_->Refresh();
+  } else if (poll(&changed, 1, 0) > 0) {
+    certificates_due_ = std::min(certificates_due_, now + kRefreshPause);
+  }
 }
 
 void Entrance::SweepTokens() {

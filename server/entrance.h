@@ -1,5 +1,6 @@
-// Lets callers in: listens, finds out who is at the other end of each connection, ends TLS, and
-// knows the tokens and certificates by which users and workers of other hosts sign in.
+// Lets callers in: listens, finds out who is at the other end of each connection, ends TLS, keeps
+// limits of those who are not trusted, and knows the tokens and certificates by which users and
+// workers of other hosts sign in.
 #pragma once
 
 #include <functional>
@@ -14,6 +15,7 @@
 #include "common/base/env.h"
 #include "common/base/files.h"
 #include "server/acceptor.h"
+#include "server/relay/relay.h"
 #include "server/rpc/sign_in.h"
 #include "server/rpc/streams.h"
 #include "server/runtime/connections.h"
@@ -22,7 +24,6 @@
 #include "server/server_options.h"
 #include "server/store/access_store.h"
 #include "server/tls/certificate_files.h"
-#include "server/tls/terminator.h"
 
 namespace trainyard {
 
@@ -42,7 +43,7 @@ class Entrance {
   void Begin(Serve serve);
   // Lets nobody in any more. What is open stays open.
   void StopAccepting();
-  // Sends the last answers and closes the connections of other hosts.
+  // Sends the last answers and closes the connections of users and of other hosts.
   void Close();
 
   const std::vector<std::string>& addresses() const { return addresses_; }
@@ -51,18 +52,24 @@ class Entrance {
   const std::shared_ptr<rpc::SignIn>& sign_in() const { return sign_in_; }
 
   // The housekeeper's thread calls this: it looks after connections, ends the streams of tokens
-  // that have expired, and keeps what is known of tokens on disk.
+  // that have expired, keeps what is known of tokens on disk, and reads certificates that change.
   void Sweep();
   // Ends all connections, whose memory is needed. Any thread may call it.
   void EndConnections() { connections_.EndAll(); }
 
  private:
+  // Certificates are read as often as this, and soon after their files have changed.
+  static constexpr absl::Duration kRefreshInterval = absl::Minutes(1);
+
   absl::Status OpenCertificates(const ServerOptions& options, const std::string& state_dir);
   // Finds out who is at the other end, and has the connection served.
   void Take(int listener, UniqueFd connection);
   void TakeLocal(UniqueFd connection);
-  void TakeRemote(UniqueFd plain, tls::Peer client);
+  void TakeRemote(UniqueFd connection);
+  // Serves a connection that has come through a relay.
+  void TakeRelayed(relay::Relay::Opened opened);
   void SweepTokens();
+  void RefreshCertificates();
 
   store::AccessStore& store_;
   rpc::Streams& streams_;
@@ -77,11 +84,14 @@ class Entrance {
   std::vector<UniqueFd> sockets_;  // until the acceptor has them
   std::set<int> tls_sockets_;
   Serve serve_;
-  std::optional<tls::Terminator> terminator_;
+  // Each kind of clients has a relay with a thread of its own, so that neither feels the other.
+  std::optional<relay::Relay> users_relay_;
+  std::optional<relay::Relay> remote_relay_;
   std::optional<Acceptor> acceptor_;
   // Only the housekeeper's thread uses these.
   absl::Time tokens_swept_ = Clock::Real()->Now();
   absl::Time tokens_saved_ = Clock::Real()->Now();
+  absl::Duration certificates_due_ = Clock::Real()->Uptime() + kRefreshInterval;
 };
 
 }  // namespace trainyard

@@ -12,9 +12,6 @@
 namespace trainyard::runtime {
 namespace {
 
-// Whoever has too many connections is looked at as often as this, however fast new ones come.
-constexpr absl::Duration kLookInterval = absl::Milliseconds(100);
-
 // Returns the number of the socket, or 0 if the descriptor is none.
 ino_t SocketNumber(int fd) {
   struct stat info {};
@@ -23,26 +20,11 @@ ino_t SocketNumber(int fd) {
 
 }  // namespace
 
-bool Connections::Add(int fd, access::Peer peer, std::shared_ptr<std::atomic<bool>> is_known) {
+void Connections::Add(int fd, access::Peer peer, std::shared_ptr<std::atomic<bool>> is_known) {
   const absl::Duration now = clock_.Uptime();
   const MutexLock lock(&mutex_);
-  if (const auto old = connections_.find(fd); old != connections_.end()) Forget(old);
-  const auto is_full = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    const auto count = count_of_user_.find(peer.user);
-    return count != count_of_user_.end() && count->second >= kOfUserMax;
-  };
-  // Connections of other hosts are limited by address before they get here (server/tls).
-  if (!peer.is_host && peer.address.empty() && is_full()) {
-    absl::Duration& looked = looked_at_.emplace(peer.user, -absl::InfiniteDuration()).first->second;
-    if (now - looked < kLookInterval) return false;
-    looked = now;
-    ForgetClosed(peer.user);
-    if (is_full()) return false;
-  }
-  ++count_of_user_[peer.user];
   connections_[fd] = {SocketNumber(fd), std::make_shared<const access::Peer>(std::move(peer)), now,
                       false, std::move(is_known)};
-  return true;
 }
 
 Connections::ByDescriptor::iterator Connections::ConnectionOf(absl::string_view grpc_peer) {
@@ -84,7 +66,7 @@ void Connections::Sweep() {
   for (auto it = connections_.begin(); it != connections_.end();) {
     const Connection& connection = it->second;
     if (SocketNumber(it->first) != connection.number) {
-      it = Forget(it);
+      it = connections_.erase(it);
       continue;
     }
     if (!connection.has_called && now - connection.added > kSilentMax) {
@@ -92,26 +74,11 @@ void Connections::Sweep() {
     }
     ++it;
   }
-  looked_at_.clear();
 }
 
 size_t Connections::size() const {
   const MutexLock lock(&mutex_);
   return connections_.size();
-}
-
-void Connections::ForgetClosed(const std::string& user) {
-  for (auto it = connections_.begin(); it != connections_.end();) {
-    const bool is_closed =
-        it->second.peer->user == user && SocketNumber(it->first) != it->second.number;
-    it = is_closed ? Forget(it) : std::next(it);
-  }
-}
-
-Connections::ByDescriptor::iterator Connections::Forget(ByDescriptor::iterator connection) {
-  const auto count = count_of_user_.find(connection->second.peer->user);
-  if (--count->second == 0) count_of_user_.erase(count);
-  return connections_.erase(connection);
 }
 
 }  // namespace trainyard::runtime

@@ -26,19 +26,15 @@ namespace trainyard::runtime {
 // The connections. The class is thread-safe. It does not own the descriptors.
 class Connections {
  public:
-  // A user may have as many connections at a time. The server's own user and root may have more,
-  // because all workers of the host are theirs.
-  static constexpr int kOfUserMax = 256;
   // A connection on which no call has come for so long after it was made is ended. If the transport
   // does not say who is at its other end, only calls with a valid token count.
   static constexpr absl::Duration kSilentMax = absl::Minutes(1);
 
   explicit Connections(Clock& clock) : clock_(clock) {}
 
-  // Remembers a connection that is about to be handed on. Returns false if the user has too many;
-  // then it must be closed. `is_known`, which may be null, becomes true with the first call that
-  // has a valid token.
-  bool Add(int fd, access::Peer peer, std::shared_ptr<std::atomic<bool>> is_known = nullptr);
+  // Remembers a connection that is about to be handed on. `is_known`, which may be null, becomes
+  // true with the first call that has a valid token.
+  void Add(int fd, access::Peer peer, std::shared_ptr<std::atomic<bool>> is_known = nullptr);
   // Returns who is behind a call, by ServerContext::peer(), or null if that is no connection of
   // this table.
   std::shared_ptr<const access::Peer> Find(absl::string_view grpc_peer);
@@ -65,17 +61,10 @@ class Connections {
   // Returns the connection of a call, or end().
   ByDescriptor::iterator ConnectionOf(absl::string_view grpc_peer)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Forgets the connections of the user that were closed.
-  void ForgetClosed(const std::string& user) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  ByDescriptor::iterator Forget(ByDescriptor::iterator connection)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Clock& clock_;
   mutable Mutex mutex_;
   ByDescriptor connections_ ABSL_GUARDED_BY(mutex_);
-  std::map<std::string, int> count_of_user_ ABSL_GUARDED_BY(mutex_);
-  // When the connections of a user who had too many were last looked at.
-  std::map<std::string, absl::Duration> looked_at_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace trainyard::runtime

@@ -131,18 +131,22 @@ absl::StatusOr<ServerMaterial> CertificateFiles::Read() const {
 
 absl::Status CertificateFiles::Load() {
   TY_ASSIGN_OR_RETURN(ServerMaterial material, Read());
-  if (context_ != nullptr && material == material_) return absl::OkStatus();
+  const bool is_first = this->context() == nullptr;
+  if (!is_first && material == material_) return absl::OkStatus();
   TY_ASSIGN_OR_RETURN(SharedContext context, MakeServerContext(material));
   TY_ASSIGN_OR_RETURN(const auto chain, ReadCertificates(material.chain));
   WarnOfEnd(chain.front());
-  if (context_ != nullptr) TellChange(chain);
-  {
-    const MutexLock lock(&mutex_);
-    pin_ = PinOf(chain);
-  }
+  if (!is_first) TellChange(chain);
   material_ = std::move(material);
+  const MutexLock lock(&mutex_);
+  pin_ = PinOf(chain);
   context_ = std::move(context);
   return absl::OkStatus();
+}
+
+SharedContext CertificateFiles::context() const {
+  const MutexLock lock(&mutex_);
+  return context_;
 }
 
 void CertificateFiles::TellChange(const std::vector<Certificate>& chain) const {

@@ -34,7 +34,7 @@ struct CertificateOptions {
   std::string client_authorities = {};
 };
 
-// Only one thread calls Refresh and context. The others may be called by any thread.
+// Only one thread calls Refresh. The others may be called by any thread.
 class CertificateFiles {
  public:
   // Makes what is missing and reads the rest. Returns the errors of files, and INVALID_ARGUMENT for
@@ -49,7 +49,7 @@ class CertificateFiles {
   // fd() is readable, and now and then.
   void Refresh();
   // Returns what new connections use.
-  const SharedContext& context() const { return context_; }
+  SharedContext context() const;
 
   // Returns the certificate that clients pin.
   Certificate pin() const;
@@ -74,8 +74,8 @@ class CertificateFiles {
   KeyPair authority_;
   mutable Mutex mutex_;
   Certificate pin_ ABSL_GUARDED_BY(mutex_);
+  SharedContext context_ ABSL_GUARDED_BY(mutex_);
   ServerMaterial material_;
-  SharedContext context_;
   std::optional<FileWatch> watch_;
   std::optional<absl::Time> warned_of_;  // the end of the certificate that was warned of
 };

@@ -39,7 +39,8 @@ const std::vector<Floor>& Floors() {
       {"server/rpc",
        {"common/base", "common/rpc", "common/spec", "server/access", "server/codec", "server/core",
         "server/runtime", "server/store", "trainyard/v1"}},
-      {"server/tls", {"common/base", "common/tls"}},
+      {"server/relay", {"common/base", "server/access"}},
+      {"server/tls", {"common/base", "common/tls", "server/relay"}},
       {"server", {"common", "server", "trainyard/v1"}},
       // Worker
       {"worker/run_dir", {"common/base"}},

@@ -4,8 +4,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <vector>
-
 #include "absl/strings/str_cat.h"
 #include "common/base/files.h"
 #include "common/base/system_accounts.h"
@@ -51,8 +49,8 @@ class ConnectionsTest : public ::testing::Test {
 TEST_F(ConnectionsTest, ACallIsKnownByTheDescriptorOfItsConnection) {
   const Pair anna;
   const Pair bert;
-  EXPECT_TRUE(connections_.Add(anna.server.get(), User("anna")));
-  EXPECT_TRUE(connections_.Add(bert.server.get(), User("bert")));
+  connections_.Add(anna.server.get(), User("anna"));
+  connections_.Add(bert.server.get(), User("bert"));
   EXPECT_EQ(UserOf(anna), "anna");
   EXPECT_EQ(UserOf(bert), "bert");
   for (const char* other : {"inproc", "fd:", "fd:x", "fd:99999", "ipv4:127.0.0.1:80", ""}) {
@@ -63,39 +61,19 @@ TEST_F(ConnectionsTest, ACallIsKnownByTheDescriptorOfItsConnection) {
 TEST_F(ConnectionsTest, ADescriptorThatBecomesAnotherConnectionIsThatOfItsNewOwner) {
   Pair anna;
   const int number = anna.server.get();
-  EXPECT_TRUE(connections_.Add(number, User("anna")));
+  connections_.Add(number, User("anna"));
   const Pair bert;
   ASSERT_EQ(dup2(bert.server.get(), number), number);
-  EXPECT_TRUE(connections_.Add(number, User("bert")));
+  connections_.Add(number, User("bert"));
   EXPECT_EQ(UserOf(anna), "bert");
   EXPECT_EQ(connections_.size(), 1U);
-}
-
-TEST_F(ConnectionsTest, AUserHasABoundAndOthersDoNotFeelIt) {
-  std::vector<Pair> pairs(Connections::kOfUserMax);
-  for (const Pair& pair : pairs) ASSERT_TRUE(connections_.Add(pair.server.get(), User("mallory")));
-  const Pair next;
-  EXPECT_FALSE(connections_.Add(next.server.get(), User("mallory")));
-  EXPECT_TRUE(connections_.Add(next.server.get(), User("anna")));
-  // Once one of them has been closed, there is room for another.
-  pairs.pop_back();
-  clock_.Advance(absl::Seconds(1));
-  const Pair last;
-  EXPECT_TRUE(connections_.Add(last.server.get(), User("mallory")));
-}
-
-TEST_F(ConnectionsTest, WorkersOfTheHostHaveNoBound) {
-  access::Peer root = User("root");
-  root.is_host = true;
-  std::vector<Pair> pairs(Connections::kOfUserMax + 10);
-  for (const Pair& pair : pairs) EXPECT_TRUE(connections_.Add(pair.server.get(), root));
 }
 
 TEST_F(ConnectionsTest, ConnectionsThatNeverCallAreEnded) {
   const Pair silent;
   const Pair busy;
-  ASSERT_TRUE(connections_.Add(silent.server.get(), User("mallory")));
-  ASSERT_TRUE(connections_.Add(busy.server.get(), User("anna")));
+  connections_.Add(silent.server.get(), User("mallory"));
+  connections_.Add(busy.server.get(), User("anna"));
   EXPECT_EQ(UserOf(busy), "anna");  // a call
   clock_.Advance(Connections::kSilentMax + absl::Seconds(1));
   connections_.Sweep();
@@ -108,9 +86,9 @@ TEST_F(ConnectionsTest, CallsOfStrangersDoNotKeepAConnectionOpen) {
   remote.address = "203.0.113.7";
   const Pair stranger;
   const Pair anna;
-  ASSERT_TRUE(connections_.Add(stranger.server.get(), remote));
+  connections_.Add(stranger.server.get(), remote);
   const auto is_known = std::make_shared<std::atomic<bool>>(false);
-  ASSERT_TRUE(connections_.Add(anna.server.get(), remote, is_known));
+  connections_.Add(anna.server.get(), remote, is_known);
   EXPECT_EQ(UserOf(stranger), "");  // a call without a token
   EXPECT_EQ(UserOf(anna), "");
   EXPECT_FALSE(*is_known);
@@ -126,8 +104,8 @@ TEST_F(ConnectionsTest, CallsOfStrangersDoNotKeepAConnectionOpen) {
 TEST_F(ConnectionsTest, AllCanBeEndedAndNothingElseIs) {
   Pair first;
   const Pair second;
-  ASSERT_TRUE(connections_.Add(first.server.get(), User("anna")));
-  ASSERT_TRUE(connections_.Add(second.server.get(), User("anna")));
+  connections_.Add(first.server.get(), User("anna"));
+  connections_.Add(second.server.get(), User("anna"));
   // The first connection is closed, and its descriptor becomes another socket.
   const Pair other;
   ASSERT_EQ(dup2(other.server.get(), first.server.get()), first.server.get());

@@ -1,12 +1,12 @@
-#include "server/tls/address_limits.h"
+#include "server/relay/client_limits.h"
 
 #include <gtest/gtest.h>
 
-namespace trainyard::tls {
+namespace trainyard::relay {
 namespace {
 
-TEST(AddressLimits, CountsByAddressAndAltogether) {
-  AddressLimits limits;
+TEST(ClientLimits, CountsByClientAndAltogether) {
+  ClientLimits limits;
   limits.BeginHandshake("a");
   limits.BeginHandshake("b");
   limits.EndHandshake("a");
@@ -24,4 +24,4 @@ TEST(AddressLimits, CountsByAddressAndAltogether) {
 }
 
 }  // namespace
-}  // namespace trainyard::tls
+}  // namespace trainyard::relay

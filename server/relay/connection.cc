@@ -1,18 +1,15 @@
-// Moves bytes with the non-blocking calls of OpenSSL and the system. What one side does not take is
-// kept, and nothing more is read from the other side until it is gone: so the flow control of TCP
-// reaches through, and the memory of a connection is bounded. What gRPC keeps for a connection is
-// bounded here too, by what is passed on to it.
-#include "server/tls/connection.h"
+// Moves bytes with calls that do not block. What one side does not take is kept, and nothing more
+// is read from the other side until it is gone: so the flow control of the sockets reaches through,
+// and the memory of a connection is bounded. What gRPC keeps for a connection is bounded here too,
+// by what is passed on to it.
+#include "server/relay/connection.h"
 
-#include <openssl/err.h>
 #include <sys/socket.h>
 
 #include <cerrno>
 #include <utility>
 
-#include "common/base/check.h"
-
-namespace trainyard::tls {
+namespace trainyard::relay {
 namespace {
 
 constexpr absl::Duration kHandshakeTimeout = absl::Seconds(10);
@@ -45,51 +42,30 @@ void Leftover::Keep(absl::string_view bytes) {
   }
 }
 
-Connection::Connection(UniqueFd socket, SslPtr ssl, RemoteAddress remote, absl::Duration now)
-    : socket_(std::move(socket)),
-      ssl_(std::move(ssl)),
-      remote_(std::move(remote)),
-      deadline_(now + kHandshakeTimeout) {
-  TY_CHECK(SSL_set_fd(ssl_.get(), socket_.get()) == 1);
-  SSL_set_accept_state(ssl_.get());
-}
-
-Connection::Outcome Connection::After(int result) {
-  switch (SSL_get_error(ssl_.get(), result)) {
-    case SSL_ERROR_WANT_READ:
-    case SSL_ERROR_WANT_WRITE:
-      return Outcome::kBlocked;
-    case SSL_ERROR_ZERO_RETURN:
-      return Outcome::kClosed;
-    default:
-      ERR_clear_error();
-      return Outcome::kFailed;
-  }
-}
+Connection::Connection(std::unique_ptr<ClientSide> client, std::shared_ptr<ClientCalls> calls,
+                       absl::Duration now)
+    : client_(std::move(client)),
+      calls_(std::move(calls)),
+      watch_(*calls_),
+      deadline_(now + kHandshakeTimeout) {}
 
 Connection::Step Connection::ContinueHandshake() {
-  ERR_clear_error();
-  const int done = SSL_accept(ssl_.get());
-  if (done == 1) return Step::kContinues;
-  return After(done) == Outcome::kBlocked ? Step::kWaits : Step::kEnds;
+  switch (client_->Open()) {
+    case ClientSide::Outcome::kDone:
+      return Step::kContinues;
+    case ClientSide::Outcome::kBlocked:
+      return Step::kWaits;
+    default:
+      return Step::kEnds;
+  }
 }
 
 absl::StatusOr<UniqueFd> Connection::Open() {
-  const unsigned char* protocol = nullptr;
-  unsigned int size = 0;
-  SSL_get0_alpn_selected(ssl_.get(), &protocol, &size);
-  if (size == 0) return absl::InvalidArgumentError("the client names no protocol");
-  const X509Ptr certificate(SSL_get1_peer_certificate(ssl_.get()));
-  // OpenSSL has verified the certificate, if there is one.
-  if (certificate != nullptr) {
-    const Certificate facts = FactsOf(*certificate);
-    worker_ = facts.worker;
-    *is_known_ = !worker_.empty();
-    certificate_end_ = facts.not_after;
-  }
+  const access::Peer& peer = client_->peer();
+  *is_known_ = !peer.user.empty() || !peer.worker.empty();
   int pair[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) != 0) {
-    return ErrnoStatus(errno, "cannot connect gRPC with", remote_.text);
+    return ErrnoStatus(errno, "cannot connect gRPC with", "a client");
   }
   plain_ = UniqueFd(pair[0]);
   UniqueFd theirs(pair[1]);
@@ -106,7 +82,7 @@ Connection::Step Connection::Relay(absl::Span<char> scratch, absl::Duration now)
   // Nothing more is read from a client that does not take what it is sent, since gRPC would keep
   // the answers. Clients of HTTP/2 always read on, so none waits for itself.
   const bool is_behind = !down_.bytes().empty();
-  const Step up = up_ended_ || is_behind ? Step::kWaits : MoveUp(scratch);
+  const Step up = up_ended_ || is_behind ? Step::kWaits : MoveUp(scratch, now);
   if (up == Step::kEnds || (up_ended_ && down_ended_)) return Step::kEnds;
   return up == Step::kContinues || down == Step::kContinues ? Step::kContinues : Step::kWaits;
 }
@@ -124,30 +100,26 @@ size_t Connection::SendUp(absl::string_view bytes) {
   }
 }
 
-bool Connection::IsAcceptable(absl::string_view bytes) {
-  if (!headers_.Take(bytes)) return false;
+bool Connection::IsAcceptable(absl::string_view bytes, absl::Duration now) {
+  if (!watch_.TakeRequests(bytes, now)) return false;
   if (*is_known_) return true;
   received_ += bytes.size();
-  return received_ <= kStrangerBytesMax && headers_.requests() <= kStrangerCallsMax;
+  return received_ <= kStrangerBytesMax && watch_.requests() <= kStrangerCallsMax;
 }
 
-Connection::Step Connection::MoveUp(absl::Span<char> scratch) {
+Connection::Step Connection::MoveUp(absl::Span<char> scratch, absl::Duration now) {
   for (size_t moved = 0; moved < kTurnBytes;) {
     absl::string_view bytes = up_.bytes();
     if (bytes.empty()) {
-      ERR_clear_error();
-      const int got = SSL_read(ssl_.get(), scratch.data(), static_cast<int>(scratch.size()));
-      if (got <= 0) {
-        const Outcome outcome = After(got);
-        if (outcome == Outcome::kFailed) return Step::kEnds;
-        if (outcome == Outcome::kClosed) {
-          up_ended_ = true;
-          (void)shutdown(plain_.get(), SHUT_WR);
-        }
-        return Step::kWaits;
+      const ClientSide::Moved got = client_->Read(scratch);
+      if (got.outcome == ClientSide::Outcome::kFailed) return Step::kEnds;
+      if (got.outcome == ClientSide::Outcome::kClosed) {
+        up_ended_ = true;
+        (void)shutdown(plain_.get(), SHUT_WR);
       }
-      bytes = absl::string_view(scratch.data(), static_cast<size_t>(got));
-      if (!IsAcceptable(bytes)) return Step::kEnds;
+      if (got.outcome != ClientSide::Outcome::kDone) return Step::kWaits;
+      bytes = absl::string_view(scratch.data(), got.bytes);
+      if (!IsAcceptable(bytes, now)) return Step::kEnds;
     }
     const size_t sent = SendUp(bytes);
     up_.Keep(bytes.substr(sent));
@@ -169,18 +141,18 @@ Connection::Step Connection::MoveDown(absl::Span<char> scratch, absl::Duration n
         return Step::kWaits;
       }
       bytes = absl::string_view(scratch.data(), static_cast<size_t>(got));
+      watch_.TakeAnswers(bytes);
     }
-    ERR_clear_error();
-    const int sent = SSL_write(ssl_.get(), bytes.data(), static_cast<int>(bytes.size()));
-    if (sent <= 0) {
-      if (After(sent) != Outcome::kBlocked) return Step::kEnds;
+    const ClientSide::Moved sent = client_->Write(bytes);
+    if (sent.outcome == ClientSide::Outcome::kBlocked) {
       if (deadline_ == absl::InfiniteDuration()) deadline_ = now + kStallTimeout;
       down_.Keep(bytes);
       return Step::kWaits;
     }
+    if (sent.outcome != ClientSide::Outcome::kDone) return Step::kEnds;
     deadline_ = absl::InfiniteDuration();
-    moved += static_cast<size_t>(sent);
-    down_.Keep(bytes.substr(static_cast<size_t>(sent)));
+    moved += sent.bytes;
+    down_.Keep(bytes.substr(sent.bytes));
   }
   return Step::kContinues;
 }
@@ -189,15 +161,12 @@ void Connection::EndDown(absl::Duration now) {
   down_ended_ = true;
   up_dropped_ = true;
   up_.Keep("");
-  ERR_clear_error();
-  (void)SSL_shutdown(ssl_.get());
-  ERR_clear_error();
-  (void)shutdown(socket_.get(), SHUT_WR);
+  client_->EndWriting();
   deadline_ = now + kLingerTimeout;
 }
 
 bool Connection::IsOverdue(absl::Duration uptime, absl::Time now) const {
-  return uptime >= deadline_ || now >= certificate_end_;
+  return uptime >= deadline_ || now >= client_->end();
 }
 
-}  // namespace trainyard::tls
+}  // namespace trainyard::relay

@@ -1,4 +1,5 @@
-#include "server/tls/terminator.h"
+// A relay whose clients come with TLS.
+#include "server/tls/tls_side.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -16,6 +17,8 @@
 #include <vector>
 
 #include "common/tls/probe.h"
+#include "server/relay/relay.h"
+#include "server/tls/certificate_files.h"
 #include "tests/testing/manual_clock.h"
 #include "tests/testing/temp_dir.h"
 #include "tests/testing/wait.h"
@@ -49,33 +52,32 @@ size_t WriteUntilFull(int fd) {
   return sent;
 }
 
-class TerminatorTest : public ::testing::Test {
+class TlsSideTest : public ::testing::Test {
  protected:
-  // A connection whose handshake has succeeded: what gRPC would get, and who it is.
-  struct Opened {
-    UniqueFd plain;
-    Peer peer;
-  };
+  using Opened = relay::Relay::Opened;
 
-  TerminatorTest() {
+  TlsSideTest() {
     (void)signal(SIGPIPE, SIG_IGN);  // as the server does
     auto files = CertificateFiles::Open({.folder = dir_.File("tls")}, clock_);
     EXPECT_TRUE(files.ok()) << files.status();
     files_ = *std::move(files);
   }
   // Stands on what a fixture has set up so far.
-  void Start(PortLimits limits = {}) {
-    terminator_.emplace(
-        *files_, clock_,
-        [this](UniqueFd plain, Peer peer) {
+  void Start(const relay::Limits& limits = {}) {
+    relay_.emplace(
+        clock_,
+        [this](Opened opened) {
           const MutexLock lock(&mutex_);
-          opened_.push_back({std::move(plain), std::move(peer)});
+          opened_.push_back(std::move(opened));
         },
         limits);
   }
+  void Take(UniqueFd socket) {
+    relay_->Take(TlsSide::Create(std::move(socket), *files_->context(), clock_.Now()));
+  }
   UniqueFd Connect() {
     auto ends = listener_.Connect();
-    terminator_->Take(std::move(ends.server));
+    Take(std::move(ends.server));
     return std::move(ends.client);
   }
   std::optional<Opened> NextOpened() {
@@ -112,7 +114,7 @@ class TerminatorTest : public ::testing::Test {
   }
   bool WaitForCounts(size_t handshakes, size_t connections) {
     return WaitUntil([&] {
-      const auto counts = terminator_->counts();
+      const auto counts = relay_->counts();
       return counts.handshakes == handshakes && counts.connections == connections;
     });
   }
@@ -137,16 +139,16 @@ class TerminatorTest : public ::testing::Test {
   std::unique_ptr<CertificateFiles> files_;
   Mutex mutex_;
   std::vector<Opened> opened_ ABSL_GUARDED_BY(mutex_);
-  std::optional<Terminator> terminator_;
+  std::optional<relay::Relay> relay_;
 };
 
-TEST_F(TerminatorTest, PassesBytesBothWaysAndSaysWhoIsThere) {
+TEST_F(TlsSideTest, PassesBytesBothWaysAndSaysWhoIsThere) {
   Start();
   TlsClient client(Connect(), {.authority = files_->pin().pem, .now = clock_.Now()});
   ASSERT_TRUE(client.Handshake());
   auto opened = NextOpened();
   ASSERT_TRUE(opened.has_value());
-  EXPECT_EQ(opened->peer.remote.key, "127.0.0.1");
+  EXPECT_EQ(opened->peer.address, "127.0.0.1");
   EXPECT_EQ(opened->peer.worker, "");
   ASSERT_TRUE(client.Write("from the client"));
   EXPECT_EQ(ReadPlain(opened->plain, 15), "from the client");
@@ -155,7 +157,7 @@ TEST_F(TerminatorTest, PassesBytesBothWaysAndSaysWhoIsThere) {
   EXPECT_TRUE(WaitForCounts(0, 1));
 }
 
-TEST_F(TerminatorTest, AWorkerIsKnownByItsCertificate) {
+TEST_F(TlsSideTest, AWorkerIsKnownByItsCertificate) {
   Start();
   const KeyPair identity = WorkerIdentity(OwnAuthority(), "gpu-1", clock_.Now());
   TlsClient client(Connect(), {.identity = identity});
@@ -165,7 +167,7 @@ TEST_F(TerminatorTest, AWorkerIsKnownByItsCertificate) {
   EXPECT_EQ(opened->peer.worker, "gpu-1");
 }
 
-TEST_F(TerminatorTest, CertificatesThatAreNotOursOrHaveExpiredAreRefused) {
+TEST_F(TlsSideTest, CertificatesThatAreNotOursOrHaveExpiredAreRefused) {
   Start();
   const KeyPair stranger = MakeAuthority("elsewhere", clock_.Now());
   EXPECT_TRUE(IsRefused({.identity = WorkerIdentity(stranger, "gpu-1", clock_.Now())}));
@@ -183,7 +185,7 @@ TEST_F(TerminatorTest, CertificatesThatAreNotOursOrHaveExpiredAreRefused) {
   EXPECT_TRUE(NextOpened().has_value());
 }
 
-TEST_F(TerminatorTest, AConnectionEndsWithTheCertificateOfItsWorker) {
+TEST_F(TlsSideTest, AConnectionEndsWithTheCertificateOfItsWorker) {
   Start();
   TlsClient client(Connect(), {.identity = WorkerIdentity(OwnAuthority(), "gpu-1", clock_.Now())});
   ASSERT_TRUE(client.Handshake());
@@ -192,7 +194,7 @@ TEST_F(TerminatorTest, AConnectionEndsWithTheCertificateOfItsWorker) {
   EXPECT_TRUE(WaitForCounts(0, 0));
 }
 
-TEST_F(TerminatorTest, OldVersionsOtherProtocolsAndPlainTextAreRefused) {
+TEST_F(TlsSideTest, OldVersionsOtherProtocolsAndPlainTextAreRefused) {
   Start();
   EXPECT_TRUE(IsRefused({.version_min = TLS1_2_VERSION, .version_max = TLS1_2_VERSION}));
   EXPECT_TRUE(IsRefused({.protocol = "\x08http/1.1"}));
@@ -212,7 +214,7 @@ TEST_F(TerminatorTest, OldVersionsOtherProtocolsAndPlainTextAreRefused) {
   EXPECT_THAT(opened_, IsEmpty());
 }
 
-TEST_F(TerminatorTest, AHandshakeThatTakesTooLongIsEnded) {
+TEST_F(TlsSideTest, AHandshakeThatTakesTooLongIsEnded) {
   Start();
   const UniqueFd silent = Connect();
   EXPECT_TRUE(WaitForCounts(1, 0));
@@ -222,8 +224,8 @@ TEST_F(TerminatorTest, AHandshakeThatTakesTooLongIsEnded) {
   EXPECT_TRUE(WaitForCounts(0, 0));
 }
 
-TEST_F(TerminatorTest, TheOldestHandshakeMakesRoomForTheNewest) {
-  Start({.handshakes = 100, .handshakes_of_address = 3});
+TEST_F(TlsSideTest, TheOldestHandshakeMakesRoomForTheNewest) {
+  Start({.handshakes = 100, .handshakes_of_client = 3});
   std::vector<UniqueFd> silent;
   for (int i = 0; i < 3; ++i) {
     silent.push_back(Connect());
@@ -238,8 +240,8 @@ TEST_F(TerminatorTest, TheOldestHandshakeMakesRoomForTheNewest) {
   EXPECT_TRUE(WaitForCounts(2, 1));
 }
 
-TEST_F(TerminatorTest, AnAddressHasALimitOfConnections) {
-  Start({.connections = 100, .connections_of_address = 2});
+TEST_F(TlsSideTest, AnAddressHasALimitOfConnections) {
+  Start({.connections = 100, .connections_of_client = 2});
   TlsClient first(Connect());
   TlsClient second(Connect());
   ASSERT_TRUE(first.Handshake());
@@ -257,7 +259,7 @@ TEST_F(TerminatorTest, AnAddressHasALimitOfConnections) {
   EXPECT_TRUE(NextOpened().has_value());
 }
 
-TEST_F(TerminatorTest, EachSideMayEndBeforeTheOther) {
+TEST_F(TlsSideTest, EachSideMayEndBeforeTheOther) {
   Start();
   TlsClient client(Connect());
   ASSERT_TRUE(client.Handshake());
@@ -272,7 +274,7 @@ TEST_F(TerminatorTest, EachSideMayEndBeforeTheOther) {
   EXPECT_TRUE(WaitForCounts(0, 0));
 }
 
-TEST_F(TerminatorTest, AClientThatNeverClosesIsClosedAfterAWhile) {
+TEST_F(TlsSideTest, AClientThatNeverClosesIsClosedAfterAWhile) {
   Start();
   TlsClient client(Connect());
   ASSERT_TRUE(client.Handshake());
@@ -283,7 +285,7 @@ TEST_F(TerminatorTest, AClientThatNeverClosesIsClosedAfterAWhile) {
   EXPECT_TRUE(WaitForCounts(0, 0));
 }
 
-TEST_F(TerminatorTest, ASlowReaderHoldsUpItsOwnBytesAndNobodyElses) {
+TEST_F(TlsSideTest, ASlowReaderHoldsUpItsOwnBytesAndNobodyElses) {
   Start();
   TlsClient slow(Connect());
   ASSERT_TRUE(slow.Handshake());
@@ -301,7 +303,7 @@ TEST_F(TerminatorTest, ASlowReaderHoldsUpItsOwnBytesAndNobodyElses) {
   EXPECT_EQ(slow.Read(sent).size(), sent);
 }
 
-TEST_F(TerminatorTest, NothingIsReadFromAClientThatTakesNoAnswers) {
+TEST_F(TlsSideTest, NothingIsReadFromAClientThatTakesNoAnswers) {
   Start();
   TlsClient client(Connect());
   ASSERT_TRUE(client.Handshake());
@@ -324,7 +326,7 @@ TEST_F(TerminatorTest, NothingIsReadFromAClientThatTakesNoAnswers) {
   EXPECT_EQ(poll(&readable, 1, 30'000), 1);
 }
 
-TEST_F(TerminatorTest, AClientThatNeverReadsAgainIsCutOff) {
+TEST_F(TlsSideTest, AClientThatNeverReadsAgainIsCutOff) {
   Start();
   TlsClient client(Connect());
   ASSERT_TRUE(client.Handshake());
@@ -335,13 +337,13 @@ TEST_F(TerminatorTest, AClientThatNeverReadsAgainIsCutOff) {
   EXPECT_TRUE(WaitForCounts(0, 0));
 }
 
-TEST_F(TerminatorTest, ManyMegabytesArriveWhole) {
+TEST_F(TlsSideTest, ManyMegabytesArriveWhole) {
   Start();
   TlsClient client(Connect());
   ASSERT_TRUE(client.Handshake());
   auto opened = NextOpened();
   ASSERT_TRUE(opened.has_value());
-  *opened->peer.is_known = true;
+  *opened->is_known = true;
   std::string sent(8 << 20, '\0');
   for (size_t i = 0; i < sent.size(); ++i) sent[i] = static_cast<char>(i * 2654435761U >> 13);
   sent.replace(0, kOneFrame.size(), kOneFrame);
@@ -354,13 +356,13 @@ TEST_F(TerminatorTest, ManyMegabytesArriveWhole) {
   echo.join();
 }
 
-TEST_F(TerminatorTest, AClientThatIsNotKnownMaySendAFirstCallAndNoMore) {
+TEST_F(TlsSideTest, AClientThatIsNotKnownMaySendAFirstCallAndNoMore) {
   Start();
   TlsClient client(Connect());
   ASSERT_TRUE(client.Handshake());
   auto opened = NextOpened();
   ASSERT_TRUE(opened.has_value());
-  EXPECT_FALSE(*opened->peer.is_known);
+  EXPECT_FALSE(*opened->is_known);
   const std::string call = kOneFrame + std::string(5 << 20, 'x');
   std::thread writer([&] { client.Write(call + call); });
   const size_t passed = ReadPlain(opened->plain, 2 * call.size()).size();
@@ -370,7 +372,7 @@ TEST_F(TerminatorTest, AClientThatIsNotKnownMaySendAFirstCallAndNoMore) {
   writer.join();
 }
 
-TEST_F(TerminatorTest, AClientThatIsNotKnownMakesSomeCallsAndNoMore) {
+TEST_F(TlsSideTest, AClientThatIsNotKnownMakesSomeCallsAndNoMore) {
   Start();
   TlsClient known(Connect());
   TlsClient stranger(Connect());
@@ -380,7 +382,7 @@ TEST_F(TerminatorTest, AClientThatIsNotKnownMakesSomeCallsAndNoMore) {
   ASSERT_TRUE(known.Handshake());
   auto opened = NextOpened();
   ASSERT_TRUE(opened.has_value());
-  *opened->peer.is_known = true;
+  *opened->is_known = true;
   ASSERT_TRUE(known.Write(calls));
   EXPECT_EQ(ReadPlain(opened->plain, calls.size()).size(), calls.size());
   ASSERT_TRUE(stranger.Handshake());
@@ -389,21 +391,21 @@ TEST_F(TerminatorTest, AClientThatIsNotKnownMakesSomeCallsAndNoMore) {
   EXPECT_TRUE(WaitForCounts(0, 1));
 }
 
-TEST_F(TerminatorTest, AClientWhoseHeadersHaveNoEndIsCutOff) {
+TEST_F(TlsSideTest, AClientWhoseHeadersHaveNoEndIsCutOff) {
   Start();
   const KeyPair identity = WorkerIdentity(OwnAuthority(), "gpu-1", clock_.Now());
   TlsClient client(Connect(), {.identity = identity});
   ASSERT_TRUE(client.Handshake());
   auto opened = NextOpened();
   ASSERT_TRUE(opened.has_value());
-  EXPECT_TRUE(*opened->peer.is_known) << "a worker is known, and may not do it either";
+  EXPECT_TRUE(*opened->is_known) << "a worker is known, and may not do it either";
   const std::string headers = std::string("\0\x3e\x80\x01\0\0\0\0\1", 9) + std::string(16'000, 'x');
   ASSERT_TRUE(client.Write(kOneFrame.substr(0, kPrefaceBytes) + headers));
   for (int i = 0; i < 4; ++i) client.Write(headers);
   EXPECT_TRUE(WaitForCounts(0, 0));
 }
 
-TEST_F(TerminatorTest, ANewCertificateIsServedWithoutARestart) {
+TEST_F(TlsSideTest, ANewCertificateIsServedWithoutARestart) {
   Start();
   TlsClient before(Connect());
   ASSERT_TRUE(before.Handshake());
@@ -412,6 +414,7 @@ TEST_F(TerminatorTest, ANewCertificateIsServedWithoutARestart) {
   const std::string old = before.Shown().fingerprint;
   // The own certificate is renewed in time, and the clients' pin stays.
   clock_.Advance(absl::Hours(24 * 61));
+  files_->Refresh();
   EXPECT_TRUE(WaitUntil([&] {
     TlsClient after(Connect(), {.authority = files_->pin().pem, .now = clock_.Now()});
     return after.Handshake() && after.Shown().fingerprint != old;
@@ -420,7 +423,7 @@ TEST_F(TerminatorTest, ANewCertificateIsServedWithoutARestart) {
   EXPECT_EQ(before.Read(10), "still here") << "connections that are open stay";
 }
 
-TEST_F(TerminatorTest, WhatWasWrittenIsSentBeforeTheEnd) {
+TEST_F(TlsSideTest, WhatWasWrittenIsSentBeforeTheEnd) {
   Start();
   TlsClient client(Connect());
   ASSERT_TRUE(client.Handshake());
@@ -429,13 +432,13 @@ TEST_F(TerminatorTest, WhatWasWrittenIsSentBeforeTheEnd) {
   ASSERT_EQ(write(opened->plain.get(), "last words", 10), 10);
   opened.reset();
   client.EndWriting();
-  terminator_.reset();
+  relay_.reset();
   EXPECT_EQ(client.Read(100), "last words");
 }
 
-TEST_F(TerminatorTest, TheProbeSeesTheChain) {
+TEST_F(TlsSideTest, TheProbeSeesTheChain) {
   Start();
-  std::thread server([this] { terminator_->Take(listener_.Accept()); });
+  std::thread server([this] { Take(listener_.Accept()); });
   const auto chain = ProbeServer("127.0.0.1", listener_.port(), absl::Seconds(30));
   server.join();
   ASSERT_TRUE(chain.ok()) << chain.status();
