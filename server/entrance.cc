@@ -28,13 +28,15 @@ constexpr absl::Duration kTokenSweepInterval = absl::Seconds(10);
 // Somebody who replaces a certificate and its key writes two files. They are read after a pause.
 constexpr absl::Duration kRefreshPause = absl::Milliseconds(300);
 
-// The limits of the users of this host. They have no handshakes: a connection is open as soon as
-// the thread takes it.
+// Returns the limits of the users of this host. They have no handshakes: a connection is open as
+// soon as the thread takes it.
 relay::Limits LimitsOfUsers() {
   relay::Limits limits;
-  limits.handshakes_of_client = limits.handshakes;
-  limits.handshake_steps_of_turn = limits.handshakes;
   limits.connections_of_client = 256;
+  limits.handshakes = limits.connections;
+  limits.handshakes_of_client = limits.connections_of_client;
+  limits.handshake_steps_of_turn = limits.handshakes;
+  // As many as gRPC permits in one connection.
   limits.calls_of_client = 1000;
   return limits;
 }

@@ -14,8 +14,8 @@ bool ClientCalls::Begin(absl::Duration now) {
 
 void ClientCalls::TakeBack(size_t calls, absl::Duration now) {
   under_way_ -= calls;
-  forgotten_ = std::max(forgotten_, now) +
-               absl::Seconds(static_cast<double>(calls) / kForgottenPerSecond);
+  forgotten_ =
+      std::max(forgotten_, now) + absl::Seconds(static_cast<double>(calls) / kForgottenPerSecond);
 }
 
 }  // namespace trainyard::relay

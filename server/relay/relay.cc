@@ -63,6 +63,9 @@ void Relay::Take(std::unique_ptr<ClientSide> client) {
     const MutexLock lock(&mutex_);
     // The thread takes them faster than a peer can open them, unless it has no processor.
     if (stops_ || accepted_.size() >= limits_.handshakes) return;
+    size_t& accepted = accepted_of_[KeyOf(*client)];
+    if (accepted >= limits_.handshakes_of_client) return;
+    ++accepted;
     accepted_.push_back(std::move(client));
   }
   const uint64_t one = 1;
@@ -128,6 +131,7 @@ void Relay::TakeNew(absl::Duration now) {
   {
     const MutexLock lock(&mutex_);
     accepted.swap(accepted_);
+    accepted_of_.clear();
   }
   for (std::unique_ptr<ClientSide>& client : accepted) Begin(std::move(client), now);
 }

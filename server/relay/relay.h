@@ -86,6 +86,7 @@ class Relay {
 
   mutable Mutex mutex_;
   std::vector<std::unique_ptr<ClientSide>> accepted_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<std::string, size_t> accepted_of_ ABSL_GUARDED_BY(mutex_);  // by client
   bool stops_ ABSL_GUARDED_BY(mutex_) = false;
   ClientLimits counts_ ABSL_GUARDED_BY(mutex_);
   absl::Duration warned_ ABSL_GUARDED_BY(mutex_) = -absl::InfiniteDuration();

@@ -1,19 +1,24 @@
 // Puts one kind of load on a running server, by its socket or by its port for other hosts, for
 // bench_tls.py.
 //
-//   bench_tls COMMAND [ADDRESS] [--count 1000] [--job jobs/1] [--token FILE] [--authority FILE]
+//   bench_tls COMMAND [ADDRESS] [--count 1000] [--flights 1] [--job jobs/1] [--token FILE]
+//             [--authority FILE]
 //     call        asks who the caller is, `count` times over one connection
+//     list        lists the newest jobs, `count` times over one connection
 //     handshake   connects, makes the handshake and closes, `count` times one after the other
 //     download    downloads the newest checkpoint of the job, `count` times, and drops the bytes
 //     token       looks a token up among a thousand, `count` times, without a server
-// A token and an authority make a channel of TLS. Prints one line of JSON: how many calls, in how
-// many seconds, microseconds of a call, and megabytes in a second.
+// A token and an authority make a channel of TLS. `flights` threads share the calls. Prints one
+// line of JSON: how many calls, in how many seconds, how many in a second, microseconds of a call,
+// and megabytes in a second.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -29,6 +34,7 @@
 #include "server/access/tokens.h"
 #include "trainyard/v1/access.grpc.pb.h"
 #include "trainyard/v1/checkpoint.grpc.pb.h"
+#include "trainyard/v1/job.grpc.pb.h"
 
 namespace trainyard {
 namespace {
@@ -41,6 +47,7 @@ struct Arguments {
   std::string command;
   std::string address;
   int count = 1000;
+  int flights = 1;
   std::string job = "jobs/1";
   std::string token;
   std::string authority;
@@ -62,6 +69,8 @@ bool Parse(int argc, char** argv, Arguments& arguments) {
     const std::string value = argv[at + 1];
     if (flag == "--count") {
       if (!absl::SimpleAtoi(value, &arguments.count) || arguments.count < 1) return false;
+    } else if (flag == "--flights") {
+      if (!absl::SimpleAtoi(value, &arguments.flights) || arguments.flights < 1) return false;
     } else if (flag == "--job") {
       arguments.job = value;
     } else if (flag == "--token") {
@@ -89,6 +98,7 @@ void Check(const grpc::Status& status) {
 class Times {
  public:
   void Add(double microseconds) { all_.push_back(microseconds); }
+  void Add(const Times& others) { all_.insert(all_.end(), others.all_.begin(), others.all_.end()); }
   void Print(int64_t bytes = 0) {
     const double seconds = Microseconds(start_) / 1e6;
     std::sort(all_.begin(), all_.end());
@@ -96,8 +106,10 @@ class Times {
       return all_[static_cast<size_t>(share * static_cast<double>(all_.size() - 1))];
     };
     std::printf(
-        "{\"count\": %zu, \"seconds\": %.6f, \"p50_us\": %.3f, \"p99_us\": %.3f, \"mb_s\": %.1f}\n",
-        all_.size(), seconds, at(0.5), at(0.99), static_cast<double>(bytes) / 1e6 / seconds);
+        "{\"count\": %zu, \"seconds\": %.6f, \"rate\": %.1f, \"p50_us\": %.3f, \"p99_us\": %.3f, "
+        "\"mb_s\": %.1f}\n",
+        all_.size(), seconds, static_cast<double>(all_.size()) / seconds, at(0.5), at(0.99),
+        static_cast<double>(bytes) / 1e6 / seconds);
   }
 
  private:
@@ -116,17 +128,41 @@ std::shared_ptr<grpc::Channel> Connect(const Arguments& arguments) {
   return *channel;
 }
 
-void CallAgainAndAgain(const Arguments& arguments) {
-  const auto stub = v1::AccessService::NewStub(Connect(arguments));
+// Makes the calls in as many threads as calls are to be under way at a time.
+void CallAgainAndAgain(const Arguments& arguments, const std::function<void()>& call) {
   Times times;
-  for (int i = 0; i < arguments.count; ++i) {
-    const auto begin = Clock::now();
+  std::vector<Times> of_flight(static_cast<size_t>(arguments.flights));
+  std::vector<std::thread> flights;
+  for (Times& own : of_flight) {
+    flights.emplace_back([&] {
+      for (int i = 0; i < arguments.count / arguments.flights; ++i) {
+        const auto begin = Clock::now();
+        call();
+        own.Add(Microseconds(begin));
+      }
+    });
+  }
+  for (std::thread& flight : flights) flight.join();
+  for (const Times& own : of_flight) times.Add(own);
+  times.Print();
+}
+
+void AskWhoIAm(const Arguments& arguments) {
+  const auto stub = v1::AccessService::NewStub(Connect(arguments));
+  CallAgainAndAgain(arguments, [&stub] {
     grpc::ClientContext context;
     v1::WhoAmIResponse who;
     Check(stub->WhoAmI(&context, {}, &who));
-    times.Add(Microseconds(begin));
-  }
-  times.Print();
+  });
+}
+
+void ListJobs(const Arguments& arguments) {
+  const auto stub = v1::JobService::NewStub(Connect(arguments));
+  CallAgainAndAgain(arguments, [&stub] {
+    grpc::ClientContext context;
+    v1::ListJobsResponse jobs;
+    Check(stub->ListJobs(&context, {}, &jobs));
+  });
 }
 
 void ShakeHands(const Arguments& arguments) {
@@ -207,7 +243,9 @@ int Main(int argc, char** argv) {
   const bool has_address = is_parsed && !arguments.address.empty();
   const std::string& command = arguments.command;
   if (has_address && command == "call") {
-    CallAgainAndAgain(arguments);
+    AskWhoIAm(arguments);
+  } else if (has_address && command == "list") {
+    ListJobs(arguments);
   } else if (has_address && command == "handshake") {
     ShakeHands(arguments);
   } else if (has_address && command == "download") {

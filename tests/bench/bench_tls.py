@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Measures the port for other hosts beside the Unix socket of the same server.
 
-What a token and TLS cost a call, handshakes in a second, MB/s of a checkpoint, and the calls of others while one host
-connects thousands of times. The rounds of socket and port alternate, so that whatever else the machine does meets both.
+Root goes straight to gRPC on the socket, and other users go through a relay. Only root can run this, since it becomes
+such a user. What the relay, a token and TLS cost a call, handshakes in a second, MB/s of a checkpoint, and the calls of others while one host
+connects thousands of times. The rounds of socket and port alternate, so that whatever else the machine does meets all.
 usage: bench_tls.py --bin DIR [--rounds 7] [--connections 10000]
 """
 import argparse
@@ -17,6 +18,7 @@ import subprocess
 import tempfile
 import threading
 
+USER = 65534  # neither root nor the user who runs the server
 CROWD = "127.0.0.2"  # another host, as the server sees it
 CROWD_THREADS = 4
 KEPT_OF_THREAD = 200  # below the limit of descriptors
@@ -36,7 +38,9 @@ class Yard:
         self.bin_dir = bin_dir
         self.scratch = scratch
         self.state = os.path.join(scratch, "server")
-        self.processes = [self.start("trainyard-server", "--state_dir", self.state, "--listen", "tls:127.0.0.1:0")]
+        os.chmod(scratch, 0o755)  # another user reaches the socket
+        self.processes = [self.start("trainyard-server", "--state_dir", self.state, "--listen", "tls:127.0.0.1:0",
+                                     "--shared", "--listen", "unix:" + os.path.join(scratch, "socket"))]
         ready = os.path.join(self.state, "ready")
         while not os.path.exists(ready):
             if self.processes[0].poll() is not None:
@@ -54,7 +58,7 @@ class Yard:
         subprocess.run([os.path.join(self.bin_dir, "trainyard"), "--server", self.unix, *args], check=True,
                        capture_output=True)
 
-    def load(self, command, address=None, **flags):
+    def load(self, command, address=None, user=None, **flags):
         words = [os.path.join(self.bin_dir, "bench_tls"), command]
         if address is not None:
             words.append(address)
@@ -62,7 +66,8 @@ class Yard:
             words += ["--token", self.token, "--authority", os.path.join(self.state, "tls/authority.pem")]
         for name, value in flags.items():
             words += [f"--{name}", str(value)]
-        return json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
+        done = subprocess.run(words, check=True, capture_output=True, text=True, user=user, cwd="/")
+        return json.loads(done.stdout)
 
     def stop(self):
         for process in reversed(self.processes):
@@ -74,13 +79,14 @@ def row(what, *cells):
     print(f"{what:<58} " + "  ".join(cells), flush=True)
 
 
-def both(yard, rounds, command, figure, **flags):
-    """Returns the medians of socket and port, whose rounds alternate."""
-    figures = {yard.unix: [], yard.tls: []}
+def each_way(yard, rounds, command, figure, **flags):
+    """Returns the medians of root by the socket, a user by the socket, and the port, whose rounds alternate."""
+    ways = [(yard.unix, None), (yard.unix, USER), (yard.tls, None)]
+    figures = [[] for _ in ways]
     for _ in range(rounds):
-        for address, values in figures.items():
-            values.append(yard.load(command, address, **flags)[figure])
-    return [statistics.median(figures[address]) for address in (yard.unix, yard.tls)]
+        for (address, user), values in zip(ways, figures):
+            values.append(yard.load(command, address, user, **flags)[figure])
+    return [statistics.median(values) for values in figures]
 
 
 def crowd(yard, connections, failures):
@@ -137,9 +143,13 @@ def main():
     try:
         token = yard.load("token", count=100_000)
         row("a token is looked up", f"{token['p50_us']:.2f} us, p99 {token['p99_us']:.2f} us")
-        socket_us, port_us = both(yard, options.rounds, "call", "p50_us", count=3000)
-        row("a call, median: by the socket, by the port", f"{socket_us:.1f} us, {port_us:.1f} us",
-            f"the port costs {port_us - socket_us:.1f} us more")
+        for command, what in (("call", "WhoAmI"), ("list", "ListJobs")):
+            root_us, user_us, port_us = each_way(yard, options.rounds, command, "p50_us", count=3000)
+            row(f"{what}, median: root by the socket, a user by it, by the port",
+                f"{root_us:.1f} us, {user_us:.1f} us, {port_us:.1f} us",
+                f"the relay costs {user_us - root_us:.1f} us, the port {port_us - root_us:.1f} us")
+            rates = each_way(yard, options.rounds, command, "rate", count=20_000, flights=64)
+            row(f"{what}, 64 at a time", ", ".join(f"{rate:,.0f}/s" for rate in rates))
         shakes = [yard.load("handshake", yard.tls, count=300) for _ in range(options.rounds)]
         rate = statistics.median(shake["count"] / shake["seconds"] for shake in shakes)
         row("handshakes, one after the other", f"{rate:,.0f}/s",
@@ -151,9 +161,10 @@ def main():
         with open(spec, "w") as file:
             file.write(SPEC)
         yard.client("submit", spec, "--wait-for-devices", "--follow")
-        socket_mb, port_mb = both(yard, options.rounds, "download", "mb_s", count=3)
-        row("a checkpoint is downloaded: by the socket, by the port", f"{socket_mb:,.0f} MB/s, {port_mb:,.0f} MB/s",
-            f"ratio {port_mb / socket_mb:.2f}")
+        root_mb, user_mb, port_mb = each_way(yard, options.rounds, "download", "mb_s", count=3)
+        row("a checkpoint is downloaded: root, a user, by the port",
+            f"{root_mb:,.0f} MB/s, {user_mb:,.0f} MB/s, {port_mb:,.0f} MB/s",
+            f"ratios {user_mb / root_mb:.2f}, {port_mb / root_mb:.2f}")
     finally:
         yard.stop()
         shutil.rmtree(scratch, ignore_errors=True)

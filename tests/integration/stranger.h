@@ -1,5 +1,5 @@
-// Comes to a port of TLS without a client of ours: opens connections by the hundred, speaks HTTP/2
-// frame by frame, and breaks its rules.
+// Comes to a server without a client of ours: opens connections by the hundred, speaks HTTP/2 frame
+// by frame, and breaks its rules.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +32,7 @@ bool IsServed(uint16_t port, const tls::TlsClient::Options& options);
 enum FrameType : uint8_t {
   kDataFrame = 0,
   kHeadersFrame = 1,
+  kResetStreamFrame = 3,
   kSettingsFrame = 4,
   kContinuationFrame = 9
 };

@@ -8,6 +8,9 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -123,8 +126,7 @@ TEST_F(RelayTest, HeadersWithoutEndEndTheConnection) {
   Start();
   const UniqueFd client = Connect("mallory");
   ASSERT_TRUE(Send(client, kHello + EndlessCall()));
-  const std::string more =
-      std::string("\0\x3e\x80\x09\0\0\0\0\1", 9) + std::string(16'000, 'x');
+  const std::string more = std::string("\0\x3e\x80\x09\0\0\0\0\1", 9) + std::string(16'000, 'x');
   for (int i = 0; i < 4; ++i) Send(client, more);
   EXPECT_TRUE(IsEnded(client));
   EXPECT_TRUE(WaitForConnections(0));
@@ -182,6 +184,25 @@ TEST_F(RelayTest, AUserHasALimitOfConnectionsAndOthersDoNotFeelIt) {
   EXPECT_TRUE(WaitForConnections(3));
   const UniqueFd next = Connect("mallory");
   EXPECT_TRUE(WaitForConnections(4));
+}
+
+TEST_F(RelayTest, ConnectionsThatWaitForTheThreadAreBoundedByUser) {
+  Start({.handshakes = 100, .handshakes_of_client = 5});
+  std::vector<UniqueFd> clients;
+  {
+    // The thread cannot hand anything on meanwhile.
+    const MutexLock lock(&mutex_);
+    for (int i = 0; i < 2; ++i) clients.push_back(Connect("mallory"));
+    ASSERT_TRUE(WaitUntil([&] { return relay_->counts().connections == 1; }));
+    for (int i = 0; i < 50; ++i) clients.push_back(Connect("mallory"));
+    clients.push_back(Connect("anna"));
+  }
+  EXPECT_TRUE(IsEnded(clients[30]));
+  EXPECT_TRUE(WaitUntil([&] {
+    const MutexLock lock(&mutex_);
+    return std::any_of(opened_.begin(), opened_.end(),
+                       [](const Relay::Opened& opened) { return opened.peer.user == "anna"; });
+  }));
 }
 
 }  // namespace
