@@ -2,7 +2,9 @@
 // soon back.
 #include "common/rpc/channel.h"
 
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 
 #include <cerrno>
 #include <cstring>
@@ -47,6 +49,19 @@ std::string Cause(absl::string_view address, absl::Duration waited) {
   }
   return waited > absl::ZeroDuration() ? absl::StrCat("no answer within ", DurationText(waited))
                                        : std::string("connection refused");
+}
+
+// Returns true if somebody listens on a Unix socket, though it may have refused a connection: the
+// system refuses them while very many wait to be accepted.
+bool IsListenedOn(absl::string_view address) {
+  const auto parsed = ParseAddress(address);
+  if (!parsed.ok() || parsed->kind != Address::Kind::kUnix) return false;
+  const UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  std::memcpy(name.sun_path, parsed->path.c_str(), parsed->path.size() + 1);
+  return connect(fd.get(), reinterpret_cast<const sockaddr*>(&name), sizeof(name)) == 0 ||
+         errno == EAGAIN;
 }
 
 // Adds metadata to each call.
@@ -174,7 +189,8 @@ absl::Status WaitForServer(grpc::Channel& channel, absl::string_view address,
       gpr_time_from_millis(absl::ToInt64Milliseconds(timeout), GPR_TIMESPAN);
   grpc_connectivity_state state = channel.GetState(/*try_to_connect=*/true);
   while (state != GRPC_CHANNEL_READY) {
-    if (state == GRPC_CHANNEL_TRANSIENT_FAILURE || state == GRPC_CHANNEL_SHUTDOWN) {
+    const bool has_failed = state == GRPC_CHANNEL_TRANSIENT_FAILURE && !IsListenedOn(address);
+    if (has_failed || state == GRPC_CHANNEL_SHUTDOWN) {
       return error::ServerUnreachable(address, Cause(address, absl::ZeroDuration()));
     }
     if (!channel.WaitForStateChange(state, deadline)) {

@@ -55,8 +55,8 @@ std::shared_ptr<grpc::Channel> MakeCarriedChannel(const std::string& target,
                                                   std::vector<Metadata> metadata = {});
 
 // Waits until the channel is connected. Returns SERVER_UNREACHABLE with the address and the cause
-// if it is not connected after `timeout`. A refused Unix socket or port is reported at once,
-// without waiting.
+// if it is not connected after `timeout`. A refused port, and a Unix socket on which nobody
+// listens, are reported at once, without waiting.
 absl::Status WaitForServer(grpc::Channel& channel, absl::string_view address,
                            absl::Duration timeout);
 

@@ -29,7 +29,7 @@ namespace {
 
 constexpr uint8_t kWholeCall = kEndHeaders | kEndStream;
 const char* const kListJobs = "/trainyard.v1.JobService/ListJobs";
-// What one user can make the server take, in this test. Before users had limits, it took gigabytes.
+// One user makes the server take less than this. Before users had limits, it took gigabytes.
 constexpr int64_t kTakenMax = int64_t{128} << 20;
 
 // Connections of this thread are those of another user, for only its own identity is changed.
@@ -173,8 +173,8 @@ TEST_F(PeopleAttackTest, CallsThatAreTakenBackAtOnceKeepNobodyWaiting) {
     const UniqueFd fd = ConnectTo(path);
     bool is_taken = Send(fd, Greeting(true));
     for (uint32_t i = 0; i < kCalls && is_taken; ++i) {
-      is_taken = Send(fd, absl::StrCat(Calls(i, i + 1),
-                                       Frame(kResetStreamFrame, 0, 2 * i + 1, cancelled)));
+      is_taken = Send(
+          fd, absl::StrCat(Calls(i, i + 1), Frame(kResetStreamFrame, 0, 2 * i + 1, cancelled)));
     }
     EXPECT_FALSE(is_taken);
   });

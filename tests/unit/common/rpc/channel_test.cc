@@ -6,9 +6,15 @@
 #include <grpcpp/server_builder.h>
 #include <gtest/gtest.h>
 
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
@@ -52,6 +58,43 @@ TEST(Channel, AMissingServerIsReportedAtOnceWithTheCause) {
   EXPECT_EQ(ErrorReason(status), "SERVER_UNREACHABLE");
   EXPECT_THAT(std::string(status.message()), HasSubstr("No such file or directory"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("trainyard up"));
+}
+
+TEST(Channel, AServerWhoseQueueIsFullIsWaitedFor) {
+  const std::string address = SocketAddress("full");
+  const auto parsed = ParseAddress(address);
+  ASSERT_TRUE(parsed.ok());
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  std::memcpy(name.sun_path, parsed->path.c_str(), parsed->path.size() + 1);
+  const auto* named = reinterpret_cast<const sockaddr*>(&name);
+  const UniqueFd listener(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(bind(listener.get(), named, sizeof(name)), 0);
+  ASSERT_EQ(listen(listener.get(), 0), 0);
+  std::vector<UniqueFd> waiting;
+  do {
+    waiting.emplace_back(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  } while (connect(waiting.back().get(), named, sizeof(name)) == 0);
+  ASSERT_EQ(errno, EAGAIN);
+  const auto channel = MakeChannel(address);
+  ASSERT_TRUE(channel.ok());
+  const absl::Status status = WaitForServer(**channel, address, absl::Seconds(1));
+  EXPECT_EQ(ErrorReason(status), "SERVER_UNREACHABLE");
+  EXPECT_THAT(std::string(status.message()), HasSubstr("no answer within"));
+  // Once there is room, the channel connects.
+  waiting.clear();
+  absl::Status later;
+  std::thread client([&] { later = WaitForServer(**channel, address, absl::Seconds(60)); });
+  while (true) {
+    const UniqueFd accepted(accept(listener.get(), nullptr, nullptr));
+    char first = 0;
+    if (recv(accepted.get(), &first, 1, MSG_WAITALL) != 1 || first != 'P') continue;
+    const std::string settings("\0\0\0\4\0\0\0\0\0", 9);
+    EXPECT_EQ(send(accepted.get(), settings.data(), settings.size(), MSG_NOSIGNAL), 9);
+    client.join();
+    break;
+  }
+  EXPECT_EQ(later, absl::OkStatus());
 }
 
 TEST(Channel, AnAddressThatIsNoneIsRefused) {
