@@ -81,8 +81,11 @@ absl::Status Entrance::OpenCertificates(const ServerOptions& options,
                                          {JoinPath(state_dir, "tls"), options.tls_names,
                                           options.tls_cert, options.tls_key, options.tls_client_ca},
                                          *Clock::Real()));
-  sign_in_->sign_worker = [this](absl::string_view request, absl::string_view worker) {
-    return certificates_->SignWorker(request, worker);
+  sign_in_->sign_worker = [this](
+                              absl::string_view request,
+                              absl::string_view worker) -> absl::StatusOr<rpc::WorkerCertificate> {
+    TY_ASSIGN_OR_RETURN(tls::Certificate made, certificates_->SignWorker(request, worker));
+    return rpc::WorkerCertificate{std::move(made.pem), std::move(made.key_fingerprint)};
   };
   sign_in_->fingerprint = [this] { return certificates_->pin().fingerprint; };
   LogInfo("clients know this server by its fingerprint",

@@ -19,6 +19,12 @@
 
 namespace trainyard::rpc {
 
+// A certificate that was made for a worker.
+struct WorkerCertificate {
+  std::string pem;
+  std::string key_fingerprint;  // says whose it is: see tls::Certificate
+};
+
 // Holds what handlers need to know of the port for other hosts. Any thread may call its functions.
 struct SignIn {
   access::TokenTable tokens;
@@ -34,7 +40,8 @@ struct SignIn {
   // Asks the system for a user. It may block.
   std::function<void(const std::string& user)> learn_user = [](const std::string&) {};
   // Signs the request of a worker for a certificate. It is not set without a port of TLS.
-  std::function<absl::StatusOr<std::string>(absl::string_view request, absl::string_view worker)>
+  std::function<absl::StatusOr<WorkerCertificate>(absl::string_view request,
+                                                  absl::string_view worker)>
       sign_worker;
   // Returns the fingerprint that clients pin.
   std::function<std::string()> fingerprint;

@@ -54,7 +54,7 @@ class CertificateFiles {
   // Returns the certificate that clients pin.
   Certificate pin() const;
   // Answers the request of a worker with a certificate of the server's own authority.
-  absl::StatusOr<std::string> SignWorker(absl::string_view request, absl::string_view worker) const;
+  absl::StatusOr<Certificate> SignWorker(absl::string_view request, absl::string_view worker) const;
 
  private:
   CertificateFiles(CertificateOptions options, Clock& clock);

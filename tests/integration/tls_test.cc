@@ -5,17 +5,20 @@
 #include <signal.h>
 #include <sys/stat.h>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/base/env.h"
 #include "common/base/errors.h"
 #include "common/base/files.h"
+#include "common/rpc/status.h"
 #include "common/tls/certificate.h"
 #include "common/tls/read.h"
 #include "tests/integration/tls_yard.h"
 #include "tests/testing/wait.h"
 #include "trainyard/v1/access.grpc.pb.h"
+#include "trainyard/v1/agent.grpc.pb.h"
 
 namespace trainyard::testing {
 namespace {
@@ -217,6 +220,39 @@ TEST_F(TlsTest, AWorkerOfAnotherHostJoinsOnceAndComesBackWithItsCertificate) {
   const std::string job = yard.Submit(SmallSpec("second", 1, 1, 500));
   EXPECT_EQ(yard.WaitForEnd(job).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_TRUE(IsActive("gamma"));
+}
+
+TEST_F(TlsTest, AWorkerWhoseAnswerWasLostJoinsAgainWithItsKey) {
+  const std::vector<std::string> invitation = Invite("gamma");
+  Yard& yard = host_.yard();
+  // Joins as a worker does, with a key that it has written to its disk before.
+  const auto join = [&](const std::string& key) {
+    std::string token = ReadFile(invitation[1]).value_or("");
+    absl::StripAsciiWhitespace(&token);
+    const auto agents = v1::AgentService::NewStub(host_.ChannelWith(token));
+    grpc::ClientContext context;
+    rpc::SetTimeout(context, kPatience);
+    v1::JoinWorkerRequest request;
+    request.set_worker("gamma");
+    request.set_certificate_request(tls::MakeWorkerRequest(key, "gamma").value_or(""));
+    v1::JoinWorkerResponse response;
+    return rpc::FromGrpcStatus(agents->JoinWorker(&context, request, &response));
+  };
+  const std::string key = tls::MakeKey();
+  const std::string folder = JoinPath(yard.WorkerStateDir("gamma"), "tls");
+  ASSERT_TRUE(MakeDirectories(folder, 0700).ok());
+  ASSERT_TRUE(WriteFileAtomically(JoinPath(folder, "joining.key"), key, 0600).ok());
+  ASSERT_TRUE(join(key).ok());
+  // The worker has not got the answer, and the server ends before it asks again.
+  yard.KillServer();
+  host_.StartServer();
+  EXPECT_EQ(ErrorReason(join(tls::MakeKey())), "TOKEN_REVOKED");
+  EXPECT_THAT(yard.Cli({"audit"}).out, HasSubstr("was revoked or used up"));
+  yard.StartWorker("gamma", {.flags = invitation, .server_address = host_.address()});
+  EXPECT_TRUE(WaitUntil([&] { return IsActive("gamma"); }, kPatience))
+      << yard.worker("gamma")->Err();
+  EXPECT_EQ(ReadFile(JoinPath(folder, "worker.key")).value_or(""), key);
+  EXPECT_FALSE(FileExists(JoinPath(folder, "joining.key")));
 }
 
 TEST_F(TlsTest, AnInvitationIsForOneNameAndFromOneServer) {

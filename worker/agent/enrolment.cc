@@ -1,5 +1,9 @@
-// Keeps the key when it renews the certificate, so that the two files always fit together.
+// Keeps the key when it renews the certificate, so that the two files always fit together. The key
+// with which it joins has a file of its own until it has joined: if the answer gets lost, the
+// server answers that key alone again.
 #include "worker/agent/enrolment.h"
+
+#include <unistd.h>
 
 #include <utility>
 #include <vector>
@@ -26,6 +30,9 @@ constexpr absl::Duration kRenewalInterval = absl::Minutes(10);
 
 std::string KeyPath(const EnrolmentOptions& options) {
   return JoinPath(options.folder, "worker.key");
+}
+std::string JoiningKeyPath(const EnrolmentOptions& options) {
+  return JoinPath(options.folder, "joining.key");
 }
 std::string CertificatePath(const EnrolmentOptions& options) {
   return JoinPath(options.folder, "worker.pem");
@@ -80,18 +87,32 @@ absl::StatusOr<std::string> ReadJoinToken(const std::string& path) {
   return token;
 }
 
-// Returns the key of the worker, which is made if there is none.
-absl::StatusOr<std::string> ReadOrMakeKey(const EnrolmentOptions& options) {
-  if (FileExists(KeyPath(options))) return ReadFile(KeyPath(options), kFileBytesMax);
+// Returns the key with which the worker joins, and which is on disk. It is that of an earlier try,
+// or a new one.
+absl::StatusOr<std::string> ReadOrMakeJoiningKey(const EnrolmentOptions& options) {
+  const std::string path = JoiningKeyPath(options);
+  if (FileExists(path)) return ReadFile(path, kFileBytesMax);
   std::string key = tls::MakeKey();
-  TY_RETURN_IF_ERROR(WriteFileAtomically(KeyPath(options), key, 0600));
+  TY_RETURN_IF_ERROR(WriteFileAtomically(path, key, 0600));
   return key;
+}
+
+// Keeps what the worker has got by joining. Whenever this is interrupted, the worker can join
+// again, because the joining key goes last.
+absl::Status KeepJoined(const EnrolmentOptions& options, const rpc::TlsOptions& server,
+                        absl::string_view key, absl::string_view certificate) {
+  TY_RETURN_IF_ERROR(WriteFileAtomically(AuthorityPath(options), server.authority, 0600));
+  TY_RETURN_IF_ERROR(WriteFileAtomically(NamePath(options), server.server_name, 0600));
+  TY_RETURN_IF_ERROR(WriteFileAtomically(KeyPath(options), key, 0600));
+  TY_RETURN_IF_ERROR(WriteFileAtomically(CertificatePath(options), certificate, 0600));
+  (void)unlink(JoiningKeyPath(options).c_str());
+  return absl::OkStatus();
 }
 
 absl::Status Join(const EnrolmentOptions& options) {
   TY_ASSIGN_OR_RETURN(rpc::TlsOptions server, Recognise(options));
   TY_ASSIGN_OR_RETURN(server.token, ReadJoinToken(options.join_token_file));
-  TY_ASSIGN_OR_RETURN(const std::string key, ReadOrMakeKey(options));
+  TY_ASSIGN_OR_RETURN(const std::string key, ReadOrMakeJoiningKey(options));
   v1::JoinWorkerRequest request;
   request.set_worker(options.worker);
   TY_ASSIGN_OR_RETURN(*request.mutable_certificate_request(),
@@ -104,10 +125,7 @@ absl::Status Join(const EnrolmentOptions& options) {
   const auto stub = v1::AgentService::NewStub(channel);
   TY_RETURN_IF_ERROR(rpc::FromGrpcStatus(stub->JoinWorker(&context, request, &response)));
   TY_RETURN_IF_ERROR(Annotate(tls::CheckKeyPair(response.certificate(), key), "the server"));
-  TY_RETURN_IF_ERROR(WriteFileAtomically(AuthorityPath(options), server.authority, 0600));
-  TY_RETURN_IF_ERROR(WriteFileAtomically(NamePath(options), server.server_name, 0600));
-  // The certificate is written last: with it, the worker has joined.
-  return WriteFileAtomically(CertificatePath(options), response.certificate(), 0600);
+  return KeepJoined(options, server, key, response.certificate());
 }
 
 }  // namespace

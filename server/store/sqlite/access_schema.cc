@@ -56,10 +56,14 @@ CREATE TABLE tokens (
 ) STRICT, WITHOUT ROWID;
 )sql";
 
+constexpr char kAccess3[] = R"sql(
+ALTER TABLE tokens ADD COLUMN joined_key TEXT NOT NULL DEFAULT '';
+)sql";
+
 }  // namespace
 
 const std::vector<Migration>& AccessMigrations() {
-  static const auto* migrations = new std::vector<Migration>{kAccess1, kAccess2};
+  static const auto* migrations = new std::vector<Migration>{kAccess1, kAccess2, kAccess3};
   return *migrations;
 }
 

@@ -33,12 +33,13 @@ constexpr char kDeleteProject[] = "DELETE FROM projects WHERE name = ?";
 // Times that never came are 0.
 constexpr char kReadTokens[] =
     "SELECT id, hash, kind, user, scope, worker, note, create_time_us, expire_time_us, "
-    "last_use_time_us, revoke_time_us FROM tokens ORDER BY id";
+    "last_use_time_us, revoke_time_us, joined_key FROM tokens ORDER BY id";
 constexpr char kPutToken[] =
     "INSERT INTO tokens (id, hash, kind, user, scope, worker, note, create_time_us, "
-    "expire_time_us, last_use_time_us, revoke_time_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
-    "ON CONFLICT (id) DO UPDATE SET last_use_time_us = excluded.last_use_time_us, "
-    "revoke_time_us = excluded.revoke_time_us";
+    "expire_time_us, last_use_time_us, revoke_time_us, joined_key) VALUES (?, ?, ?, ?, ?, ?, ?, ?, "
+    "?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET worker = excluded.worker, "
+    "last_use_time_us = excluded.last_use_time_us, revoke_time_us = excluded.revoke_time_us, "
+    "joined_key = excluded.joined_key";
 constexpr char kDeleteToken[] = "DELETE FROM tokens WHERE id = ?";
 
 constexpr char kAppendAudit[] =
@@ -170,6 +171,7 @@ absl::StatusOr<std::vector<access::TokenRecord>> SqliteAccessStore::ListTokens()
         token.expires = absl::FromUnixMicros(row.Int(8));
         token.last_used = time(row.Int(9));
         token.revoked = time(row.Int(10));
+        token.joined_key = row.Text(11);
         tokens.push_back(std::move(token));
         return absl::OkStatus();
       }));
@@ -193,6 +195,7 @@ absl::Status SqliteAccessStore::PutToken(const access::TokenRecord& token) {
       .Bind(absl::ToUnixMicros(token.expires))
       .Bind(time(token.last_used))
       .Bind(time(token.revoked))
+      .Bind(token.joined_key)
       .Run();
 }
 

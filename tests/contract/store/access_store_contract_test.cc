@@ -65,6 +65,26 @@ TEST_P(AccessStoreTest, KeepsProjectsWithTheirMembers) {
   EXPECT_TRUE(store_->ListProjects()->back().members.empty()) << "members went with the project";
 }
 
+TEST_P(AccessStoreTest, KeepsTokensAndWhatBecameOfThem) {
+  const absl::Time now = absl::FromUnixSeconds(1'800'000'000);
+  access::TokenRecord draft;
+  draft.kind = access::TokenKind::kJoin;
+  draft.user = "root";
+  draft.expires = now + access::kJoinTokenLifetime;
+  access::TokenRecord token = access::MakeToken(draft, now).record;
+  ASSERT_TRUE(store_->PutToken(token).ok());
+  Reopen();
+  EXPECT_EQ(*store_->ListTokens(), std::vector<access::TokenRecord>{token});
+  token.worker = "gpu-1";
+  token.last_used = token.revoked = now + absl::Seconds(7);
+  token.joined_key = "AB:CD";
+  ASSERT_TRUE(store_->PutToken(token).ok());
+  Reopen();
+  EXPECT_EQ(*store_->ListTokens(), std::vector<access::TokenRecord>{token});
+  ASSERT_TRUE(store_->DeleteToken(token.id).ok());
+  EXPECT_TRUE(store_->ListTokens()->empty());
+}
+
 TEST_P(AccessStoreTest, ListsTheAuditLogNewestFirst) {
   ASSERT_TRUE(store_
                   ->AppendAudit({{0, 10, "anna", "", "", "a/b", "jobs/1", true, ""},
