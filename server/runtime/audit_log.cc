@@ -38,13 +38,15 @@ void AuditLog::Add(access::AuditRecord entry) {
       return;
     }
     waiting_.push_back(std::move(entry));
+    ++added_;
   }
   changed_.SignalAll();
 }
 
 void AuditLog::Flush() {
   const MutexLock lock(&mutex_);
-  while (is_writing_ || !waiting_.empty()) written_.Wait(&mutex_);
+  const int64_t added_before = added_;
+  while (done_ < added_before) written_.Wait(&mutex_);
 }
 
 void AuditLog::Run() {
@@ -59,12 +61,12 @@ void AuditLog::Run() {
       if (waiting_.empty() && stopping_) return;
       entries.swap(waiting_);
       std::swap(lost, lost_);
-      is_writing_ = !entries.empty();
     }
-    if (!entries.empty()) Write(std::move(entries), lost);
+    const auto count = static_cast<int64_t>(entries.size());
+    if (count > 0) Write(std::move(entries), lost);
     {
       const MutexLock lock(&mutex_);
-      is_writing_ = false;
+      done_ += count;
     }
     written_.SignalAll();
     if (clock_.Uptime() < delete_uptime) continue;

@@ -28,7 +28,7 @@ class AuditLog {
 
   // Adds an entry. Its time is filled in.
   void Add(access::AuditRecord entry);
-  // Waits until all entries that were added before are on disk.
+  // Waits until all entries that were added before are on disk, however many come meanwhile.
   void Flush();
 
  private:
@@ -44,7 +44,9 @@ class AuditLog {
   CondVar written_;
   std::vector<access::AuditRecord> waiting_ ABSL_GUARDED_BY(mutex_);
   int64_t lost_ ABSL_GUARDED_BY(mutex_) = 0;
-  bool is_writing_ ABSL_GUARDED_BY(mutex_) = false;
+  // The entries that were ever added, and those of them that were written or lost.
+  int64_t added_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t done_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
