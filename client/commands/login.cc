@@ -206,11 +206,10 @@ Result Login(const Context& context, const LoginOptions& options) {
   TY_ASSIGN_OR_RETURN(const NewContext made, ChooseContext(context, options, server));
   TY_ASSIGN_OR_RETURN(const auto chain, tls::ProbeServer(server.host, server.port, kSignInTimeout));
   const CredentialStore store(ConfigHome(context.surroundings));
-  const auto known = store.Load(server);
+  TY_ASSIGN_OR_RETURN(const std::string pinned, store.LoadPin(server));
   rpc::TlsOptions signed_in;
-  TY_ASSIGN_OR_RETURN(
-      const tls::Certificate pin,
-      ChoosePin(context, options, server, chain, known.ok() ? known->authority : std::string()));
+  TY_ASSIGN_OR_RETURN(const tls::Certificate pin,
+                      ChoosePin(context, options, server, chain, pinned));
   signed_in.authority = pin.pem;
   signed_in.server_name = NameToExpect(chain);
   TY_ASSIGN_OR_RETURN(signed_in.token, ReadToken(context, options));

@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/base/errors.h"
 #include "common/base/files.h"
 #include "common/base/sign_in_errors.h"
 #include "common/base/status_macros.h"
@@ -72,6 +73,15 @@ absl::StatusOr<rpc::TlsOptions> CredentialStore::Load(const rpc::Address& server
     absl::StripAsciiWhitespace(text);
   }
   return options;
+}
+
+absl::StatusOr<std::string> CredentialStore::LoadPin(const rpc::Address& server) const {
+  auto pin = ReadFile(JoinPath(Folder(server), "authority.pem"), kFileBytesMax);
+  if (absl::IsNotFound(pin.status())) return "";
+  if (pin.ok()) return pin;
+  return Annotate(pin.status(),
+                  absl::StrCat("the certificate that was accepted for ", server.ToString(),
+                               " cannot be read, and nothing was sent there"));
 }
 
 absl::Status CredentialStore::Save(const rpc::Address& server,

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -311,6 +312,40 @@ TEST_F(TlsTest, AWorkerRenewsItsCertificateInTimeAndSaysIfItIsTooLate) {
   EXPECT_NE(end->exit_code, 0);
   EXPECT_THAT(end->err,
               AllOf(HasSubstr("it has expired at"), HasSubstr("trainyard workers invite")));
+}
+
+TEST_F(TlsTest, ThePinHoldsWhateverIsWrongWithTheToken) {
+  LogIn(laptop_);
+  const std::string folder =
+      laptop_.home().File(absl::StrCat(".config/trainyard/servers/127.0.0.1_", host_.port()));
+  const std::string token = JoinPath(folder, "token");
+  ASSERT_EQ(chmod(token.c_str(), 0644), 0);
+  const ProcessResult readable = laptop_.Run({"ls"});
+  EXPECT_NE(readable.exit_code, 0);
+  EXPECT_THAT(readable.err, HasSubstr("other users may read the token"));
+  // Somebody takes the place of the server while its user signs in anew.
+  const uint16_t port = host_.port();
+  const std::string print = host_.fingerprint();
+  host_.yard().KillServer();
+  TlsYard stranger(port);
+  stranger.StartServer();
+  const std::vector<std::string> login = {"login", stranger.target(), "--token-file",
+                                          stranger.SecretFile(stranger.CreateToken())};
+  const auto expect_refusal = [&](const std::string& why) {
+    const ProcessResult refused = laptop_.Run(login);
+    EXPECT_NE(refused.exit_code, 0);
+    EXPECT_THAT(refused.err, HasSubstr(why));
+  };
+  expect_refusal("Accepted: " + print);
+  ASSERT_EQ(unlink(token.c_str()), 0);
+  expect_refusal("Accepted: " + print);
+  EXPECT_THAT(laptop_.Run({"ls"}).err, HasSubstr("trainyard login"));
+  // A pin that cannot be read is not the same as none.
+  const std::string pin = JoinPath(folder, "authority.pem");
+  ASSERT_EQ(unlink(pin.c_str()), 0);
+  ASSERT_TRUE(MakeDirectories(pin, 0700).ok());
+  expect_refusal("the certificate that was accepted for " + stranger.address());
+  EXPECT_NE(laptop_.Run({"ls"}).exit_code, 0);
 }
 
 TEST_F(TlsTest, TokensAndPinsSurviveARestartAndAnotherServerIsNotTrusted) {
