@@ -47,6 +47,8 @@ absl::Status Entrance::Open(const ServerOptions& options) {
     sign_in_->tokens.Add(token);
     users_->Learn({token.user});
   }
+  TY_ASSIGN_OR_RETURN(const auto removed, store_.ListRemovedWorkers());
+  for (const access::RemovedWorker& worker : removed) sign_in_->removed_workers.Add(worker);
   sign_in_->user_of_system = [this](const std::string& user) { return users_->Find(user); };
   sign_in_->learn_user = [this](const std::string& user) { users_->Learn({user}); };
   return absl::OkStatus();
@@ -84,7 +86,9 @@ absl::Status Entrance::OpenCertificates(const ServerOptions& options,
   sign_in_->sign_worker = [this](
                               absl::string_view request,
                               absl::string_view worker) -> absl::StatusOr<rpc::WorkerCertificate> {
-    TY_ASSIGN_OR_RETURN(tls::Certificate made, certificates_->SignWorker(request, worker));
+    TY_ASSIGN_OR_RETURN(tls::Certificate made,
+                        certificates_->SignWorker(request, worker,
+                                                  sign_in_->removed_workers.EarliestBegin(worker)));
     return rpc::WorkerCertificate{std::move(made.pem), std::move(made.key_fingerprint)};
   };
   sign_in_->fingerprint = [this] { return certificates_->pin().fingerprint; };
@@ -128,6 +132,7 @@ void Entrance::TakeRemote(UniqueFd plain, tls::Peer client) {
   access::Peer peer;
   peer.address = client.remote.key;
   peer.worker = std::move(client.worker);
+  peer.certificate_begin = client.certificate_begin;
   if (!connections_.Add(plain.get(), std::move(peer), std::move(client.is_known))) return;
   serve_(std::move(plain));
 }

@@ -163,6 +163,17 @@ absl::StatusOr<TokenRecord> TokenTable::Revoke(absl::string_view id, absl::Time 
   return record;
 }
 
+std::vector<TokenRecord> TokenTable::EndJoins(absl::string_view worker) {
+  std::vector<TokenRecord> ended;
+  const MutexLock lock(&mutex_);
+  for (auto& [hash, entry] : tokens_) {
+    if (entry.record.worker != worker || entry.record.joined_key.empty()) continue;
+    entry.record.joined_key.clear();
+    ended.push_back(entry.record);
+  }
+  return ended;
+}
+
 absl::StatusOr<TokenRecord> TokenTable::Find(absl::string_view id) const {
   const MutexLock lock(&mutex_);
   const auto hash = hash_by_id_.find(id);

@@ -102,6 +102,10 @@ class TokenTable {
   absl::StatusOr<TokenRecord> UseUp(absl::string_view text, const std::string& worker,
                                     const std::string& key, absl::Time now);
 
+  // Lets a worker not join again with invitations that it has used up, and returns their records,
+  // for the store.
+  std::vector<TokenRecord> EndJoins(absl::string_view worker);
+
   absl::StatusOr<TokenRecord> Find(absl::string_view id) const;
   // Returns the tokens of a user, or of all if `user` is empty, the newest first.
   std::vector<TokenRecord> List(absl::string_view user) const;

@@ -14,6 +14,7 @@
 #include "grpcpp/server_context.h"
 #include "server/access/caller.h"
 #include "server/access/peer.h"
+#include "server/access/removed_workers.h"
 #include "server/access/sign_in_delay.h"
 #include "server/access/tokens.h"
 
@@ -28,6 +29,7 @@ struct WorkerCertificate {
 // Holds what handlers need to know of the port for other hosts. Any thread may call its functions.
 struct SignIn {
   access::TokenTable tokens;
+  access::RemovedWorkers removed_workers;
   access::SignInDelay delay;
   Clock* clock = Clock::Real();
   // Returns what the system said of a user, by name: groups, and so the role. It does not block.

@@ -202,9 +202,10 @@ void CertificateFiles::Refresh() {
 }
 
 absl::StatusOr<Certificate> CertificateFiles::SignWorker(absl::string_view request,
-                                                         absl::string_view worker) const {
+                                                         absl::string_view worker,
+                                                         absl::Time earliest_begin) const {
   TY_ASSIGN_OR_RETURN(const std::string pem,
-                      SignWorkerRequest(authority_, request, worker, clock_.Now()));
+                      SignWorkerRequest(authority_, request, worker, clock_.Now(), earliest_begin));
   TY_ASSIGN_OR_RETURN(std::vector<Certificate> made, ReadCertificates(pem));
   return std::move(made.front());
 }

@@ -85,6 +85,7 @@ absl::StatusOr<UniqueFd> Connection::Open() {
     const Certificate facts = FactsOf(*certificate);
     worker_ = facts.worker;
     *is_known_ = !worker_.empty();
+    certificate_begin_ = facts.not_before;
     certificate_end_ = facts.not_after;
   }
   int pair[2];

@@ -24,6 +24,8 @@ struct Peer {
   RemoteAddress remote;
   // The worker that has shown its certificate, or "".
   std::string worker;
+  // The time from which that certificate is valid.
+  absl::Time certificate_begin = {};
   // Becomes true as soon as it is known who the client is: at once for a worker, and for others
   // when a call comes with a token that is valid. Whoever checks tokens sets it, on any thread.
   std::shared_ptr<std::atomic<bool>> is_known = {};
@@ -68,7 +70,7 @@ class Connection {
   int plain() const { return plain_.get(); }
   const RemoteAddress& remote() const { return remote_; }
   // Says who the client is, once the handshake has succeeded.
-  Peer peer() const { return {remote_, worker_, is_known_}; }
+  Peer peer() const { return {remote_, worker_, certificate_begin_, is_known_}; }
 
  private:
   enum class Outcome { kBlocked, kClosed, kFailed };
@@ -90,6 +92,7 @@ class Connection {
   UniqueFd plain_;  // our end of the pair whose other end gRPC has
   const RemoteAddress remote_;
   std::string worker_;
+  absl::Time certificate_begin_;
   absl::Time certificate_end_ = absl::InfiniteFuture();
   const std::shared_ptr<std::atomic<bool>> is_known_ = std::make_shared<std::atomic<bool>>(false);
   HeaderWatch headers_;

@@ -1,6 +1,7 @@
 // Keeps the key when it renews the certificate, so that the two files always fit together. The key
 // with which it joins has a file of its own until it has joined: if the answer gets lost, the
-// server answers that key alone again.
+// server answers that key alone again. A worker that joins anew gets a new key, because whoever
+// revoked the last certificate may not trust the old one.
 #include "worker/agent/enrolment.h"
 
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
 #include "common/base/files.h"
@@ -17,6 +19,7 @@
 #include "common/base/status_macros.h"
 #include "common/base/token_form.h"
 #include "common/rpc/status.h"
+#include "common/tls/digest.h"
 #include "common/tls/issue.h"
 #include "common/tls/probe.h"
 #include "common/tls/read.h"
@@ -39,6 +42,10 @@ std::string CertificatePath(const EnrolmentOptions& options) {
 }
 std::string AuthorityPath(const EnrolmentOptions& options) {
   return JoinPath(options.folder, "authority.pem");
+}
+// This file has the digest of the invitation with which the worker has joined.
+std::string InvitationPath(const EnrolmentOptions& options) {
+  return JoinPath(options.folder, "invitation");
 }
 std::string NamePath(const EnrolmentOptions& options) {
   return JoinPath(options.folder, "server_name");
@@ -101,10 +108,12 @@ absl::StatusOr<std::string> ReadOrMakeJoiningKey(const EnrolmentOptions& options
 // again, because the joining key goes last.
 absl::Status KeepJoined(const EnrolmentOptions& options, const rpc::TlsOptions& server,
                         absl::string_view key, absl::string_view certificate) {
+  const std::string invitation = absl::BytesToHexString(tls::Sha256(server.token));
   TY_RETURN_IF_ERROR(WriteFileAtomically(AuthorityPath(options), server.authority, 0600));
   TY_RETURN_IF_ERROR(WriteFileAtomically(NamePath(options), server.server_name, 0600));
   TY_RETURN_IF_ERROR(WriteFileAtomically(KeyPath(options), key, 0600));
   TY_RETURN_IF_ERROR(WriteFileAtomically(CertificatePath(options), certificate, 0600));
+  TY_RETURN_IF_ERROR(WriteFileAtomically(InvitationPath(options), invitation, 0600));
   (void)unlink(JoiningKeyPath(options).c_str());
   return absl::OkStatus();
 }
@@ -128,11 +137,27 @@ absl::Status Join(const EnrolmentOptions& options) {
   return KeepJoined(options, server, key, response.certificate());
 }
 
+// Returns true if the worker was started with an invitation that it has not used. The file of one
+// that it has used may be gone.
+bool HasNewInvitation(const EnrolmentOptions& options) {
+  if (options.join_token_file.empty() || options.fingerprint.empty()) return false;
+  const auto token = ReadJoinToken(options.join_token_file);
+  const auto used = ReadFile(InvitationPath(options), kFileBytesMax);
+  return token.ok() && used.value_or("") != absl::BytesToHexString(tls::Sha256(*token));
+}
+
 }  // namespace
 
 absl::StatusOr<rpc::TlsOptions> Enrol(const EnrolmentOptions& options, Clock& clock) {
   TY_RETURN_IF_ERROR(MakeDirectories(options.folder, 0700));
-  if (const auto own = ReadOwn(options, clock.Now()); !own.ok()) {
+  const auto own = ReadOwn(options, clock.Now());
+  if (own.ok() && HasNewInvitation(options)) {
+    const absl::Status joined = Join(options);
+    if (!joined.ok()) {
+      LogWarning("cannot join with the new invitation; the worker keeps its certificate",
+                 {{"error", std::string(joined.message())}});
+    }
+  } else if (!own.ok()) {
     if (options.join_token_file.empty() || options.fingerprint.empty()) {
       return absl::FailedPreconditionError(absl::StrCat(
           "the worker has no certificate for ", options.server.ToString(), ": ",

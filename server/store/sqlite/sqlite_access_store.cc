@@ -42,6 +42,12 @@ constexpr char kPutToken[] =
     "joined_key = excluded.joined_key";
 constexpr char kDeleteToken[] = "DELETE FROM tokens WHERE id = ?";
 
+constexpr char kReadRemovedWorkers[] =
+    "SELECT name, refused_before_us FROM removed_workers ORDER BY name";
+constexpr char kPutRemovedWorker[] =
+    "INSERT INTO removed_workers (name, refused_before_us) VALUES (?, ?) ON CONFLICT (name) DO "
+    "UPDATE SET refused_before_us = excluded.refused_before_us";
+
 constexpr char kAppendAudit[] =
     "INSERT INTO audit (time_us, user, real_user, address, rpc, resource, allowed, reason) "
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
@@ -66,6 +72,8 @@ class SqliteAccessStore : public AccessStore {
   absl::StatusOr<std::vector<access::TokenRecord>> ListTokens() override;
   absl::Status PutToken(const access::TokenRecord& token) override;
   absl::Status DeleteToken(const std::string& id) override;
+  absl::StatusOr<std::vector<access::RemovedWorker>> ListRemovedWorkers() override;
+  absl::Status PutRemovedWorker(const access::RemovedWorker& worker) override;
   absl::Status AppendAudit(const std::vector<access::AuditRecord>& entries) override;
   absl::StatusOr<std::vector<access::AuditRecord>> ListAudit(
       const access::AuditFilter& filter) override;
@@ -202,6 +210,24 @@ absl::Status SqliteAccessStore::PutToken(const access::TokenRecord& token) {
 absl::Status SqliteAccessStore::DeleteToken(const std::string& id) {
   const MutexLock lock(&mutex_);
   return db_->Prepared(kDeleteToken).Bind(id).Run();
+}
+
+absl::StatusOr<std::vector<access::RemovedWorker>> SqliteAccessStore::ListRemovedWorkers() {
+  const MutexLock lock(&mutex_);
+  std::vector<access::RemovedWorker> workers;
+  TY_RETURN_IF_ERROR(ForEachRow(db_->Prepared(kReadRemovedWorkers), [&](const Statement& row) {
+    workers.push_back({row.Text(0), absl::FromUnixMicros(row.Int(1))});
+    return absl::OkStatus();
+  }));
+  return workers;
+}
+
+absl::Status SqliteAccessStore::PutRemovedWorker(const access::RemovedWorker& worker) {
+  const MutexLock lock(&mutex_);
+  return db_->Prepared(kPutRemovedWorker)
+      .Bind(worker.name)
+      .Bind(absl::ToUnixMicros(worker.refused_before))
+      .Run();
 }
 
 absl::Status SqliteAccessStore::AppendAudit(const std::vector<access::AuditRecord>& entries) {

@@ -85,6 +85,17 @@ TEST_P(AccessStoreTest, KeepsTokensAndWhatBecameOfThem) {
   EXPECT_TRUE(store_->ListTokens()->empty());
 }
 
+TEST_P(AccessStoreTest, KeepsSinceWhenCertificatesOfWorkersAreRefused) {
+  const access::RemovedWorker first = {"gpu-1", absl::FromUnixSeconds(1'800'000'000)};
+  const access::RemovedWorker later = {"gpu-1", absl::FromUnixSeconds(1'800'000'001)};
+  ASSERT_TRUE(store_->PutRemovedWorker({"gpu-2", absl::FromUnixSeconds(7)}).ok());
+  ASSERT_TRUE(store_->PutRemovedWorker(first).ok());
+  ASSERT_TRUE(store_->PutRemovedWorker(later).ok());
+  Reopen();
+  EXPECT_EQ(*store_->ListRemovedWorkers(),
+            (std::vector<access::RemovedWorker>{later, {"gpu-2", absl::FromUnixSeconds(7)}}));
+}
+
 TEST_P(AccessStoreTest, ListsTheAuditLogNewestFirst) {
   ASSERT_TRUE(store_
                   ->AppendAudit({{0, 10, "anna", "", "", "a/b", "jobs/1", true, ""},

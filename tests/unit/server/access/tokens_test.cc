@@ -157,6 +157,21 @@ TEST(Tokens, TheWorkerThatHasJoinedComesAgainWithItsKeyUntilTheInvitationEnds) {
   EXPECT_EQ(Reason(after.FindInvitation(made.text, last)), "TOKEN_REVOKED");
 }
 
+TEST(Tokens, AWorkerThatIsRemovedDoesNotJoinAgainWithItsOldInvitation) {
+  TokenTable table;
+  TokenRecord draft = Draft("root");
+  draft.kind = TokenKind::kJoin;
+  draft.expires = kNow + kJoinTokenLifetime;
+  const NewToken made = AddToken(table, draft);
+  ASSERT_TRUE(table.UseUp(made.text, "gpu-1", "its key", kNow).ok());
+  EXPECT_TRUE(table.EndJoins("gpu-2").empty());
+  const auto ended = table.EndJoins("gpu-1");
+  ASSERT_EQ(ended.size(), 1u);
+  EXPECT_EQ(ended[0].joined_key, "");
+  EXPECT_EQ(Reason(table.UseUp(made.text, "gpu-1", "its key", kNow)), "TOKEN_REVOKED");
+  EXPECT_TRUE(table.EndJoins("gpu-1").empty());
+}
+
 TEST(Tokens, TheLastUseIsNotedInSteps) {
   TokenTable table;
   const NewToken made = AddToken(table, Draft("anna"));

@@ -296,6 +296,44 @@ TEST_F(GateTest, ACertificateIsForOneWorkerAndNothingElse) {
   }
 }
 
+TEST_F(GateTest, AWorkerThatWasRemovedMakesNoCallAndTheAuditLogIsNotFilledByIt) {
+  services_->sign_in->clock = &clock_;
+  access::Peer peer;
+  peer.worker = "far-1";
+  peer.address = "192.0.2.7";
+  peer.certificate_begin = clock_.Now() - absl::Hours(24);
+  const auto old = Connect(peer);
+  v1::RegisterWorkerRequest join;
+  join.set_worker("far-1");
+  join.set_uid("u-1");
+  join.set_version("1.0");
+  v1::RegisterWorkerResponse joined;
+  const auto reason_of = [&](const std::shared_ptr<grpc::Channel>& channel) {
+    const auto agents = v1::AgentService::NewStub(channel);
+    return ErrorReason(FromGrpcStatus(agents->RegisterWorker(Context("").get(), join, &joined)));
+  };
+  EXPECT_EQ(reason_of(old), "");
+  const auto remove = [&] {
+    v1::DeleteWorkerRequest request;
+    request.set_name("workers/far-1");
+    v1::DeleteWorkerResponse removed;
+    return fleet_->DeleteWorker(Context("").get(), request, &removed).ok();
+  };
+  EXPECT_FALSE(remove()) << "it is in contact";
+  EXPECT_EQ(reason_of(old), "") << "what is refused changes nothing";
+  clock_.Advance(absl::Minutes(10));
+  EXPECT_TRUE(testing::WaitUntil(remove, absl::Seconds(30)));
+  EXPECT_EQ(access_store_.ListRemovedWorkers()->size(), 1u);
+  const auto again = Connect(peer);
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(reason_of(again), "CERTIFICATE_REVOKED");
+  int noted = 0;
+  for (const std::string& entry : Audit(100)) noted += absl::StrContains(entry, "was revoked");
+  EXPECT_GE(noted, 1);
+  EXPECT_LE(noted, 10);
+  peer.certificate_begin = services_->sign_in->removed_workers.EarliestBegin("far-1");
+  EXPECT_EQ(reason_of(Connect(peer)), "");
+}
+
 TEST_F(GateTest, UsersOfOtherHostsAreNoWorkers) {
   access::Peer peer = User("anna", Role::kAdmin);
   peer.address = "192.0.2.7";
