@@ -114,19 +114,8 @@ absl::Status ExplainFailure(const rpc::Address& server, const rpc::TlsOptions& p
   if (!is_shown) {
     return error::CertificateChanged(server.Target(), expected, tls::PinOf(*chain).fingerprint);
   }
-  for (const tls::Certificate& shown : *chain) {
-    if (now > shown.not_after) {
-      return error::CertificateRefused(
-          server.Target(), absl::StrCat("it has expired at ", absl::FormatTime(shown.not_after),
-                                        "; its administrator has to renew it"));
-    }
-    if (now < shown.not_before) {
-      return error::CertificateRefused(
-          server.Target(), absl::StrCat("it is valid from ", absl::FormatTime(shown.not_before),
-                                        " on only; is your clock right?"));
-    }
-  }
-  return failure;
+  const absl::Status times = tls::CheckTimes(server.Target(), *chain, now);
+  return times.ok() ? failure : times;
 }
 
 }  // namespace trainyard::credentials

@@ -133,6 +133,7 @@ Process::Options Laptop::Client(const std::vector<std::string>& args) const {
   options.environment = {{"HOME", home_.path()},    {"XDG_CONFIG_HOME", ""},
                          {"XDG_STATE_HOME", ""},    {"TRAINYARD_SERVER", ""},
                          {"TRAINYARD_CONTEXT", ""}, {"NO_COLOR", "1"}};
+  options.environment.insert(environment_.begin(), environment_.end());
   return options;
 }
 

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -61,6 +63,10 @@ class TlsYard {
 // Somebody who has a client and a home directory, and no account on the server's host.
 class Laptop {
  public:
+  // The client gets these variables too.
+  explicit Laptop(std::map<std::string, std::string> environment = {})
+      : environment_(std::move(environment)) {}
+
   // Runs `trainyard ARGS`. The client reads `input` as its standard input.
   ProcessResult Run(const std::vector<std::string>& args, const std::string& input = "");
   // Starts a client that goes on. Its output comes into the file that Written reads.
@@ -73,6 +79,7 @@ class Laptop {
   Process::Options Client(const std::vector<std::string>& args) const;
 
   TempDir home_;
+  const std::map<std::string, std::string> environment_;
 };
 
 }  // namespace trainyard::testing

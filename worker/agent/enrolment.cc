@@ -29,6 +29,7 @@ namespace {
 
 constexpr int64_t kFileBytesMax = 64 * 1024;
 constexpr absl::Duration kCallTimeout = absl::Seconds(30);
+constexpr absl::Duration kProbeTimeout = absl::Seconds(5);
 constexpr absl::Duration kRenewalInterval = absl::Minutes(10);
 
 std::string KeyPath(const EnrolmentOptions& options) {
@@ -64,18 +65,20 @@ absl::StatusOr<tls::Certificate> ReadOwn(const EnrolmentOptions& options, absl::
   }
   if (now >= own.not_after) {
     return absl::FailedPreconditionError(
-        absl::StrCat("it has expired at ", absl::FormatTime(own.not_after)));
+        absl::StrCat("it has expired at ", absl::FormatTime(own.not_after),
+                     ", and the clock of this host shows ", absl::FormatTime(now)));
   }
   return std::move(own);
 }
 
 // Looks at the server, and returns how to recognise it from now on.
-absl::StatusOr<rpc::TlsOptions> Recognise(const EnrolmentOptions& options) {
+absl::StatusOr<rpc::TlsOptions> Recognise(const EnrolmentOptions& options, absl::Time now) {
   TY_ASSIGN_OR_RETURN(const std::string fingerprint, tls::ReadFingerprint(options.fingerprint));
   TY_ASSIGN_OR_RETURN(const auto chain,
                       tls::ProbeServer(options.server.host, options.server.port, kCallTimeout));
   for (const tls::Certificate& shown : chain) {
     if (shown.fingerprint != fingerprint) continue;
+    TY_RETURN_IF_ERROR(tls::CheckTimes(options.server.Target(), chain, now));
     rpc::TlsOptions server;
     server.authority = shown.pem;
     for (const std::string& host : chain.front().hosts) {
@@ -118,8 +121,8 @@ absl::Status KeepJoined(const EnrolmentOptions& options, const rpc::TlsOptions& 
   return absl::OkStatus();
 }
 
-absl::Status Join(const EnrolmentOptions& options) {
-  TY_ASSIGN_OR_RETURN(rpc::TlsOptions server, Recognise(options));
+absl::Status Join(const EnrolmentOptions& options, absl::Time now) {
+  TY_ASSIGN_OR_RETURN(rpc::TlsOptions server, Recognise(options, now));
   TY_ASSIGN_OR_RETURN(server.token, ReadJoinToken(options.join_token_file));
   TY_ASSIGN_OR_RETURN(const std::string key, ReadOrMakeJoiningKey(options));
   v1::JoinWorkerRequest request;
@@ -152,7 +155,7 @@ absl::StatusOr<rpc::TlsOptions> Enrol(const EnrolmentOptions& options, Clock& cl
   TY_RETURN_IF_ERROR(MakeDirectories(options.folder, 0700));
   const auto own = ReadOwn(options, clock.Now());
   if (own.ok() && HasNewInvitation(options)) {
-    const absl::Status joined = Join(options);
+    const absl::Status joined = Join(options, clock.Now());
     if (!joined.ok()) {
       LogWarning("cannot join with the new invitation; the worker keeps its certificate",
                  {{"error", std::string(joined.message())}});
@@ -165,7 +168,7 @@ absl::StatusOr<rpc::TlsOptions> Enrol(const EnrolmentOptions& options, Clock& cl
           "; run `trainyard workers invite` on the server's host, and give --join_token_file and "
           "--server_fingerprint"));
     }
-    TY_RETURN_IF_ERROR(Annotate(Join(options), "cannot join"));
+    TY_RETURN_IF_ERROR(Annotate(Join(options, clock.Now()), "cannot join"));
     LogInfo("joined; the certificate renews itself", {{"worker", options.worker}});
   }
   rpc::TlsOptions proof;
@@ -189,8 +192,17 @@ CertificateRenewer::~CertificateRenewer() {
   thread_.join();
 }
 
+// Says in the log that a clock is wrong. gRPC only says that it refuses the server's certificate.
+void CertificateRenewer::CheckClock() const {
+  const auto chain = tls::ProbeServer(options_.server.host, options_.server.port, kProbeTimeout);
+  if (!chain.ok()) return;
+  const absl::Status times = tls::CheckTimes(options_.server.Target(), *chain, clock_.Now());
+  if (!times.ok()) LogWarning(times.message());
+}
+
 void CertificateRenewer::Run() {
   while (true) {
+    CheckClock();
     const absl::Status renewed = RenewIfDue();
     if (!renewed.ok()) {
       LogWarning("cannot renew the worker's certificate; it is tried again",

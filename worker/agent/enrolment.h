@@ -46,6 +46,7 @@ class CertificateRenewer {
  private:
   void Run();
   absl::Status RenewIfDue();
+  void CheckClock() const;
 
   const EnrolmentOptions options_;
   const std::shared_ptr<grpc::Channel> channel_;
