@@ -112,10 +112,11 @@ absl::StatusOr<std::string> ReadToken(const Context& context, const LoginOptions
           "there is no terminal to ask for the token; give --token-file FILE, or - for the "
           "standard input");
     }
-    if (asks) context.err << "Token (it is not shown): " << std::flush;
     context.interrupt.AllowExit(true);
     {
+      // Whoever sees the question may type at once, and nothing of it is shown or lost.
       const Silence silence;
+      if (asks) context.err << "Token (it is not shown): " << std::flush;
       std::getline(context.in, token);
     }
     context.interrupt.AllowExit(false);

@@ -69,8 +69,10 @@ class Laptop {
 
   // Runs `trainyard ARGS`. The client reads `input` as its standard input.
   ProcessResult Run(const std::vector<std::string>& args, const std::string& input = "");
-  // Starts a client that goes on. Its output comes into the file that Written reads.
-  std::unique_ptr<Process> Start(const std::vector<std::string>& args, const std::string& name);
+  // Starts a client that goes on. Its output comes into the file that Written reads. It may have a
+  // terminal in place of its input and its errors.
+  std::unique_ptr<Process> Start(const std::vector<std::string>& args, const std::string& name,
+                                 const std::string& terminal_path = "");
   std::string Written(const std::string& name) const;
   std::string Config() const;
   const TempDir& home() const { return home_; }
