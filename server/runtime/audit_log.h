@@ -41,12 +41,14 @@ class AuditLog {
   const absl::Duration keep_;
   Mutex mutex_;
   CondVar changed_;
+  CondVar hurry_;  // somebody waits for entries that are gathered
   CondVar written_;
   std::vector<access::AuditRecord> waiting_ ABSL_GUARDED_BY(mutex_);
   int64_t lost_ ABSL_GUARDED_BY(mutex_) = 0;
   // The entries that were ever added, and those of them that were written or lost.
   int64_t added_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t done_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t wanted_ ABSL_GUARDED_BY(mutex_) = 0;  // somebody waits until so many are done
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
