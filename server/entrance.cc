@@ -133,6 +133,11 @@ void Entrance::TakeRemote(UniqueFd plain, tls::Peer client) {
   peer.address = client.remote.key;
   peer.worker = std::move(client.worker);
   peer.certificate_begin = client.certificate_begin;
+  // Whoever shows a revoked certificate has the limits of a stranger, and is told that it is
+  // revoked.
+  if (!sign_in_->removed_workers.Check(peer.worker, peer.certificate_begin).ok()) {
+    *client.is_known = false;
+  }
   if (!connections_.Add(plain.get(), std::move(peer), std::move(client.is_known))) return;
   serve_(std::move(plain));
 }

@@ -2,6 +2,7 @@
 // are open, when they renew and after a restart of the server, until they are invited again.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "absl/strings/match.h"
 #include "common/base/errors.h"
@@ -83,6 +84,30 @@ TEST_F(TlsRevokeTest, ARevokedCertificateIsRefusedUntilTheWorkerIsInvitedAgain) 
   EXPECT_EQ(Renew(host_.ChannelOf(renewed), renewed.key), "");
   EXPECT_NE(renewed.key, old.key);
   EXPECT_EQ(Renew(host_.ChannelOf(old), old.key), "CERTIFICATE_REVOKED") << "as it was before";
+}
+
+TEST_F(TlsRevokeTest, AnInvitationThatWasUsedUpLeavesAWorkerItsCertificate) {
+  StartInvited();
+  Yard& yard = host_.yard();
+  const tls::KeyPair own = CopyOfFiles();
+  yard.KillWorker("gamma");
+  // As a worker of an older version has it, which did not note its invitation.
+  const std::string noted = JoinPath(yard.WorkerStateDir("gamma"), "tls/invitation");
+  ASSERT_EQ(unlink(noted.c_str()), 0);
+  const std::string ended = host_.SecretFile("tyj_" + std::string(43, 'x'));
+  const auto start = [&] {
+    yard.StartWorker("gamma", {.flags = {"--join_token_file", ended, "--server_fingerprint",
+                                         host_.fingerprint()},
+                               .server_address = host_.address()});
+    EXPECT_TRUE(WaitUntil([&] { return HasSaid("registered"); }, kPatience))
+        << yard.worker("gamma")->Err();
+  };
+  start();
+  EXPECT_TRUE(HasSaid("the worker keeps its certificate"));
+  EXPECT_EQ(CopyOfFiles().certificate, own.certificate);
+  yard.KillWorker("gamma");
+  start();
+  EXPECT_FALSE(HasSaid("the worker keeps its certificate")) << "it was tried once";
 }
 
 TEST_F(TlsRevokeTest, ANameThatNobodyHasIsToldAsThat) {

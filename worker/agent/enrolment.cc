@@ -107,16 +107,21 @@ absl::StatusOr<std::string> ReadOrMakeJoiningKey(const EnrolmentOptions& options
   return key;
 }
 
+// Remembers that the invitation is of no further use.
+absl::Status NoteInvitation(const EnrolmentOptions& options, absl::string_view token) {
+  return WriteFileAtomically(InvitationPath(options), absl::BytesToHexString(tls::Sha256(token)),
+                             0600);
+}
+
 // Keeps what the worker has got by joining. Whenever this is interrupted, the worker can join
 // again, because the joining key goes last.
 absl::Status KeepJoined(const EnrolmentOptions& options, const rpc::TlsOptions& server,
                         absl::string_view key, absl::string_view certificate) {
-  const std::string invitation = absl::BytesToHexString(tls::Sha256(server.token));
   TY_RETURN_IF_ERROR(WriteFileAtomically(AuthorityPath(options), server.authority, 0600));
   TY_RETURN_IF_ERROR(WriteFileAtomically(NamePath(options), server.server_name, 0600));
   TY_RETURN_IF_ERROR(WriteFileAtomically(KeyPath(options), key, 0600));
   TY_RETURN_IF_ERROR(WriteFileAtomically(CertificatePath(options), certificate, 0600));
-  TY_RETURN_IF_ERROR(WriteFileAtomically(InvitationPath(options), invitation, 0600));
+  TY_RETURN_IF_ERROR(NoteInvitation(options, server.token));
   (void)unlink(JoiningKeyPath(options).c_str());
   return absl::OkStatus();
 }
@@ -159,6 +164,11 @@ absl::StatusOr<rpc::TlsOptions> Enrol(const EnrolmentOptions& options, Clock& cl
     if (!joined.ok()) {
       LogWarning("cannot join with the new invitation; the worker keeps its certificate",
                  {{"error", std::string(joined.message())}});
+    }
+    // An older version has joined with it and has not noted that, or it has ended.
+    if (absl::IsUnauthenticated(joined)) {
+      TY_ASSIGN_OR_RETURN(const std::string token, ReadJoinToken(options.join_token_file));
+      TY_RETURN_IF_ERROR(NoteInvitation(options, token));
     }
   } else if (!own.ok()) {
     if (options.join_token_file.empty() || options.fingerprint.empty()) {
