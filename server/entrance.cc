@@ -65,6 +65,8 @@ absl::Status Entrance::Open(const ServerOptions& options) {
     sign_in_->tokens.Add(token);
     users_->Learn({token.user});
   }
+  TY_ASSIGN_OR_RETURN(const auto removed, store_.ListRemovedWorkers());
+  for (const access::RemovedWorker& worker : removed) sign_in_->removed_workers.Add(worker);
   sign_in_->user_of_system = [this](const std::string& user) { return users_->Find(user); };
   sign_in_->learn_user = [this](const std::string& user) { users_->Learn({user}); };
   return absl::OkStatus();
@@ -99,8 +101,13 @@ absl::Status Entrance::OpenCertificates(const ServerOptions& options,
                                          {JoinPath(state_dir, "tls"), options.tls_names,
                                           options.tls_cert, options.tls_key, options.tls_client_ca},
                                          *Clock::Real()));
-  sign_in_->sign_worker = [this](absl::string_view request, absl::string_view worker) {
-    return certificates_->SignWorker(request, worker);
+  sign_in_->sign_worker = [this](
+                              absl::string_view request,
+                              absl::string_view worker) -> absl::StatusOr<rpc::WorkerCertificate> {
+    TY_ASSIGN_OR_RETURN(tls::Certificate made,
+                        certificates_->SignWorker(request, worker,
+                                                  sign_in_->removed_workers.EarliestBegin(worker)));
+    return rpc::WorkerCertificate{std::move(made.pem), std::move(made.key_fingerprint)};
   };
   sign_in_->fingerprint = [this] { return certificates_->pin().fingerprint; };
   LogInfo("clients know this server by its fingerprint",
@@ -150,6 +157,12 @@ void Entrance::TakeRemote(UniqueFd connection) {
 }
 
 void Entrance::TakeRelayed(relay::Relay::Opened opened) {
+  // Whoever shows a revoked certificate has the limits of a stranger, and is told that it is
+  // revoked.
+  const access::Peer& peer = opened.peer;
+  if (!sign_in_->removed_workers.Check(peer.worker, peer.certificate_begin).ok()) {
+    *opened.is_known = false;
+  }
   connections_.Add(opened.plain.get(), std::move(opened.peer), std::move(opened.is_known));
   serve_(std::move(opened.plain));
 }

@@ -33,7 +33,8 @@ class Entrance {
  public:
   Entrance(store::AccessStore& store, rpc::Streams& streams) : store_(store), streams_(streams) {}
 
-  // Reads the tokens. Returns NOT_FOUND for a group that does not exist.
+  // Reads the tokens and the revoked certificates. Returns NOT_FOUND for a group that does not
+  // exist.
   absl::Status Open(const ServerOptions& options);
   // Listens on all addresses, and makes or reads the certificates for ports of TLS. Nobody is let
   // in yet.

@@ -19,6 +19,10 @@ constexpr absl::Duration kDeleteIntervalMax = absl::Minutes(1);
 constexpr absl::Duration kDeleteIntervalMin = absl::Milliseconds(100);
 // The jobs of one round are few, so that those who ask for something need not wait for them.
 constexpr size_t kDeletedMax = 100;
+// A review looks at all jobs, so what it finds lasts for many rounds.
+constexpr size_t kFoundMax = 100'000;
+// The jobs of one step of a review, which takes some milliseconds of the turn loop.
+constexpr size_t kReviewedMax = 4000;
 constexpr size_t kMeasuredMax = 1000;
 // Workers may send the last of a log this long after the end of the job.
 constexpr absl::Duration kLateMax = absl::Minutes(5);
@@ -120,13 +124,12 @@ void Housekeeper::Measure() {
 
 bool Housekeeper::DeleteSome() {
   if (WasClockSet()) return false;
-  const auto deletions = AskYard<std::vector<core::DeleteJob>>(
-      runtime_, [this, now_us = absl::ToUnixMicros(clock_.Now())](const core::Yard& yard) {
-        return FindExpired(yard, options_.keep, now_us, kDeletedMax);
-      });
+  if (found_.empty()) Review();
   std::vector<JobId> jobs;
   std::vector<JobId> parts;
-  for (const core::DeleteJob& deletion : deletions) {
+  for (size_t count = 0; count < kDeletedMax && !found_.empty() && !IsStopped(); ++count) {
+    const core::DeleteJob deletion = found_.front();
+    found_.pop_front();
     if (!PostAndWait(runtime_, deletion).ok()) continue;
     (deletion.parts.any() ? parts : jobs).push_back(deletion.job);
   }
@@ -138,7 +141,17 @@ bool Housekeeper::DeleteSome() {
   };
   tell(jobs, "deleted jobs that are kept no longer");
   tell(parts, "deleted checkpoints, logs or metrics that are kept no longer; their jobs stay");
-  return deletions.size() == kDeletedMax && !(jobs.empty() && parts.empty());
+  return !found_.empty();
+}
+
+void Housekeeper::Review() {
+  RetentionReview review(options_.keep, absl::ToUnixMicros(clock_.Now()));
+  const auto step = [&review](const core::Yard& yard) { return review.Step(yard, kReviewedMax); };
+  while (AskYard<bool>(runtime_, step)) {
+    if (IsStopped()) return;
+  }
+  const std::vector<core::DeleteJob> found = review.TakeDeletions(kFoundMax);
+  found_.assign(found.begin(), found.end());
 }
 
 bool Housekeeper::WasClockSet() {

@@ -2,6 +2,7 @@
 // kept no longer, and watches the memory of the process.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <thread>
 
@@ -41,6 +42,8 @@ class Housekeeper {
   void Measure();
   // Deletes some of what is kept no longer. Returns true if there may be more.
   bool DeleteSome();
+  // Finds what is kept no longer.
+  void Review();
   // Returns true if the wall clock was set while the server runs. The ages of jobs mean nothing
   // then.
   bool WasClockSet();
@@ -51,6 +54,7 @@ class Housekeeper {
   MemoryWatch memory_;
   const absl::Duration boot_time_;  // the wall clock minus the uptime, at the start
   bool warned_ = false;
+  std::deque<core::DeleteJob> found_;           // by the last review, and not deleted yet
   absl::Time measured_ = absl::InfinitePast();  // when the last round began
   Mutex mutex_;
   CondVar stopped_;

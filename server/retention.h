@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -44,12 +45,68 @@ struct KeepRules {
   }
 };
 
-// Returns at most `max` deletions, those of jobs that ended first before the others. A job that
-// says itself how long it is kept (Submission::retain_us) is older than that then; no other age
-// matters to it. Jobs with the tag 'keep', those that are kept for ever, and what other jobs need
-// are left out, but count. `now_us` is wall time.
-std::vector<core::DeleteJob> FindExpired(const core::Yard& yard, const KeepRules& rules,
-                                         int64_t now_us, size_t max);
+// Finds what is kept no longer, in steps, so that a look at 100,000 jobs holds up no turn of the
+// server. A job that says itself how long it is kept (Submission::retain_us) is older than that
+// then; no other age matters to it. Jobs with the tag 'keep', those that are kept for ever, and
+// what other jobs need are left out, but count. The class is not thread-safe.
+class RetentionReview {
+ public:
+  // `now_us` is wall time.
+  RetentionReview(const KeepRules& rules, int64_t now_us);
+
+  // Looks at up to `max` jobs. Returns false if that was the end.
+  bool Step(const core::Yard& yard, size_t max);
+  // Returns at most `max` deletions, once, after the last step. Those of jobs that ended first come
+  // before the others.
+  std::vector<core::DeleteJob> TakeDeletions(size_t max);
+
+ private:
+  // Adds up one kind of thing.
+  class Budget {
+   public:
+    explicit Budget(const KeepRule& rule) : rule_(rule) {}
+
+    void Count(int64_t bytes) {
+      ++jobs_;
+      bytes_ += bytes;
+    }
+    // Returns true if the things of a job that was counted have no room any more.
+    bool IsOver() const { return jobs_ > rule_.jobs || bytes_ > rule_.bytes; }
+    bool IsOld(const core::JobRecord& job, int64_t now_us) const {
+      return rule_.age < absl::InfiniteDuration() &&
+             job.end_us < now_us - absl::ToInt64Microseconds(rule_.age);
+    }
+
+   private:
+    const KeepRule rule_;
+    int64_t jobs_ = 0;
+    int64_t bytes_ = 0;
+  };
+  struct Sizes {
+    int64_t checkpoints = 0;
+    core::StreamBytes streams;
+  };
+
+  // Finds the jobs that have ended, and counts those that stay whatever the rules say.
+  bool Collect(const core::Yard& yard, size_t max);
+  // Counts a job that stays.
+  void Keep(const core::Yard& yard, const core::JobRecord& job);
+  // Counts a job, and adds what must be deleted of it.
+  void Decide(const core::Yard& yard, const core::JobRecord& job);
+  static Sizes SizesOf(const core::Yard& yard, const core::JobRecord& job);
+  void KeepParts(const core::JobRecord& job, const Sizes& sizes);
+
+  const KeepRules rules_;
+  const int64_t now_us_;
+  Budget jobs_;
+  Budget checkpoints_;
+  Budget logs_;
+  Budget metrics_;
+  JobId last_;
+  bool is_collected_ = false;
+  std::vector<std::pair<int64_t, JobId>> ended_;  // by their end; the next one is the last
+  std::vector<core::DeleteJob> deletions_;
+};
 
 // Returns the first jobs after `after`, at most `max`, whose logs and metrics must be measured:
 // those that were never measured, and those that ran after `since_us` of wall time.

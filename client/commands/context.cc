@@ -24,8 +24,13 @@ bool Confirm(const Context& context, absl::string_view question, bool yes_by_def
   context.err << question << (yes_by_default ? " [Y/n] " : " [y/N] ") << std::flush;
   std::string answer;
   context.interrupt.AllowExit(true);
-  std::getline(context.in, answer);
+  const bool is_answered = static_cast<bool>(std::getline(context.in, answer));
   context.interrupt.AllowExit(false);
+  if (!is_answered) {
+    // Whoever ends the input (Ctrl-D) has pressed no Enter, and has not agreed to anything.
+    context.err << "\n";
+    return false;
+  }
   if (answer.empty()) return yes_by_default;
   return answer[0] == 'y' || answer[0] == 'Y';
 }

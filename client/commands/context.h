@@ -74,7 +74,7 @@ std::string ConfigHome(const Surroundings& around);
 absl::StatusOr<std::unique_ptr<link::ServerLink>> Connect(const Context& context);
 
 // Asks the user a question on stderr, and returns true if the answer is yes. Enter without an
-// answer means `yes_by_default`.
+// answer means `yes_by_default`; the end of the input (Ctrl-D) means no.
 bool Confirm(const Context& context, absl::string_view question, bool yes_by_default);
 
 // Prints messages as json, jsonl, yaml or names, and returns true. Returns false if the user asked

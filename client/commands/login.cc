@@ -112,10 +112,11 @@ absl::StatusOr<std::string> ReadToken(const Context& context, const LoginOptions
           "there is no terminal to ask for the token; give --token-file FILE, or - for the "
           "standard input");
     }
-    if (asks) context.err << "Token (it is not shown): " << std::flush;
     context.interrupt.AllowExit(true);
     {
+      // Whoever sees the question may type at once, and nothing of it is shown or lost.
       const Silence silence;
+      if (asks) context.err << "Token (it is not shown): " << std::flush;
       std::getline(context.in, token);
     }
     context.interrupt.AllowExit(false);
@@ -206,11 +207,10 @@ Result Login(const Context& context, const LoginOptions& options) {
   TY_ASSIGN_OR_RETURN(const NewContext made, ChooseContext(context, options, server));
   TY_ASSIGN_OR_RETURN(const auto chain, tls::ProbeServer(server.host, server.port, kSignInTimeout));
   const CredentialStore store(ConfigHome(context.surroundings));
-  const auto known = store.Load(server);
+  TY_ASSIGN_OR_RETURN(const std::string pinned, store.LoadPin(server));
   rpc::TlsOptions signed_in;
-  TY_ASSIGN_OR_RETURN(
-      const tls::Certificate pin,
-      ChoosePin(context, options, server, chain, known.ok() ? known->authority : std::string()));
+  TY_ASSIGN_OR_RETURN(const tls::Certificate pin,
+                      ChoosePin(context, options, server, chain, pinned));
   signed_in.authority = pin.pem;
   signed_in.server_name = NameToExpect(chain);
   TY_ASSIGN_OR_RETURN(signed_in.token, ReadToken(context, options));

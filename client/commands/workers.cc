@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "client/commands/device_table.h"
 #include "client/commands/verbs.h"
 #include "client/output/table.h"
@@ -131,6 +132,20 @@ Result DeclareLost(const Context& context, const WorkersOptions& options) {
                                              "is GONE; what it ran is queued again");
 }
 
+Result RevokeCertificates(const Context& context, const WorkersOptions& options) {
+  TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
+  for (const std::string& name : options.workers) {
+    v1::RevokeCertificateRequest request;
+    request.set_worker(std::string(absl::StripPrefix(name, "workers/")));
+    TY_ASSIGN_OR_RETURN(const v1::RevokeCertificateResponse revoked,
+                        link->Call(&v1::AccessService::Stub::RevokeCertificate, request));
+    context.Say(absl::StrCat("certificates that worker '", request.worker(),
+                             "' has are refused from now on",
+                             revoked.is_known() ? "" : "; no worker of that name is known"));
+  }
+  return link::kOk;
+}
+
 Result RemoveWorkers(const Context& context, const WorkersOptions& options) {
   TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
   for (const std::string& name : options.workers) {
@@ -167,6 +182,9 @@ void AddWorkers(VerbTable& verbs) {
       "workers lost",
       "Confirm that the host of an UNREACHABLE worker is off, so that its jobs start elsewhere",
       "lab-1", declare_with_reason, DeclareLost);
+  verbs.Add<WorkersOptions>("workers revoke",
+                            "Refuse the certificates of workers until they are invited again",
+                            "lab-1", declare, RevokeCertificates);
   verbs.Add<WorkersOptions>("workers rm", "Forget workers that are out of contact and run nothing",
                             "old-1", declare_with_reason, RemoveWorkers);
   verbs.Add<WorkersOptions>("workers uncordon", "Give workers ranks again", "lab-1", declare,

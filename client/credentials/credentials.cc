@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/base/errors.h"
 #include "common/base/files.h"
 #include "common/base/sign_in_errors.h"
 #include "common/base/status_macros.h"
@@ -74,6 +75,15 @@ absl::StatusOr<rpc::TlsOptions> CredentialStore::Load(const rpc::Address& server
   return options;
 }
 
+absl::StatusOr<std::string> CredentialStore::LoadPin(const rpc::Address& server) const {
+  auto pin = ReadFile(JoinPath(Folder(server), "authority.pem"), kFileBytesMax);
+  if (absl::IsNotFound(pin.status())) return "";
+  if (pin.ok()) return pin;
+  return Annotate(pin.status(),
+                  absl::StrCat("the certificate that was accepted for ", server.ToString(),
+                               " cannot be read, and nothing was sent there"));
+}
+
 absl::Status CredentialStore::Save(const rpc::Address& server,
                                    const rpc::TlsOptions& options) const {
   const std::string folder = Folder(server);
@@ -104,19 +114,8 @@ absl::Status ExplainFailure(const rpc::Address& server, const rpc::TlsOptions& p
   if (!is_shown) {
     return error::CertificateChanged(server.Target(), expected, tls::PinOf(*chain).fingerprint);
   }
-  for (const tls::Certificate& shown : *chain) {
-    if (now > shown.not_after) {
-      return error::CertificateRefused(
-          server.Target(), absl::StrCat("it has expired at ", absl::FormatTime(shown.not_after),
-                                        "; its administrator has to renew it"));
-    }
-    if (now < shown.not_before) {
-      return error::CertificateRefused(
-          server.Target(), absl::StrCat("it is valid from ", absl::FormatTime(shown.not_before),
-                                        " on only; is your clock right?"));
-    }
-  }
-  return failure;
+  const absl::Status times = tls::CheckTimes(server.Target(), *chain, now);
+  return times.ok() ? failure : times;
 }
 
 }  // namespace trainyard::credentials

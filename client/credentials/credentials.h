@@ -28,6 +28,9 @@ class CredentialStore {
   // Returns NOT_FOUND if the user has not signed in there, and PERMISSION_DENIED if other users may
   // read the token.
   absl::StatusOr<rpc::TlsOptions> Load(const rpc::Address& server) const;
+  // Returns the certificate that was pinned for the server, or "" if none was. It does not read the
+  // token, so that nobody gets rid of the pin by what is wrong with the token.
+  absl::StatusOr<std::string> LoadPin(const rpc::Address& server) const;
   absl::Status Save(const rpc::Address& server, const rpc::TlsOptions& options) const;
   // Returns NOT_FOUND if there is nothing to forget.
   absl::Status Forget(const rpc::Address& server) const;

@@ -26,6 +26,14 @@ absl::Status TokenRevoked(absl::string_view id, absl::Time when) {
                                 "; ask for a new one"));
 }
 
+absl::Status CertificateRevoked(absl::string_view worker, absl::Time when) {
+  return MakeError(absl::StatusCode::kUnauthenticated, "CERTIFICATE_REVOKED",
+                   absl::StrCat("the certificate of worker '", worker, "' was revoked at ",
+                                absl::FormatTime(absl::RFC3339_sec, when, absl::UTCTimeZone()),
+                                "; to take the worker back, run `trainyard workers invite ", worker,
+                                "` on the server's host, and start it with the new invitation"));
+}
+
 absl::Status TokenNotFound(absl::string_view id) {
   return MakeError(absl::StatusCode::kNotFound, "NOT_FOUND",
                    absl::StrCat("there is no token '", id, "'; `trainyard tokens ls` shows them"));

@@ -14,6 +14,9 @@ absl::Status TokenUnknown();
 // (`trainyard login`).
 absl::Status TokenExpired(absl::string_view id, absl::Time end);
 absl::Status TokenRevoked(absl::string_view id, absl::Time when);
+// CERTIFICATE_REVOKED: the worker was removed, and its certificate with it. If it is to work again,
+// invite it by its name, and start it with the new invitation.
+absl::Status CertificateRevoked(absl::string_view worker, absl::Time when);
 // NOT_FOUND: `trainyard tokens ls` shows the tokens.
 absl::Status TokenNotFound(absl::string_view id);
 // CERTIFICATE_CHANGED: the server is another one than before, or somebody stands between. If its

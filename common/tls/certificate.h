@@ -21,6 +21,9 @@ struct Certificate {
   std::string pem;
   // The SHA-256 of the certificate, as `openssl x509 -fingerprint -sha256` prints it: "AB:CD:...".
   std::string fingerprint;
+  // The SHA-256 of its public key, written in the same way. Further certificates of the same key
+  // have it too.
+  std::string key_fingerprint;
   std::string subject;
   absl::Time not_before;
   absl::Time not_after;

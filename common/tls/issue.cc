@@ -247,7 +247,8 @@ absl::StatusOr<std::string> MakeWorkerRequest(absl::string_view key, absl::strin
 }
 
 absl::StatusOr<std::string> SignWorkerRequest(const KeyPair& authority, absl::string_view request,
-                                              absl::string_view worker, absl::Time now) {
+                                              absl::string_view worker, absl::Time now,
+                                              absl::Time earliest_begin) {
   if (!IsWorkerName(worker)) {
     return absl::InvalidArgumentError(absl::StrCat("'", worker, "' is no name of a worker"));
   }
@@ -259,7 +260,7 @@ absl::StatusOr<std::string> SignWorkerRequest(const KeyPair& authority, absl::st
   if (parsed == nullptr) return OpenSslError("there is no request for a certificate in PEM");
   TY_RETURN_IF_ERROR(CheckRequest(*parsed, worker));
   const Draft draft = {absl::StrCat("worker ", worker).substr(0, 64),
-                       now - kBackdated,
+                       std::max(now - kBackdated, earliest_begin),
                        now + kWorkerLifetime,
                        NamesOfWorker(worker),
                        "digitalSignature",

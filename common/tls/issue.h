@@ -44,10 +44,11 @@ absl::StatusOr<KeyPair> IssueForServer(const KeyPair& authority,
 // Returns a request (PKCS #10, PEM) for a certificate of this worker.
 absl::StatusOr<std::string> MakeWorkerRequest(absl::string_view key, absl::string_view worker);
 
-// Answers a request with a certificate for `worker`. Of the request only the key is used. Returns
-// INVALID_ARGUMENT if it is damaged, is not signed by its own key, has a key of another kind, or
-// asks for another worker or for anything besides.
+// Answers a request with a certificate for `worker`, which is not valid before `earliest_begin`. Of
+// the request only the key is used. Returns INVALID_ARGUMENT if it is damaged, is not signed by its
+// own key, has a key of another kind, or asks for another worker or for anything besides.
 absl::StatusOr<std::string> SignWorkerRequest(const KeyPair& authority, absl::string_view request,
-                                              absl::string_view worker, absl::Time now);
+                                              absl::string_view worker, absl::Time now,
+                                              absl::Time earliest_begin = absl::InfinitePast());
 
 }  // namespace trainyard::tls

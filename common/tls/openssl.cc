@@ -40,6 +40,13 @@ std::string FingerprintOf(const X509& certificate) {
   return FingerprintText(absl::string_view(reinterpret_cast<const char*>(digest.data()), size));
 }
 
+std::string KeyFingerprintOf(const X509& certificate) {
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+  unsigned int size = 0;
+  TY_CHECK(X509_pubkey_digest(&certificate, EVP_sha256(), digest.data(), &size) == 1);
+  return FingerprintText(absl::string_view(reinterpret_cast<const char*>(digest.data()), size));
+}
+
 absl::string_view TextOf(const ASN1_STRING* string) {
   return absl::string_view(reinterpret_cast<const char*>(ASN1_STRING_get0_data(string)),
                            static_cast<size_t>(ASN1_STRING_length(string)));
@@ -138,6 +145,7 @@ Certificate FactsOf(X509& certificate) {
   TY_CHECK(bio != nullptr && PEM_write_bio_X509(bio.get(), &certificate) == 1);
   facts.pem = BioText(bio.get());
   facts.fingerprint = FingerprintOf(certificate);
+  facts.key_fingerprint = KeyFingerprintOf(certificate);
   facts.subject = SubjectOf(certificate);
   facts.not_before = TimeOf(X509_get0_notBefore(&certificate));
   facts.not_after = TimeOf(X509_get0_notAfter(&certificate));

@@ -15,6 +15,7 @@
 #include "common/base/duration.h"
 #include "common/base/env.h"
 #include "common/base/files.h"
+#include "common/base/sign_in_errors.h"
 #include "common/base/status_macros.h"
 #include "common/tls/openssl.h"
 
@@ -132,6 +133,29 @@ absl::StatusOr<std::vector<Certificate>> ProbeServer(const std::string& host, ui
 const Certificate& PinOf(const std::vector<Certificate>& chain) {
   TY_CHECK(!chain.empty());
   return chain.back();
+}
+
+absl::Status CheckTimes(absl::string_view server, const std::vector<Certificate>& chain,
+                        absl::Time now) {
+  const auto text = [](absl::Time time) {
+    return absl::FormatTime(absl::RFC3339_sec, time, absl::UTCTimeZone());
+  };
+  for (const Certificate& shown : chain) {
+    if (now > shown.not_after) {
+      return error::CertificateRefused(
+          server, absl::StrCat("it has expired at ", text(shown.not_after),
+                               ", and the clock of this host shows ", text(now),
+                               "; if the clock is right, the server's administrator has to renew "
+                               "the certificate"));
+    }
+    if (now < shown.not_before) {
+      return error::CertificateRefused(
+          server, absl::StrCat("it is valid from ", text(shown.not_before),
+                               " on only, and the clock of this host shows ", text(now),
+                               "; set the clock that is wrong, here or on the server's host"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace trainyard::tls

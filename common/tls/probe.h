@@ -22,4 +22,9 @@ absl::StatusOr<std::vector<Certificate>> ProbeServer(const std::string& host, ui
 // others and stays when the server's own certificate is renewed.
 const Certificate& PinOf(const std::vector<Certificate>& chain);
 
+// Returns CERTIFICATE_REFUSED if a certificate that `server` shows does not hold at `now`, by the
+// clock of this host. Only whoever looks at both can tell which clock is wrong.
+absl::Status CheckTimes(absl::string_view server, const std::vector<Certificate>& chain,
+                        absl::Time now);
+
 }  // namespace trainyard::tls

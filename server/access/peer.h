@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "server/access/caller.h"
 
 namespace trainyard::access {
@@ -18,6 +19,8 @@ struct Peer {
   // See Caller.
   std::string address = {};
   std::string worker = {};
+  // The time from which the certificate of the worker is valid.
+  absl::Time certificate_begin = {};
   bool is_host = false;
 };
 

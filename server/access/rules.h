@@ -46,6 +46,7 @@ inline constexpr std::array kRules = {
     Rule{"AccessService/ListProjects", Party::kUser, Role::kViewer, Need::kNothing, false},
     Rule{"AccessService/ListTokens", Party::kUser, Role::kViewer, Need::kNothing, false},
     Rule{"AccessService/ListUsers", Party::kUser, Role::kViewer, Need::kNothing, false},
+    Rule{"AccessService/RevokeCertificate", Party::kUser, Role::kOperator, Need::kNothing, true},
     Further({"AccessService/RevokeToken", Party::kUser, Role::kNone, Need::kNothing, true}),
     Rule{"AccessService/SetProject", Party::kUser, Role::kOperator, Need::kNothing, true},
     Rule{"AccessService/SetUser", Party::kUser, Role::kAdmin, Need::kNothing, true},

@@ -92,16 +92,22 @@ void TokenTable::Add(const TokenRecord& record) {
   tokens_[record.hash] = Entry{record};
 }
 
-absl::StatusOr<TokenTable::Entry*> TokenTable::Check(absl::string_view text, TokenKind kind,
-                                                     absl::Time now) {
+absl::StatusOr<const TokenTable::Entry*> TokenTable::Known(absl::string_view text,
+                                                           TokenKind kind) const {
   // A stranger is told the same about a token that never was, whatever is wrong with it.
   const auto found =
       CheckTokenForm(text, PrefixOf(kind)).ok() ? tokens_.find(tls::Sha256(text)) : tokens_.end();
   if (found == tokens_.end()) return error::TokenUnknown();
-  const TokenRecord& record = found->second.record;
+  return &found->second;
+}
+
+absl::StatusOr<TokenTable::Entry*> TokenTable::Check(absl::string_view text, TokenKind kind,
+                                                     absl::Time now) {
+  TY_ASSIGN_OR_RETURN(const Entry* const known, Known(text, kind));
+  const TokenRecord& record = known->record;
   if (record.revoked.has_value()) return error::TokenRevoked(record.id, *record.revoked);
   if (now >= record.expires) return error::TokenExpired(record.id, record.expires);
-  return &found->second;
+  return &tokens_.at(record.hash);
 }
 
 absl::StatusOr<TokenRecord> TokenTable::Use(absl::string_view text, TokenKind kind,
@@ -116,12 +122,35 @@ absl::StatusOr<TokenRecord> TokenTable::Use(absl::string_view text, TokenKind ki
   return record;
 }
 
-absl::StatusOr<TokenRecord> TokenTable::UseUp(absl::string_view text, absl::Time now) {
+absl::StatusOr<TokenRecord> TokenTable::FindInvitation(absl::string_view text,
+                                                       absl::Time now) const {
   const MutexLock lock(&mutex_);
-  TY_ASSIGN_OR_RETURN(Entry* const entry, Check(text, TokenKind::kJoin, now));
-  entry->record.last_used = now;
-  entry->record.revoked = now;
-  return entry->record;
+  TY_ASSIGN_OR_RETURN(const Entry* const known, Known(text, TokenKind::kJoin));
+  const TokenRecord& record = known->record;
+  if (record.revoked.has_value() && record.joined_key.empty()) {
+    return error::TokenRevoked(record.id, *record.revoked);
+  }
+  if (now >= record.expires) return error::TokenExpired(record.id, record.expires);
+  return record;
+}
+
+absl::StatusOr<TokenRecord> TokenTable::UseUp(absl::string_view text, const std::string& worker,
+                                              const std::string& key, absl::Time now) {
+  const MutexLock lock(&mutex_);
+  TY_ASSIGN_OR_RETURN(const Entry* const known, Known(text, TokenKind::kJoin));
+  TokenRecord& record = tokens_.at(known->record.hash).record;
+  if (now >= record.expires) return error::TokenExpired(record.id, record.expires);
+  if (record.revoked.has_value()) {
+    const bool comes_again =
+        !record.joined_key.empty() && record.worker == worker && record.joined_key == key;
+    if (!comes_again) return error::TokenRevoked(record.id, *record.revoked);
+  } else {
+    record.revoked = now;
+    record.worker = worker;
+    record.joined_key = key;
+  }
+  record.last_used = now;
+  return record;
 }
 
 absl::StatusOr<TokenRecord> TokenTable::Revoke(absl::string_view id, absl::Time now) {
@@ -130,7 +159,19 @@ absl::StatusOr<TokenRecord> TokenTable::Revoke(absl::string_view id, absl::Time 
   if (hash == hash_by_id_.end()) return error::TokenNotFound(id);
   TokenRecord& record = tokens_.at(hash->second).record;
   if (!record.revoked.has_value()) record.revoked = now;
+  record.joined_key.clear();
   return record;
+}
+
+std::vector<TokenRecord> TokenTable::EndJoins(absl::string_view worker) {
+  std::vector<TokenRecord> ended;
+  const MutexLock lock(&mutex_);
+  for (auto& [hash, entry] : tokens_) {
+    if (entry.record.worker != worker || entry.record.joined_key.empty()) continue;
+    entry.record.joined_key.clear();
+    ended.push_back(entry.record);
+  }
+  return ended;
 }
 
 absl::StatusOr<TokenRecord> TokenTable::Find(absl::string_view id) const {

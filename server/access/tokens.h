@@ -28,7 +28,8 @@ std::optional<TokenKind> ParseTokenKind(absl::string_view text);
 absl::string_view TokenScopeText(TokenScope scope);
 std::optional<TokenScope> ParseTokenScope(absl::string_view text);
 
-// A token as it is stored. It does not change, except for its last use and its revocation.
+// A token as it is stored. It does not change, except for its last use, its revocation, and what a
+// worker leaves that joins with it.
 struct TokenRecord {
   std::string id;    // names the token for people: the first 12 hexadecimal digits of its hash
   std::string hash;  // 32 bytes
@@ -36,13 +37,19 @@ struct TokenRecord {
   // The user for whom the token speaks; for kJoin, the user who has invited the worker.
   std::string user;
   TokenScope scope = TokenScope::kFull;  // of kUser
-  std::string worker;                    // of kJoin: the only name that may join, or "" for any
+  // For kJoin, this is the only name that may join, or "" for any. Once the token was used, it is
+  // the name of the worker that has joined.
+  std::string worker;
   std::string note;
   absl::Time created;
   absl::Time expires;
   std::optional<absl::Time> last_used;
   // A join token that was used is revoked by that.
   std::optional<absl::Time> revoked;
+  // The key (Certificate::key_fingerprint) with which a worker has used the token up. The answer
+  // may have been lost, so that worker with that key may come again until the token expires. It is
+  // empty if nobody may.
+  std::string joined_key = {};
 
   friend bool operator==(const TokenRecord&, const TokenRecord&) = default;
 };
@@ -84,11 +91,20 @@ class TokenTable {
   // TOKEN_REVOKED for one that was.
   absl::StatusOr<TokenRecord> Use(absl::string_view text, TokenKind kind, absl::Time now);
 
-  // Revokes a token, and returns what it was. NOT_FOUND if there is none.
+  // Revokes a token, and returns what it is now. Nobody joins with it any more. NOT_FOUND if there
+  // is none.
   absl::StatusOr<TokenRecord> Revoke(absl::string_view id, absl::Time now);
-  // Uses a join token up: of several that come with it at once, only the first succeeds. The
-  // errors are those of Use.
-  absl::StatusOr<TokenRecord> UseUp(absl::string_view text, absl::Time now);
+  // Returns the record of a join token that is valid, or that was used up by a worker which may
+  // come again. The errors are those of Use.
+  absl::StatusOr<TokenRecord> FindInvitation(absl::string_view text, absl::Time now) const;
+  // Uses a join token up for a worker and its key. Of several that come with it at once, only the
+  // first succeeds; the same worker with the same key succeeds again. The errors are those of Use.
+  absl::StatusOr<TokenRecord> UseUp(absl::string_view text, const std::string& worker,
+                                    const std::string& key, absl::Time now);
+
+  // Lets a worker not join again with invitations that it has used up, and returns their records,
+  // for the store.
+  std::vector<TokenRecord> EndJoins(absl::string_view worker);
 
   absl::StatusOr<TokenRecord> Find(absl::string_view id) const;
   // Returns the tokens of a user, or of all if `user` is empty, the newest first.
@@ -109,6 +125,9 @@ class TokenTable {
 
   // Returns the entry of a valid token, or the error.
   absl::StatusOr<Entry*> Check(absl::string_view text, TokenKind kind, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Returns what was ever known under the text, or TOKEN_UNKNOWN.
+  absl::StatusOr<const Entry*> Known(absl::string_view text, TokenKind kind) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   mutable Mutex mutex_;

@@ -25,6 +25,8 @@ class AccessServiceImpl : public v1::AccessService::CallbackService {
   TY_UNARY_RPC(AccessService, ListTokens, ListTokensRequest, ListTokensResponse);
   TY_UNARY_RPC(AccessService, RevokeToken, RevokeTokenRequest, Token);
   TY_UNARY_RPC(AccessService, InviteWorker, InviteWorkerRequest, InviteWorkerResponse);
+  TY_UNARY_RPC(AccessService, RevokeCertificate, RevokeCertificateRequest,
+               RevokeCertificateResponse);
   TY_UNARY_RPC(AccessService, ListAuditEntries, ListAuditEntriesRequest, ListAuditEntriesResponse);
 
  private:

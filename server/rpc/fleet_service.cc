@@ -10,6 +10,7 @@
 #include "server/rpc/convert.h"
 #include "server/rpc/limits.h"
 #include "server/rpc/request.h"
+#include "server/rpc/revoke_certificate.h"
 
 namespace trainyard::rpc {
 grpc::ServerUnaryReactor* FleetServiceImpl::ListWorkers(const access::Caller&,
@@ -128,10 +129,21 @@ grpc::ServerUnaryReactor* FleetServiceImpl::DeleteWorker(const access::Caller& c
   check.MaxBytes("reason", request->reason(), kReasonBytesMax);
   if (!check.ok()) return Refused(context, check);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  services_.runtime.Post(core::DeleteWorker{worker, UserActor(caller.user), request->reason()},
-                         [reactor](const absl::StatusOr<core::Reply>& reply) {
-                           reactor->Finish(ToGrpcStatus(reply.status()));
-                         });
+  const core::DeleteWorker input{worker, UserActor(caller.user), request->reason()};
+  // The certificates end before the worker is forgotten, so that no crash in between leaves a
+  // worker that nobody can remove any more.
+  const auto remove = [this, reactor, input] {
+    const absl::Status revoked = RevokeCertificates(services_, input.worker);
+    if (!revoked.ok()) return reactor->Finish(ToGrpcStatus(revoked));
+    services_.runtime.Post(input, [reactor](const absl::StatusOr<core::Reply>& reply) {
+      reactor->Finish(ToGrpcStatus(reply.status()));
+    });
+  };
+  services_.runtime.Read([this, reactor, worker, remove](absl::StatusOr<const core::Yard*> yard) {
+    absl::Status status = yard.ok() ? (*yard)->CheckDeletion(worker) : yard.status();
+    if (status.ok()) status = services_.executor.TryPost(remove);
+    if (!status.ok()) reactor->Finish(ToGrpcStatus(status));
+  });
   return reactor;
 }
 

@@ -76,6 +76,13 @@ absl::Status CheckJob(const Rule& rule, const Caller& caller, const Services& se
   return error::JobNotFound(JobName(job));
 }
 
+// Returns true if the audit log has enough of this refusal. A worker that was removed calls again
+// and again until somebody stops it, and the log gets its calls as seldom as failed sign-ins.
+bool IsRepeated(SignIn& sign_in, const Caller& caller, const absl::Status& refusal) {
+  return ErrorReason(refusal) == "CERTIFICATE_REVOKED" &&
+         sign_in.delay.Failed(caller.address, sign_in.clock->Uptime()) > absl::ZeroDuration();
+}
+
 absl::Status CheckRule(const Rule& rule, const Caller& caller, const Services& services,
                        const std::vector<std::string>& resources) {
   if (!access::RoleSuffices(rule, caller)) {
@@ -117,6 +124,10 @@ absl::StatusOr<Caller> Identify(const grpc::ServerContextBase& context, Services
     return MakeError(absl::StatusCode::kUnauthenticated, "UNKNOWN_CALLER",
                      "the server does not know who calls");
   }
+  if (!peer->worker.empty()) {
+    TY_RETURN_IF_ERROR(
+        services.sign_in->removed_workers.Check(peer->worker, peer->certificate_begin));
+  }
   Caller caller;
   caller.rights_revision = services.streams.revision();
   caller.user = peer->user;
@@ -152,8 +163,11 @@ absl::StatusOr<Caller> Admit(const Rule& rule, const grpc::ServerContextBase& co
     known = *caller;
   } else if (const auto peer = services.connections.Find(context.peer()); peer != nullptr) {
     known.address = peer->address;
+    known.worker = peer->worker;
   }
-  WriteDecision(rule, known, services, absl::StrJoin(resources, " "), status);
+  if (!IsRepeated(*services.sign_in, known, status)) {
+    WriteDecision(rule, known, services, absl::StrJoin(resources, " "), status);
+  }
   if (!status.ok()) return status;
   return caller;
 }

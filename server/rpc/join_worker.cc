@@ -13,9 +13,11 @@
 namespace trainyard::rpc {
 namespace {
 
-// Returns the error of an invitation that is for another worker, or for a new one.
+// Returns the error of an invitation that is for another worker, or for a new one. Of one that was
+// used up, UseUp finds out whether the same worker comes again.
 absl::Status CheckInvited(const access::TokenRecord& invitation, const std::string& worker,
                           const core::Yard& yard) {
+  if (!invitation.joined_key.empty()) return absl::OkStatus();
   if (invitation.worker == worker) return absl::OkStatus();
   if (!invitation.worker.empty()) {
     return MakeError(absl::StatusCode::kPermissionDenied, "INVITED_AS_ANOTHER",
@@ -44,7 +46,7 @@ grpc::ServerUnaryReactor* AgentServiceImpl::JoinWorker(const access::Caller& cal
                                        "for other hosts"));
   }
   const std::string token(BearerToken(*context));
-  const auto known = sign_in.tokens.Use(token, access::TokenKind::kJoin, sign_in.clock->Now());
+  const auto known = sign_in.tokens.FindInvitation(token, sign_in.clock->Now());
   const auto note = [this, caller, worker = request->worker()](const absl::Status& decision) {
     WriteDecision(access::RuleOf("AgentService/JoinWorker"), caller, services_, worker, decision);
   };
@@ -61,7 +63,7 @@ grpc::ServerUnaryReactor* AgentServiceImpl::JoinWorker(const access::Caller& cal
   // A mistake in the request does not use the invitation up.
   auto certificate = sign_in.sign_worker(request->certificate_request(), request->worker());
   if (!certificate.ok()) return Finished(context, certificate.status());
-  response->set_certificate(*std::move(certificate));
+  response->set_certificate(std::move(certificate->pem));
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   const YardCheck is_invited = [invitation = *known, worker = request->worker(),
                                 note](const core::Yard& yard) {
@@ -70,9 +72,11 @@ grpc::ServerUnaryReactor* AgentServiceImpl::JoinWorker(const access::Caller& cal
     return decision;
   };
   CheckThenWork(reactor, is_invited, services_.executor,
-                [this, &sign_in, reactor, token, response, note] {
-                  // If several come with the same invitation, only one gets here.
-                  const auto used = sign_in.tokens.UseUp(token, sign_in.clock->Now());
+                [this, &sign_in, reactor, token, request, key = certificate->key_fingerprint,
+                 response, note] {
+                  // If several come with the same invitation, only one passes this.
+                  const auto used =
+                      sign_in.tokens.UseUp(token, request->worker(), key, sign_in.clock->Now());
                   note(used.status());
                   absl::Status status = used.status();
                   if (status.ok()) status = services_.access_store.PutToken(*used);
@@ -90,7 +94,7 @@ grpc::ServerUnaryReactor* AgentServiceImpl::RenewCertificate(
                                        "only a worker that has a certificate gets the next one"));
   }
   auto certificate = services_.sign_in->sign_worker(request->certificate_request(), caller.worker);
-  if (certificate.ok()) response->set_certificate(*std::move(certificate));
+  if (certificate.ok()) response->set_certificate(std::move(certificate->pem));
   return Finished(context, certificate.status());
 }
 

@@ -27,11 +27,15 @@ int64_t BytesOf(const JobView& view) {
   return view.checkpoint_bytes + view.streams.sum();
 }
 
-void FillUsage(const Board& board, const core::Yard& yard, bool by_project,
-               v1::ListUsageResponse& response) {
+// Sums by project leave out jobs that the caller may not see, since a private project is not known
+// to others. Sums by user have them, as the disk has.
+void FillUsage(const Services& services, const access::Caller& caller, const core::Yard& yard,
+               bool by_project, v1::ListUsageResponse& response) {
   std::map<std::string, Board::Tally> sums;
-  for (const auto& [key, tally] : board.Tallies()) {
-    sums[by_project ? key.first : key.second].Add(tally);
+  for (const auto& [key, tally] : services.board.Tallies()) {
+    const auto& [project, user] = key;
+    if (by_project && !services.directory.MaySee(caller, user, project)) continue;
+    sums[by_project ? project : user].Add(tally);
   }
   const char* kind = by_project ? "project" : "user";
   for (const auto& [name, sum] : sums) {
@@ -98,8 +102,8 @@ grpc::ServerUnaryReactor* SharingServiceImpl::ListUsage(const access::Caller& ca
   }
   if (!check.ok()) return Refused(context, check);
   const bool by_project = request->group() == v1::USAGE_GROUP_PROJECT;
-  const auto fill = [this, response, by_project](const core::Yard& yard) {
-    FillUsage(services_.board, yard, by_project, *response);
+  const auto fill = [this, caller, response, by_project](const core::Yard& yard) {
+    FillUsage(services_, caller, yard, by_project, *response);
     return absl::OkStatus();
   };
   if (request->largest_jobs() == 0) return FinishFromYard(context, services_, fill);

@@ -191,11 +191,11 @@ grpc::ServerUnaryReactor* SharingServiceImpl::DeleteReservation(
                         core::DeleteReservation{request->name(), UserActor(caller.user)});
 }
 
-grpc::ServerUnaryReactor* SharingServiceImpl::ListShares(const access::Caller&,
+grpc::ServerUnaryReactor* SharingServiceImpl::ListShares(const access::Caller& caller,
                                                          grpc::CallbackServerContext* context,
                                                          const v1::ListSharesRequest*,
                                                          v1::ListSharesResponse* response) {
-  return FinishFromYard(context, services_, [this, response](const core::Yard& yard) {
+  return FinishFromYard(context, services_, [this, caller, response](const core::Yard& yard) {
     std::map<core::UsageKey, core::UsageRecord> usage = yard.Usage(services_.runtime.Now());
     const std::map<core::UsageKey, runtime::Board::Tally> tallies = services_.board.Tallies();
     for (const auto& [key, tally] : tallies) {
@@ -204,6 +204,7 @@ grpc::ServerUnaryReactor* SharingServiceImpl::ListShares(const access::Caller&,
     }
     for (const auto& [key, record] : usage) {
       const auto& [project, user] = key;
+      if (!services_.directory.MaySee(caller, user, project)) continue;
       v1::Share* share = response->add_shares();
       share->set_project(project);
       share->set_user(user);

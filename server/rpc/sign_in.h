@@ -14,14 +14,22 @@
 #include "grpcpp/server_context.h"
 #include "server/access/caller.h"
 #include "server/access/peer.h"
+#include "server/access/removed_workers.h"
 #include "server/access/sign_in_delay.h"
 #include "server/access/tokens.h"
 
 namespace trainyard::rpc {
 
+// A certificate that was made for a worker.
+struct WorkerCertificate {
+  std::string pem;
+  std::string key_fingerprint;  // says whose it is: see tls::Certificate
+};
+
 // Holds what handlers need to know of the port for other hosts. Any thread may call its functions.
 struct SignIn {
   access::TokenTable tokens;
+  access::RemovedWorkers removed_workers;
   access::SignInDelay delay;
   Clock* clock = Clock::Real();
   // Returns what the system said of a user, by name: groups, and so the role. It does not block.
@@ -34,7 +42,8 @@ struct SignIn {
   // Asks the system for a user. It may block.
   std::function<void(const std::string& user)> learn_user = [](const std::string&) {};
   // Signs the request of a worker for a certificate. It is not set without a port of TLS.
-  std::function<absl::StatusOr<std::string>(absl::string_view request, absl::string_view worker)>
+  std::function<absl::StatusOr<WorkerCertificate>(absl::string_view request,
+                                                  absl::string_view worker)>
       sign_worker;
   // Returns the fingerprint that clients pin.
   std::function<std::string()> fingerprint;

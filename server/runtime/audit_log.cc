@@ -1,6 +1,8 @@
-// Takes all entries that wait, and writes them in one transaction.
+// Takes all entries that wait, and writes them in one transaction. It gathers them for a moment
+// before, because each transaction makes the disk wait, and the commits of jobs wait with it.
 #include "server/runtime/audit_log.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,6 +11,7 @@
 namespace trainyard::runtime {
 namespace {
 
+constexpr absl::Duration kGatherTime = absl::Milliseconds(50);
 constexpr absl::Duration kDeleteInterval = absl::Minutes(10);
 // So many entries are deleted at a time, so that new ones do not wait long.
 constexpr int64_t kDeleteBatch = 10'000;
@@ -26,6 +29,7 @@ AuditLog::~AuditLog() {
     stopping_ = true;
   }
   changed_.SignalAll();
+  hurry_.SignalAll();
   thread_.join();
 }
 
@@ -38,13 +42,17 @@ void AuditLog::Add(access::AuditRecord entry) {
       return;
     }
     waiting_.push_back(std::move(entry));
+    ++added_;
   }
   changed_.SignalAll();
 }
 
 void AuditLog::Flush() {
   const MutexLock lock(&mutex_);
-  while (is_writing_ || !waiting_.empty()) written_.Wait(&mutex_);
+  const int64_t added_before = added_;
+  wanted_ = std::max(wanted_, added_before);
+  hurry_.SignalAll();
+  while (done_ < added_before) written_.Wait(&mutex_);
 }
 
 void AuditLog::Run() {
@@ -57,14 +65,17 @@ void AuditLog::Run() {
       const MutexLock lock(&mutex_);
       if (waiting_.empty() && !stopping_) changed_.WaitWithTimeout(&mutex_, kDeleteInterval);
       if (waiting_.empty() && stopping_) return;
+      if (!waiting_.empty() && !stopping_ && done_ >= wanted_) {
+        hurry_.WaitWithTimeout(&mutex_, kGatherTime);
+      }
       entries.swap(waiting_);
       std::swap(lost, lost_);
-      is_writing_ = !entries.empty();
     }
-    if (!entries.empty()) Write(std::move(entries), lost);
+    const auto count = static_cast<int64_t>(entries.size());
+    if (count > 0) Write(std::move(entries), lost);
     {
       const MutexLock lock(&mutex_);
-      is_writing_ = false;
+      done_ += count;
     }
     written_.SignalAll();
     if (clock_.Uptime() < delete_uptime) continue;

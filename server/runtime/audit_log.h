@@ -28,7 +28,7 @@ class AuditLog {
 
   // Adds an entry. Its time is filled in.
   void Add(access::AuditRecord entry);
-  // Waits until all entries that were added before are on disk.
+  // Waits until all entries that were added before are on disk, however many come meanwhile.
   void Flush();
 
  private:
@@ -41,10 +41,14 @@ class AuditLog {
   const absl::Duration keep_;
   Mutex mutex_;
   CondVar changed_;
+  CondVar hurry_;  // somebody waits for entries that are gathered
   CondVar written_;
   std::vector<access::AuditRecord> waiting_ ABSL_GUARDED_BY(mutex_);
   int64_t lost_ ABSL_GUARDED_BY(mutex_) = 0;
-  bool is_writing_ ABSL_GUARDED_BY(mutex_) = false;
+  // The entries that were ever added, and those of them that were written or lost.
+  int64_t added_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t done_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t wanted_ ABSL_GUARDED_BY(mutex_) = 0;  // somebody waits until so many are done
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };

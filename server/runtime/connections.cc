@@ -53,11 +53,20 @@ void Connections::NoteSignIn(absl::string_view grpc_peer) {
   if (found->second.is_known != nullptr) *found->second.is_known = true;
 }
 
-void Connections::EndAll() {
+void Connections::End(int fd, const Connection& connection) {
+  if (SocketNumber(fd) == connection.number) (void)shutdown(fd, SHUT_RDWR);
+}
+
+void Connections::EndOfWorker(absl::string_view worker) {
   const MutexLock lock(&mutex_);
   for (const auto& [fd, connection] : connections_) {
-    if (SocketNumber(fd) == connection.number) (void)shutdown(fd, SHUT_RDWR);
+    if (connection.peer->worker == worker) End(fd, connection);
   }
+}
+
+void Connections::EndAll() {
+  const MutexLock lock(&mutex_);
+  for (const auto& [fd, connection] : connections_) End(fd, connection);
 }
 
 void Connections::Sweep() {

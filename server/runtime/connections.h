@@ -42,6 +42,8 @@ class Connections {
   // Notes that a call with a valid token came on the connection.
   void NoteSignIn(absl::string_view grpc_peer);
 
+  // Ends the connections of workers with a certificate for this name.
+  void EndOfWorker(absl::string_view worker);
   // Ends all connections. They are closed by those who have them.
   void EndAll();
   // Forgets connections that were closed, and ends those that have been silent for too long.
@@ -57,6 +59,8 @@ class Connections {
     std::shared_ptr<std::atomic<bool>> is_known;
   };
   using ByDescriptor = std::map<int, Connection>;
+
+  static void End(int fd, const Connection& connection);
 
   // Returns the connection of a call, or end().
   ByDescriptor::iterator ConnectionOf(absl::string_view grpc_peer)

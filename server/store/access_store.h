@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "server/access/audit.h"
 #include "server/access/directory.h"
+#include "server/access/removed_workers.h"
 #include "server/access/tokens.h"
 
 namespace trainyard::store {
@@ -31,6 +32,9 @@ class AccessStore {
   // Writes a token, in place of what was stored under its id.
   virtual absl::Status PutToken(const access::TokenRecord& token) = 0;
   virtual absl::Status DeleteToken(const std::string& id) = 0;
+
+  virtual absl::StatusOr<std::vector<access::RemovedWorker>> ListRemovedWorkers() = 0;
+  virtual absl::Status PutRemovedWorker(const access::RemovedWorker& worker) = 0;
 
   // Appends entries, which get sequence numbers in their order.
   virtual absl::Status AppendAudit(const std::vector<access::AuditRecord>& entries) = 0;

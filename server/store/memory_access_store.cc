@@ -50,6 +50,19 @@ absl::Status MemoryAccessStore::DeleteToken(const std::string& id) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::vector<access::RemovedWorker>> MemoryAccessStore::ListRemovedWorkers() {
+  const MutexLock lock(&mutex_);
+  std::vector<access::RemovedWorker> list;
+  for (const auto& [name, worker] : removed_workers_) list.push_back(worker);
+  return list;
+}
+
+absl::Status MemoryAccessStore::PutRemovedWorker(const access::RemovedWorker& worker) {
+  const MutexLock lock(&mutex_);
+  removed_workers_[worker.name] = worker;
+  return absl::OkStatus();
+}
+
 absl::Status MemoryAccessStore::AppendAudit(const std::vector<access::AuditRecord>& entries) {
   const MutexLock lock(&mutex_);
   for (const access::AuditRecord& entry : entries) {

@@ -23,6 +23,8 @@ class MemoryAccessStore : public AccessStore {
   absl::StatusOr<std::vector<access::TokenRecord>> ListTokens() override;
   absl::Status PutToken(const access::TokenRecord& token) override;
   absl::Status DeleteToken(const std::string& id) override;
+  absl::StatusOr<std::vector<access::RemovedWorker>> ListRemovedWorkers() override;
+  absl::Status PutRemovedWorker(const access::RemovedWorker& worker) override;
   absl::Status AppendAudit(const std::vector<access::AuditRecord>& entries) override;
   absl::StatusOr<std::vector<access::AuditRecord>> ListAudit(
       const access::AuditFilter& filter) override;
@@ -33,6 +35,7 @@ class MemoryAccessStore : public AccessStore {
   Mutex mutex_;
   std::deque<access::AuditRecord> audit_ ABSL_GUARDED_BY(mutex_);              // oldest first
   std::map<std::string, access::TokenRecord> tokens_ ABSL_GUARDED_BY(mutex_);  // by id
+  std::map<std::string, access::RemovedWorker> removed_workers_ ABSL_GUARDED_BY(mutex_);
   int64_t last_sequence_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 

@@ -205,9 +205,13 @@ void CertificateFiles::Refresh() {
              {{"error", std::string(status.message())}});
 }
 
-absl::StatusOr<std::string> CertificateFiles::SignWorker(absl::string_view request,
-                                                         absl::string_view worker) const {
-  return SignWorkerRequest(authority_, request, worker, clock_.Now());
+absl::StatusOr<Certificate> CertificateFiles::SignWorker(absl::string_view request,
+                                                         absl::string_view worker,
+                                                         absl::Time earliest_begin) const {
+  TY_ASSIGN_OR_RETURN(const std::string pem,
+                      SignWorkerRequest(authority_, request, worker, clock_.Now(), earliest_begin));
+  TY_ASSIGN_OR_RETURN(std::vector<Certificate> made, ReadCertificates(pem));
+  return std::move(made.front());
 }
 
 }  // namespace trainyard::tls

@@ -53,8 +53,10 @@ class CertificateFiles {
 
   // Returns the certificate that clients pin.
   Certificate pin() const;
-  // Answers the request of a worker with a certificate of the server's own authority.
-  absl::StatusOr<std::string> SignWorker(absl::string_view request, absl::string_view worker) const;
+  // Answers the request of a worker with a certificate of the server's own authority, which is not
+  // valid before `earliest_begin`.
+  absl::StatusOr<Certificate> SignWorker(absl::string_view request, absl::string_view worker,
+                                         absl::Time earliest_begin = absl::InfinitePast()) const;
 
  private:
   CertificateFiles(CertificateOptions options, Clock& clock);

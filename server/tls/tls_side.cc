@@ -76,6 +76,7 @@ TlsSide::Outcome TlsSide::Open() {
   if (certificate != nullptr) {
     const Certificate facts = FactsOf(*certificate);
     peer_.worker = facts.worker;
+    peer_.certificate_begin = facts.not_before;
     certificate_end_ = facts.not_after;
   }
   return Outcome::kDone;

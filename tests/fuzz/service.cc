@@ -199,6 +199,7 @@ grpc::Status Service::CallUnary(size_t number, absl::string_view request) {
       [&] { return Call(*access_, &Access::ListProjects, request); },
       [&] { return Call(*access_, &Access::SetProject, request); },
       [&] { return Call(*access_, &Access::DeleteProject, request); },
+      [&] { return Call(*access_, &Access::RevokeCertificate, request); },
       [&] { return Call(*access_, &Access::ListAuditEntries, request); },
   };
   return calls[number % std::size(calls)]();

@@ -4,18 +4,22 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/base/env.h"
 #include "common/base/errors.h"
 #include "common/base/files.h"
+#include "common/rpc/status.h"
 #include "common/tls/certificate.h"
 #include "common/tls/read.h"
 #include "tests/integration/tls_yard.h"
 #include "tests/testing/wait.h"
 #include "trainyard/v1/access.grpc.pb.h"
+#include "trainyard/v1/agent.grpc.pb.h"
 
 namespace trainyard::testing {
 namespace {
@@ -219,6 +223,39 @@ TEST_F(TlsTest, AWorkerOfAnotherHostJoinsOnceAndComesBackWithItsCertificate) {
   EXPECT_TRUE(IsActive("gamma"));
 }
 
+TEST_F(TlsTest, AWorkerWhoseAnswerWasLostJoinsAgainWithItsKey) {
+  const std::vector<std::string> invitation = Invite("gamma");
+  Yard& yard = host_.yard();
+  // Joins as a worker does, with a key that it has written to its disk before.
+  const auto join = [&](const std::string& key) {
+    std::string token = ReadFile(invitation[1]).value_or("");
+    absl::StripAsciiWhitespace(&token);
+    const auto agents = v1::AgentService::NewStub(host_.ChannelWith(token));
+    grpc::ClientContext context;
+    rpc::SetTimeout(context, kPatience);
+    v1::JoinWorkerRequest request;
+    request.set_worker("gamma");
+    request.set_certificate_request(tls::MakeWorkerRequest(key, "gamma").value_or(""));
+    v1::JoinWorkerResponse response;
+    return rpc::FromGrpcStatus(agents->JoinWorker(&context, request, &response));
+  };
+  const std::string key = tls::MakeKey();
+  const std::string folder = JoinPath(yard.WorkerStateDir("gamma"), "tls");
+  ASSERT_TRUE(MakeDirectories(folder, 0700).ok());
+  ASSERT_TRUE(WriteFileAtomically(JoinPath(folder, "joining.key"), key, 0600).ok());
+  ASSERT_TRUE(join(key).ok());
+  // The worker has not got the answer, and the server ends before it asks again.
+  yard.KillServer();
+  host_.StartServer();
+  EXPECT_EQ(ErrorReason(join(tls::MakeKey())), "TOKEN_REVOKED");
+  EXPECT_THAT(yard.Cli({"audit"}).out, HasSubstr("was revoked or used up"));
+  yard.StartWorker("gamma", {.flags = invitation, .server_address = host_.address()});
+  EXPECT_TRUE(WaitUntil([&] { return IsActive("gamma"); }, kPatience))
+      << yard.worker("gamma")->Err();
+  EXPECT_EQ(ReadFile(JoinPath(folder, "worker.key")).value_or(""), key);
+  EXPECT_FALSE(FileExists(JoinPath(folder, "joining.key")));
+}
+
 TEST_F(TlsTest, AnInvitationIsForOneNameAndFromOneServer) {
   const std::vector<std::string> invitation = Invite("gamma");
   Yard& yard = host_.yard();
@@ -275,6 +312,40 @@ TEST_F(TlsTest, AWorkerRenewsItsCertificateInTimeAndSaysIfItIsTooLate) {
   EXPECT_NE(end->exit_code, 0);
   EXPECT_THAT(end->err,
               AllOf(HasSubstr("it has expired at"), HasSubstr("trainyard workers invite")));
+}
+
+TEST_F(TlsTest, ThePinHoldsWhateverIsWrongWithTheToken) {
+  LogIn(laptop_);
+  const std::string folder =
+      laptop_.home().File(absl::StrCat(".config/trainyard/servers/127.0.0.1_", host_.port()));
+  const std::string token = JoinPath(folder, "token");
+  ASSERT_EQ(chmod(token.c_str(), 0644), 0);
+  const ProcessResult readable = laptop_.Run({"ls"});
+  EXPECT_NE(readable.exit_code, 0);
+  EXPECT_THAT(readable.err, HasSubstr("other users may read the token"));
+  // Somebody takes the place of the server while its user signs in anew.
+  const uint16_t port = host_.port();
+  const std::string print = host_.fingerprint();
+  host_.yard().KillServer();
+  TlsYard stranger(port);
+  stranger.StartServer();
+  const std::vector<std::string> login = {"login", stranger.target(), "--token-file",
+                                          stranger.SecretFile(stranger.CreateToken())};
+  const auto expect_refusal = [&](const std::string& why) {
+    const ProcessResult refused = laptop_.Run(login);
+    EXPECT_NE(refused.exit_code, 0);
+    EXPECT_THAT(refused.err, HasSubstr(why));
+  };
+  expect_refusal("Accepted: " + print);
+  ASSERT_EQ(unlink(token.c_str()), 0);
+  expect_refusal("Accepted: " + print);
+  EXPECT_THAT(laptop_.Run({"ls"}).err, HasSubstr("trainyard login"));
+  // A pin that cannot be read is not the same as none.
+  const std::string pin = JoinPath(folder, "authority.pem");
+  ASSERT_EQ(unlink(pin.c_str()), 0);
+  ASSERT_TRUE(MakeDirectories(pin, 0700).ok());
+  expect_refusal("the certificate that was accepted for " + stranger.address());
+  EXPECT_NE(laptop_.Run({"ls"}).exit_code, 0);
 }
 
 TEST_F(TlsTest, TokensAndPinsSurviveARestartAndAnotherServerIsNotTrusted) {

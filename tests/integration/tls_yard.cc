@@ -133,6 +133,7 @@ Process::Options Laptop::Client(const std::vector<std::string>& args) const {
   options.environment = {{"HOME", home_.path()},    {"XDG_CONFIG_HOME", ""},
                          {"XDG_STATE_HOME", ""},    {"TRAINYARD_SERVER", ""},
                          {"TRAINYARD_CONTEXT", ""}, {"NO_COLOR", "1"}};
+  options.environment.insert(environment_.begin(), environment_.end());
   return options;
 }
 
@@ -145,10 +146,11 @@ ProcessResult Laptop::Run(const std::vector<std::string>& args, const std::strin
 }
 
 std::unique_ptr<Process> Laptop::Start(const std::vector<std::string>& args,
-                                       const std::string& name) {
+                                       const std::string& name, const std::string& terminal_path) {
   Process::Options options = Client(args);
+  options.terminal_path = terminal_path;
   options.stdout_path = home_.File(name + ".out");
-  options.stderr_path = home_.File(name + ".err");
+  if (terminal_path.empty()) options.stderr_path = home_.File(name + ".err");
   auto process = Process::Start(std::move(options));
   EXPECT_TRUE(process.ok()) << process.status();
   return process.ok() ? *std::move(process) : nullptr;

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -61,10 +63,16 @@ class TlsYard {
 // Somebody who has a client and a home directory, and no account on the server's host.
 class Laptop {
  public:
+  // The client gets these variables too.
+  explicit Laptop(std::map<std::string, std::string> environment = {})
+      : environment_(std::move(environment)) {}
+
   // Runs `trainyard ARGS`. The client reads `input` as its standard input.
   ProcessResult Run(const std::vector<std::string>& args, const std::string& input = "");
-  // Starts a client that goes on. Its output comes into the file that Written reads.
-  std::unique_ptr<Process> Start(const std::vector<std::string>& args, const std::string& name);
+  // Starts a client that goes on. Its output comes into the file that Written reads. It may have a
+  // terminal in place of its input and its errors.
+  std::unique_ptr<Process> Start(const std::vector<std::string>& args, const std::string& name,
+                                 const std::string& terminal_path = "");
   std::string Written(const std::string& name) const;
   std::string Config() const;
   const TempDir& home() const { return home_; }
@@ -73,6 +81,7 @@ class Laptop {
   Process::Options Client(const std::vector<std::string>& args) const;
 
   TempDir home_;
+  const std::map<std::string, std::string> environment_;
 };
 
 }  // namespace trainyard::testing

@@ -129,6 +129,7 @@ void Yard::StartWorker(const std::string& name, const WorkerOptions& host) {
                       options_.worker_flags.end());
   options.args.insert(options.args.end(), host.flags.begin(), host.flags.end());
   options.environment = options_.worker_environment;
+  options.environment.insert(host.environment.begin(), host.environment.end());
   options.network_namespace = host.network_namespace;
   options.stderr_path = dir_.File(absl::StrCat("worker-", name, "-", ++starts_, ".log"));
   auto process = Process::Start(std::move(options));

@@ -48,6 +48,8 @@ class Yard {
     // The address under which the worker reaches the server. If it is empty, it is the server's
     // own.
     std::string server_address = {};
+    // Variables that are added to those of all workers.
+    std::map<std::string, std::string> environment = {};
   };
 
   explicit Yard(Options options);

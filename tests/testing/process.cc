@@ -53,9 +53,12 @@ absl::StatusOr<std::unique_ptr<Process>> Process::Start(Options options) {
   const pid_t pid = fork();
   if (pid < 0) return ErrnoStatus(errno, "cannot fork for", options.args[0]);
   if (pid == 0) {
-    Redirect(options.stdin_path.c_str(), O_RDONLY, 0);
+    const bool has_terminal = !options.terminal_path.empty();
+    const std::string& in = has_terminal ? options.terminal_path : options.stdin_path;
+    const std::string& err = has_terminal ? options.terminal_path : options.stderr_path;
+    Redirect(in.c_str(), O_RDONLY | O_NOCTTY, 0);
     Redirect(options.stdout_path.c_str(), O_WRONLY | O_CREAT | O_APPEND, 1);
-    Redirect(options.stderr_path.c_str(), O_WRONLY | O_CREAT | O_APPEND, 2);
+    Redirect(err.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOCTTY, 2);
     if (options.network_namespace >= 0 && (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 ||
                                            setns(options.network_namespace, CLONE_NEWNET) != 0)) {
       _exit(126);

@@ -34,6 +34,8 @@ class Process {
     std::string stderr_path;
     // The file that the child reads as stdin. If it is empty, the child reads nothing.
     std::string stdin_path;
+    // A terminal in place of stdin and stderr. What the child writes there is not in its result.
+    std::string terminal_path = {};
     // Runs as this user where not negative; the test must be root then.
     int uid = -1;
     // Runs in this network namespace where not negative; borrowed until Start returns. Such a child

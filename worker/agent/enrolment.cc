@@ -1,10 +1,16 @@
-// Keeps the key when it renews the certificate, so that the two files always fit together.
+// Keeps the key when it renews the certificate, so that the two files always fit together. The key
+// with which it joins has a file of its own until it has joined: if the answer gets lost, the
+// server answers that key alone again. A worker that joins anew gets a new key, because whoever
+// revoked the last certificate may not trust the old one.
 #include "worker/agent/enrolment.h"
+
+#include <unistd.h>
 
 #include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
 #include "common/base/files.h"
@@ -13,6 +19,7 @@
 #include "common/base/status_macros.h"
 #include "common/base/token_form.h"
 #include "common/rpc/status.h"
+#include "common/tls/digest.h"
 #include "common/tls/issue.h"
 #include "common/tls/probe.h"
 #include "common/tls/read.h"
@@ -22,16 +29,24 @@ namespace {
 
 constexpr int64_t kFileBytesMax = 64 * 1024;
 constexpr absl::Duration kCallTimeout = absl::Seconds(30);
+constexpr absl::Duration kProbeTimeout = absl::Seconds(5);
 constexpr absl::Duration kRenewalInterval = absl::Minutes(10);
 
 std::string KeyPath(const EnrolmentOptions& options) {
   return JoinPath(options.folder, "worker.key");
+}
+std::string JoiningKeyPath(const EnrolmentOptions& options) {
+  return JoinPath(options.folder, "joining.key");
 }
 std::string CertificatePath(const EnrolmentOptions& options) {
   return JoinPath(options.folder, "worker.pem");
 }
 std::string AuthorityPath(const EnrolmentOptions& options) {
   return JoinPath(options.folder, "authority.pem");
+}
+// This file has the digest of the invitation with which the worker has joined.
+std::string InvitationPath(const EnrolmentOptions& options) {
+  return JoinPath(options.folder, "invitation");
 }
 std::string NamePath(const EnrolmentOptions& options) {
   return JoinPath(options.folder, "server_name");
@@ -50,18 +65,20 @@ absl::StatusOr<tls::Certificate> ReadOwn(const EnrolmentOptions& options, absl::
   }
   if (now >= own.not_after) {
     return absl::FailedPreconditionError(
-        absl::StrCat("it has expired at ", absl::FormatTime(own.not_after)));
+        absl::StrCat("it has expired at ", absl::FormatTime(own.not_after),
+                     ", and the clock of this host shows ", absl::FormatTime(now)));
   }
   return std::move(own);
 }
 
 // Looks at the server, and returns how to recognise it from now on.
-absl::StatusOr<rpc::TlsOptions> Recognise(const EnrolmentOptions& options) {
+absl::StatusOr<rpc::TlsOptions> Recognise(const EnrolmentOptions& options, absl::Time now) {
   TY_ASSIGN_OR_RETURN(const std::string fingerprint, tls::ReadFingerprint(options.fingerprint));
   TY_ASSIGN_OR_RETURN(const auto chain,
                       tls::ProbeServer(options.server.host, options.server.port, kCallTimeout));
   for (const tls::Certificate& shown : chain) {
     if (shown.fingerprint != fingerprint) continue;
+    TY_RETURN_IF_ERROR(tls::CheckTimes(options.server.Target(), chain, now));
     rpc::TlsOptions server;
     server.authority = shown.pem;
     for (const std::string& host : chain.front().hosts) {
@@ -80,18 +97,39 @@ absl::StatusOr<std::string> ReadJoinToken(const std::string& path) {
   return token;
 }
 
-// Returns the key of the worker, which is made if there is none.
-absl::StatusOr<std::string> ReadOrMakeKey(const EnrolmentOptions& options) {
-  if (FileExists(KeyPath(options))) return ReadFile(KeyPath(options), kFileBytesMax);
+// Returns the key with which the worker joins, and which is on disk. It is that of an earlier try,
+// or a new one.
+absl::StatusOr<std::string> ReadOrMakeJoiningKey(const EnrolmentOptions& options) {
+  const std::string path = JoiningKeyPath(options);
+  if (FileExists(path)) return ReadFile(path, kFileBytesMax);
   std::string key = tls::MakeKey();
-  TY_RETURN_IF_ERROR(WriteFileAtomically(KeyPath(options), key, 0600));
+  TY_RETURN_IF_ERROR(WriteFileAtomically(path, key, 0600));
   return key;
 }
 
-absl::Status Join(const EnrolmentOptions& options) {
-  TY_ASSIGN_OR_RETURN(rpc::TlsOptions server, Recognise(options));
+// Remembers that the invitation is of no further use.
+absl::Status NoteInvitation(const EnrolmentOptions& options, absl::string_view token) {
+  return WriteFileAtomically(InvitationPath(options), absl::BytesToHexString(tls::Sha256(token)),
+                             0600);
+}
+
+// Keeps what the worker has got by joining. Whenever this is interrupted, the worker can join
+// again, because the joining key goes last.
+absl::Status KeepJoined(const EnrolmentOptions& options, const rpc::TlsOptions& server,
+                        absl::string_view key, absl::string_view certificate) {
+  TY_RETURN_IF_ERROR(WriteFileAtomically(AuthorityPath(options), server.authority, 0600));
+  TY_RETURN_IF_ERROR(WriteFileAtomically(NamePath(options), server.server_name, 0600));
+  TY_RETURN_IF_ERROR(WriteFileAtomically(KeyPath(options), key, 0600));
+  TY_RETURN_IF_ERROR(WriteFileAtomically(CertificatePath(options), certificate, 0600));
+  TY_RETURN_IF_ERROR(NoteInvitation(options, server.token));
+  (void)unlink(JoiningKeyPath(options).c_str());
+  return absl::OkStatus();
+}
+
+absl::Status Join(const EnrolmentOptions& options, absl::Time now) {
+  TY_ASSIGN_OR_RETURN(rpc::TlsOptions server, Recognise(options, now));
   TY_ASSIGN_OR_RETURN(server.token, ReadJoinToken(options.join_token_file));
-  TY_ASSIGN_OR_RETURN(const std::string key, ReadOrMakeKey(options));
+  TY_ASSIGN_OR_RETURN(const std::string key, ReadOrMakeJoiningKey(options));
   v1::JoinWorkerRequest request;
   request.set_worker(options.worker);
   TY_ASSIGN_OR_RETURN(*request.mutable_certificate_request(),
@@ -104,17 +142,35 @@ absl::Status Join(const EnrolmentOptions& options) {
   const auto stub = v1::AgentService::NewStub(channel);
   TY_RETURN_IF_ERROR(rpc::FromGrpcStatus(stub->JoinWorker(&context, request, &response)));
   TY_RETURN_IF_ERROR(Annotate(tls::CheckKeyPair(response.certificate(), key), "the server"));
-  TY_RETURN_IF_ERROR(WriteFileAtomically(AuthorityPath(options), server.authority, 0600));
-  TY_RETURN_IF_ERROR(WriteFileAtomically(NamePath(options), server.server_name, 0600));
-  // The certificate is written last: with it, the worker has joined.
-  return WriteFileAtomically(CertificatePath(options), response.certificate(), 0600);
+  return KeepJoined(options, server, key, response.certificate());
+}
+
+// Returns true if the worker was started with an invitation that it has not used. The file of one
+// that it has used may be gone.
+bool HasNewInvitation(const EnrolmentOptions& options) {
+  if (options.join_token_file.empty() || options.fingerprint.empty()) return false;
+  const auto token = ReadJoinToken(options.join_token_file);
+  const auto used = ReadFile(InvitationPath(options), kFileBytesMax);
+  return token.ok() && used.value_or("") != absl::BytesToHexString(tls::Sha256(*token));
 }
 
 }  // namespace
 
 absl::StatusOr<rpc::TlsOptions> Enrol(const EnrolmentOptions& options, Clock& clock) {
   TY_RETURN_IF_ERROR(MakeDirectories(options.folder, 0700));
-  if (const auto own = ReadOwn(options, clock.Now()); !own.ok()) {
+  const auto own = ReadOwn(options, clock.Now());
+  if (own.ok() && HasNewInvitation(options)) {
+    const absl::Status joined = Join(options, clock.Now());
+    if (!joined.ok()) {
+      LogWarning("cannot join with the new invitation; the worker keeps its certificate",
+                 {{"error", std::string(joined.message())}});
+    }
+    // An older version has joined with it and has not noted that, or it has ended.
+    if (absl::IsUnauthenticated(joined)) {
+      TY_ASSIGN_OR_RETURN(const std::string token, ReadJoinToken(options.join_token_file));
+      TY_RETURN_IF_ERROR(NoteInvitation(options, token));
+    }
+  } else if (!own.ok()) {
     if (options.join_token_file.empty() || options.fingerprint.empty()) {
       return absl::FailedPreconditionError(absl::StrCat(
           "the worker has no certificate for ", options.server.ToString(), ": ",
@@ -122,7 +178,7 @@ absl::StatusOr<rpc::TlsOptions> Enrol(const EnrolmentOptions& options, Clock& cl
           "; run `trainyard workers invite` on the server's host, and give --join_token_file and "
           "--server_fingerprint"));
     }
-    TY_RETURN_IF_ERROR(Annotate(Join(options), "cannot join"));
+    TY_RETURN_IF_ERROR(Annotate(Join(options, clock.Now()), "cannot join"));
     LogInfo("joined; the certificate renews itself", {{"worker", options.worker}});
   }
   rpc::TlsOptions proof;
@@ -146,8 +202,17 @@ CertificateRenewer::~CertificateRenewer() {
   thread_.join();
 }
 
+// Says in the log that a clock is wrong. gRPC only says that it refuses the server's certificate.
+void CertificateRenewer::CheckClock() const {
+  const auto chain = tls::ProbeServer(options_.server.host, options_.server.port, kProbeTimeout);
+  if (!chain.ok()) return;
+  const absl::Status times = tls::CheckTimes(options_.server.Target(), *chain, clock_.Now());
+  if (!times.ok()) LogWarning(times.message());
+}
+
 void CertificateRenewer::Run() {
   while (true) {
+    CheckClock();
     const absl::Status renewed = RenewIfDue();
     if (!renewed.ok()) {
       LogWarning("cannot renew the worker's certificate; it is tried again",

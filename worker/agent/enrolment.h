@@ -24,12 +24,13 @@ struct EnrolmentOptions {
   // Key and certificates lie here; only the user of the worker may read them.
   std::string folder;
   // The file of the invitation, and the fingerprint by which the server is recognised. They are
-  // needed until the worker has a certificate.
+  // needed until the worker has a certificate, and when it was revoked.
   std::string join_token_file;
   std::string fingerprint;
 };
 
-// Returns how the worker proves who it is. If it has no certificate that is valid, it joins first.
+// Returns how the worker proves who it is. If it has no certificate that is valid, or a new
+// invitation, it joins first.
 // Returns FAILED_PRECONDITION if there is no certificate and no invitation either, the errors of
 // JoinWorker, and CERTIFICATE_CHANGED if the server has another fingerprint.
 absl::StatusOr<rpc::TlsOptions> Enrol(const EnrolmentOptions& options, Clock& clock);
@@ -45,6 +46,7 @@ class CertificateRenewer {
  private:
   void Run();
   absl::Status RenewIfDue();
+  void CheckClock() const;
 
   const EnrolmentOptions options_;
   const std::shared_ptr<grpc::Channel> channel_;

@@ -79,6 +79,8 @@ class Yard {
   absl::StatusOr<Deletion> PlanDeletion(const DeleteJob& in) const {
     return core::PlanDeletion(state_, in);
   }
+  // Returns the error with which a DeleteWorker of this name would be refused now.
+  absl::Status CheckDeletion(const std::string& worker) const;
   // Returns what the job's logs and metrics take, or null if that was not measured yet.
   const StreamBytes* FindStreams(JobId job) const { return state_.accounts.FindStreams(job); }
   // Returns the bytes that count against the quota of a subject.

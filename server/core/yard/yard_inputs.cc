@@ -275,19 +275,22 @@ absl::StatusOr<Reply> Yard::Take(const DeclareWorkerLost& in, Now now) {
   return Reply{};
 }
 
-absl::StatusOr<Reply> Yard::Take(const DeleteWorker& in, Now now) {
-  const WorkerRecord* worker = FindWorker(in.worker);
-  if (worker == nullptr) return error::WorkerNotFound(WorkerName(in.worker));
+absl::Status Yard::CheckDeletion(const std::string& name) const {
+  const WorkerRecord* worker = FindWorker(name);
+  if (worker == nullptr) return error::WorkerNotFound(WorkerName(name));
   if (std::holds_alternative<worker_fsm::Active>(worker->state)) {
-    return error::WorkerNotUnreachable(WorkerName(in.worker));
+    return error::WorkerNotUnreachable(WorkerName(name));
   }
-  const std::set<AttemptId>& attempts = state_.live.On(in.worker);
-  if (!attempts.empty()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "worker '", WorkerName(in.worker), "' cannot be removed: ", AttemptName(*attempts.begin()),
-        " may still run there; if its host is off, `trainyard workers lost ", in.worker,
-        "` lets the job start elsewhere"));
-  }
+  const std::set<AttemptId>& attempts = state_.live.On(name);
+  if (attempts.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "worker '", WorkerName(name), "' cannot be removed: ", AttemptName(*attempts.begin()),
+      " may still run there; if its host is off, `trainyard workers lost ", name,
+      "` lets the job start elsewhere"));
+}
+
+absl::StatusOr<Reply> Yard::Take(const DeleteWorker& in, Now now) {
+  TY_RETURN_IF_ERROR(CheckDeletion(in.worker));
   state_.ledger.AddEvent(now.wall_us, WorkerName(in.worker), "WORKER_DELETED", in.actor, in.reason);
   state_.ledger.DeleteWorker(in.worker);
   state_.contacts.Forget(in.worker);

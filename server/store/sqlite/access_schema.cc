@@ -56,10 +56,22 @@ CREATE TABLE tokens (
 ) STRICT, WITHOUT ROWID;
 )sql";
 
+constexpr char kAccess3[] = R"sql(
+ALTER TABLE tokens ADD COLUMN joined_key TEXT NOT NULL DEFAULT '';
+)sql";
+
+constexpr char kAccess4[] = R"sql(
+CREATE TABLE removed_workers (
+  name TEXT NOT NULL PRIMARY KEY,
+  refused_before_us INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+)sql";
+
 }  // namespace
 
 const std::vector<Migration>& AccessMigrations() {
-  static const auto* migrations = new std::vector<Migration>{kAccess1, kAccess2};
+  static const auto* migrations =
+      new std::vector<Migration>{kAccess1, kAccess2, kAccess3, kAccess4};
   return *migrations;
 }
 

@@ -33,13 +33,20 @@ constexpr char kDeleteProject[] = "DELETE FROM projects WHERE name = ?";
 // Times that never came are 0.
 constexpr char kReadTokens[] =
     "SELECT id, hash, kind, user, scope, worker, note, create_time_us, expire_time_us, "
-    "last_use_time_us, revoke_time_us FROM tokens ORDER BY id";
+    "last_use_time_us, revoke_time_us, joined_key FROM tokens ORDER BY id";
 constexpr char kPutToken[] =
     "INSERT INTO tokens (id, hash, kind, user, scope, worker, note, create_time_us, "
-    "expire_time_us, last_use_time_us, revoke_time_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
-    "ON CONFLICT (id) DO UPDATE SET last_use_time_us = excluded.last_use_time_us, "
-    "revoke_time_us = excluded.revoke_time_us";
+    "expire_time_us, last_use_time_us, revoke_time_us, joined_key) VALUES (?, ?, ?, ?, ?, ?, ?, ?, "
+    "?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET worker = excluded.worker, "
+    "last_use_time_us = excluded.last_use_time_us, revoke_time_us = excluded.revoke_time_us, "
+    "joined_key = excluded.joined_key";
 constexpr char kDeleteToken[] = "DELETE FROM tokens WHERE id = ?";
+
+constexpr char kReadRemovedWorkers[] =
+    "SELECT name, refused_before_us FROM removed_workers ORDER BY name";
+constexpr char kPutRemovedWorker[] =
+    "INSERT INTO removed_workers (name, refused_before_us) VALUES (?, ?) ON CONFLICT (name) DO "
+    "UPDATE SET refused_before_us = excluded.refused_before_us";
 
 constexpr char kAppendAudit[] =
     "INSERT INTO audit (time_us, user, real_user, address, rpc, resource, allowed, reason) "
@@ -65,6 +72,8 @@ class SqliteAccessStore : public AccessStore {
   absl::StatusOr<std::vector<access::TokenRecord>> ListTokens() override;
   absl::Status PutToken(const access::TokenRecord& token) override;
   absl::Status DeleteToken(const std::string& id) override;
+  absl::StatusOr<std::vector<access::RemovedWorker>> ListRemovedWorkers() override;
+  absl::Status PutRemovedWorker(const access::RemovedWorker& worker) override;
   absl::Status AppendAudit(const std::vector<access::AuditRecord>& entries) override;
   absl::StatusOr<std::vector<access::AuditRecord>> ListAudit(
       const access::AuditFilter& filter) override;
@@ -170,6 +179,7 @@ absl::StatusOr<std::vector<access::TokenRecord>> SqliteAccessStore::ListTokens()
         token.expires = absl::FromUnixMicros(row.Int(8));
         token.last_used = time(row.Int(9));
         token.revoked = time(row.Int(10));
+        token.joined_key = row.Text(11);
         tokens.push_back(std::move(token));
         return absl::OkStatus();
       }));
@@ -193,12 +203,31 @@ absl::Status SqliteAccessStore::PutToken(const access::TokenRecord& token) {
       .Bind(absl::ToUnixMicros(token.expires))
       .Bind(time(token.last_used))
       .Bind(time(token.revoked))
+      .Bind(token.joined_key)
       .Run();
 }
 
 absl::Status SqliteAccessStore::DeleteToken(const std::string& id) {
   const MutexLock lock(&mutex_);
   return db_->Prepared(kDeleteToken).Bind(id).Run();
+}
+
+absl::StatusOr<std::vector<access::RemovedWorker>> SqliteAccessStore::ListRemovedWorkers() {
+  const MutexLock lock(&mutex_);
+  std::vector<access::RemovedWorker> workers;
+  TY_RETURN_IF_ERROR(ForEachRow(db_->Prepared(kReadRemovedWorkers), [&](const Statement& row) {
+    workers.push_back({row.Text(0), absl::FromUnixMicros(row.Int(1))});
+    return absl::OkStatus();
+  }));
+  return workers;
+}
+
+absl::Status SqliteAccessStore::PutRemovedWorker(const access::RemovedWorker& worker) {
+  const MutexLock lock(&mutex_);
+  return db_->Prepared(kPutRemovedWorker)
+      .Bind(worker.name)
+      .Bind(absl::ToUnixMicros(worker.refused_before))
+      .Run();
 }
 
 absl::Status SqliteAccessStore::AppendAudit(const std::vector<access::AuditRecord>& entries) {

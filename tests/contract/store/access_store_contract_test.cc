@@ -65,6 +65,37 @@ TEST_P(AccessStoreTest, KeepsProjectsWithTheirMembers) {
   EXPECT_TRUE(store_->ListProjects()->back().members.empty()) << "members went with the project";
 }
 
+TEST_P(AccessStoreTest, KeepsTokensAndWhatBecameOfThem) {
+  const absl::Time now = absl::FromUnixSeconds(1'800'000'000);
+  access::TokenRecord draft;
+  draft.kind = access::TokenKind::kJoin;
+  draft.user = "root";
+  draft.expires = now + access::kJoinTokenLifetime;
+  access::TokenRecord token = access::MakeToken(draft, now).record;
+  ASSERT_TRUE(store_->PutToken(token).ok());
+  Reopen();
+  EXPECT_EQ(*store_->ListTokens(), std::vector<access::TokenRecord>{token});
+  token.worker = "gpu-1";
+  token.last_used = token.revoked = now + absl::Seconds(7);
+  token.joined_key = "AB:CD";
+  ASSERT_TRUE(store_->PutToken(token).ok());
+  Reopen();
+  EXPECT_EQ(*store_->ListTokens(), std::vector<access::TokenRecord>{token});
+  ASSERT_TRUE(store_->DeleteToken(token.id).ok());
+  EXPECT_TRUE(store_->ListTokens()->empty());
+}
+
+TEST_P(AccessStoreTest, KeepsSinceWhenCertificatesOfWorkersAreRefused) {
+  const access::RemovedWorker first = {"gpu-1", absl::FromUnixSeconds(1'800'000'000)};
+  const access::RemovedWorker later = {"gpu-1", absl::FromUnixSeconds(1'800'000'001)};
+  ASSERT_TRUE(store_->PutRemovedWorker({"gpu-2", absl::FromUnixSeconds(7)}).ok());
+  ASSERT_TRUE(store_->PutRemovedWorker(first).ok());
+  ASSERT_TRUE(store_->PutRemovedWorker(later).ok());
+  Reopen();
+  EXPECT_EQ(*store_->ListRemovedWorkers(),
+            (std::vector<access::RemovedWorker>{later, {"gpu-2", absl::FromUnixSeconds(7)}}));
+}
+
 TEST_P(AccessStoreTest, ListsTheAuditLogNewestFirst) {
   ASSERT_TRUE(store_
                   ->AppendAudit({{0, 10, "anna", "", "", "a/b", "jobs/1", true, ""},

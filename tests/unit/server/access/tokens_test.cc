@@ -119,15 +119,57 @@ TEST(Tokens, AJoinTokenIsUsedUpOnce) {
   std::vector<std::thread> joining;
   std::atomic<int> joined = 0;
   for (int i = 0; i < 8; ++i) {
-    joining.emplace_back([&] {
-      const auto used = table.UseUp(made.text, kNow);
+    joining.emplace_back([&, i] {
+      const auto used = table.UseUp(made.text, "gpu-1", absl::StrCat("key ", i), kNow);
       if (used.ok()) ++joined;
     });
   }
   for (std::thread& thread : joining) thread.join();
   EXPECT_EQ(joined, 1);
-  EXPECT_EQ(Reason(table.UseUp(made.text, kNow)), "TOKEN_REVOKED");
+  EXPECT_EQ(Reason(table.UseUp(made.text, "gpu-1", "another key", kNow)), "TOKEN_REVOKED");
   EXPECT_EQ(Reason(table.Use(made.text, TokenKind::kUser, kNow)), "TOKEN_UNKNOWN");
+}
+
+TEST(Tokens, TheWorkerThatHasJoinedComesAgainWithItsKeyUntilTheInvitationEnds) {
+  TokenTable table;
+  TokenRecord draft = Draft("root");
+  draft.kind = TokenKind::kJoin;
+  draft.expires = kNow + kJoinTokenLifetime;
+  const NewToken made = AddToken(table, draft);
+  const auto joined = table.UseUp(made.text, "gpu-1", "its key", kNow);
+  ASSERT_TRUE(joined.ok()) << joined.status();
+  EXPECT_EQ(joined->worker, "gpu-1") << "an invitation for any name is now for that one";
+  // The answer gets lost, and the server starts again.
+  TokenTable after(table.List(""));
+  const absl::Time last = draft.expires - absl::Seconds(1);
+  EXPECT_TRUE(after.FindInvitation(made.text, last).ok());
+  const auto again = after.UseUp(made.text, "gpu-1", "its key", last);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->revoked, kNow) << "it was used up then";
+  EXPECT_EQ(Reason(after.UseUp(made.text, "gpu-1", "a thief's key", last)), "TOKEN_REVOKED");
+  EXPECT_EQ(Reason(after.UseUp(made.text, "gpu-2", "its key", last)), "TOKEN_REVOKED");
+  EXPECT_EQ(Reason(after.Use(made.text, TokenKind::kJoin, last)), "TOKEN_REVOKED");
+  EXPECT_EQ(Reason(after.FindInvitation(made.text, draft.expires)), "TOKEN_EXPIRED");
+  EXPECT_EQ(Reason(after.UseUp(made.text, "gpu-1", "its key", draft.expires)), "TOKEN_EXPIRED");
+  // Whoever revokes the invitation ends that too.
+  ASSERT_TRUE(after.Revoke(made.record.id, last).ok());
+  EXPECT_EQ(Reason(after.UseUp(made.text, "gpu-1", "its key", last)), "TOKEN_REVOKED");
+  EXPECT_EQ(Reason(after.FindInvitation(made.text, last)), "TOKEN_REVOKED");
+}
+
+TEST(Tokens, AWorkerThatIsRemovedDoesNotJoinAgainWithItsOldInvitation) {
+  TokenTable table;
+  TokenRecord draft = Draft("root");
+  draft.kind = TokenKind::kJoin;
+  draft.expires = kNow + kJoinTokenLifetime;
+  const NewToken made = AddToken(table, draft);
+  ASSERT_TRUE(table.UseUp(made.text, "gpu-1", "its key", kNow).ok());
+  EXPECT_TRUE(table.EndJoins("gpu-2").empty());
+  const auto ended = table.EndJoins("gpu-1");
+  ASSERT_EQ(ended.size(), 1u);
+  EXPECT_EQ(ended[0].joined_key, "");
+  EXPECT_EQ(Reason(table.UseUp(made.text, "gpu-1", "its key", kNow)), "TOKEN_REVOKED");
+  EXPECT_TRUE(table.EndJoins("gpu-1").empty());
 }
 
 TEST(Tokens, TheLastUseIsNotedInSteps) {

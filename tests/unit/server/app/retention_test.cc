@@ -35,7 +35,9 @@ class Retention : public core::YardTest {
   // Returns what would be deleted: "1" for a job, "1 clm" for its checkpoints, logs and metrics.
   std::vector<std::string> Expired(const KeepRules& rules, size_t max = 100) {
     std::vector<std::string> texts;
-    for (const core::DeleteJob& deletion : FindExpired(*yard_, rules, now_.wall_us, max)) {
+    RetentionReview review(rules, now_.wall_us);
+    while (review.Step(*yard_, jobs_of_step_)) continue;
+    for (const core::DeleteJob& deletion : review.TakeDeletions(max)) {
       std::string parts = deletion.parts.any() ? " " : "";
       if (deletion.parts.checkpoints) parts += "c";
       if (deletion.parts.logs) parts += "l";
@@ -44,6 +46,8 @@ class Retention : public core::YardTest {
     }
     return texts;
   }
+  // A review in the smallest steps finds the same as one in large steps.
+  size_t jobs_of_step_ = 1;
   static KeepRule Rule(absl::string_view text) { return ParseKeepRule(text).value(); }
 };
 
@@ -62,6 +66,24 @@ TEST_F(Retention, AgeNumberAndSizeEachLimitJobs) {
   EXPECT_THAT(Expired({.jobs = Rule("24MiB")}), ElementsAre("1"));
   EXPECT_THAT(Expired({.jobs = Rule("23 MiB")}), ElementsAre("1", "2"));
   EXPECT_THAT(Expired({.jobs = Rule("3 jobs, 90 min, 1 TiB")}), ElementsAre("1", "2"));
+}
+
+TEST_F(Retention, AReviewLooksAtAFewJobsInEachStepAndBearsThatJobsVanishMeanwhile) {
+  for (int i = 0; i < 4; ++i) Ended();
+  const KeepRules rules = {.jobs = Rule("1 jobs")};
+  RetentionReview review(rules, now_.wall_us);
+  EXPECT_TRUE(review.Step(*yard_, 3)) << "it has not seen the last job yet";
+  EXPECT_TRUE(review.Step(*yard_, 3)) << "it has decided nothing yet";
+  EXPECT_TRUE(review.Step(*yard_, 3));
+  ASSERT_TRUE(Apply(core::DeleteJob{JobId{1}, {}, "anna"}).ok());
+  EXPECT_FALSE(review.Step(*yard_, 3));
+  std::vector<int64_t> deleted;
+  for (const core::DeleteJob& deletion : review.TakeDeletions(100)) {
+    deleted.push_back(deletion.job.value);
+  }
+  EXPECT_THAT(deleted, ElementsAre(2, 3));
+  jobs_of_step_ = 100;
+  EXPECT_THAT(Expired(rules), ElementsAre("2", "3"));
 }
 
 TEST_F(Retention, PartsGoWhileTheJobStays) {

@@ -158,6 +158,15 @@ TEST_F(GateTest, ListsAndWatchesLeaveOutWhatTheCallerMayNotSee) {
     v1::ListQueueResponse queue;
     ASSERT_TRUE(stub->ListQueue(Context("").get(), {}, &queue).ok());
     EXPECT_EQ(queue.jobs_size(), jobs) << user;
+    const auto sharing = v1::SharingService::NewStub(ChannelOf(user, Role::kSubmitter));
+    v1::ListSharesResponse shares;
+    ASSERT_TRUE(sharing->ListShares(Context("").get(), {}, &shares).ok());
+    EXPECT_EQ(shares.shares_size(), jobs) << user;
+    v1::ListUsageRequest by_project;
+    by_project.set_group(v1::USAGE_GROUP_PROJECT);
+    v1::ListUsageResponse usage;
+    ASSERT_TRUE(sharing->ListUsage(Context("").get(), by_project, &usage).ok());
+    EXPECT_EQ(usage.usage_size(), jobs) << user;
   }
   // A watch of all jobs begins with those that exist. The next job that bert sees is his own.
   const auto stub = v1::JobService::NewStub(ChannelOf("bert", Role::kSubmitter));
@@ -294,6 +303,44 @@ TEST_F(GateTest, ACertificateIsForOneWorkerAndNothingElse) {
     if (rule.party == access::Party::kWorker) continue;
     EXPECT_EQ(RefusalOf(CallBy(channel, rule)), "NOT_A_USER") << rule.rpc;
   }
+}
+
+TEST_F(GateTest, AWorkerThatWasRemovedMakesNoCallAndTheAuditLogIsNotFilledByIt) {
+  services_->sign_in->clock = &clock_;
+  access::Peer peer;
+  peer.worker = "far-1";
+  peer.address = "192.0.2.7";
+  peer.certificate_begin = clock_.Now() - absl::Hours(24);
+  const auto old = Connect(peer);
+  v1::RegisterWorkerRequest join;
+  join.set_worker("far-1");
+  join.set_uid("u-1");
+  join.set_version("1.0");
+  v1::RegisterWorkerResponse joined;
+  const auto reason_of = [&](const std::shared_ptr<grpc::Channel>& channel) {
+    const auto agents = v1::AgentService::NewStub(channel);
+    return ErrorReason(FromGrpcStatus(agents->RegisterWorker(Context("").get(), join, &joined)));
+  };
+  EXPECT_EQ(reason_of(old), "");
+  const auto remove = [&] {
+    v1::DeleteWorkerRequest request;
+    request.set_name("workers/far-1");
+    v1::DeleteWorkerResponse removed;
+    return fleet_->DeleteWorker(Context("").get(), request, &removed).ok();
+  };
+  EXPECT_FALSE(remove()) << "it is in contact";
+  EXPECT_EQ(reason_of(old), "") << "what is refused changes nothing";
+  clock_.Advance(absl::Minutes(10));
+  EXPECT_TRUE(testing::WaitUntil(remove, absl::Seconds(30)));
+  EXPECT_EQ(access_store_.ListRemovedWorkers()->size(), 1u);
+  const auto again = Connect(peer);
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(reason_of(again), "CERTIFICATE_REVOKED");
+  int noted = 0;
+  for (const std::string& entry : Audit(100)) noted += absl::StrContains(entry, "was revoked");
+  EXPECT_GE(noted, 1);
+  EXPECT_LE(noted, 10);
+  peer.certificate_begin = services_->sign_in->removed_workers.EarliestBegin("far-1");
+  EXPECT_EQ(reason_of(Connect(peer)), "");
 }
 
 TEST_F(GateTest, UsersOfOtherHostsAreNoWorkers) {

@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <optional>
+#include <thread>
 
+#include "absl/synchronization/notification.h"
 #include "server/store/memory_access_store.h"
 #include "tests/testing/manual_clock.h"
 
@@ -99,6 +102,34 @@ TEST_F(AuditLogTest, ADiskThatIsTooSlowCostsEntriesAndTheLogSaysSo) {
   const auto newest = slow.ListAudit({.limit = 1})->at(0);
   EXPECT_EQ(newest.rpc, "AuditLog/Lost");
   EXPECT_EQ(newest.reason, "3 entries are missing here, because the disk was too slow");
+}
+
+// Gets a new entry whenever it writes one, until a test stops it.
+class EchoingStore : public store::MemoryAccessStore {
+ public:
+  absl::Status AppendAudit(const std::vector<access::AuditRecord>& entries) override {
+    if (!is_stopped) log->Add(Entry("echo"));
+    return MemoryAccessStore::AppendAudit(entries);
+  }
+
+  AuditLog* log = nullptr;
+  std::atomic<bool> is_stopped = false;
+};
+
+TEST_F(AuditLogTest, AFlushEndsHoweverManyEntriesComeMeanwhile) {
+  EchoingStore echoing;
+  AuditLog log(echoing, clock_, absl::InfiniteDuration());
+  echoing.log = &log;
+  absl::Notification is_flushed;
+  log.Add(Entry("anna"));
+  std::thread flush([&] {
+    log.Flush();
+    is_flushed.Notify();
+  });
+  EXPECT_TRUE(is_flushed.WaitForNotificationWithTimeout(absl::Seconds(30)));
+  echoing.is_stopped = true;
+  flush.join();
+  EXPECT_FALSE(echoing.ListAudit({.user = "anna"})->empty());
 }
 
 }  // namespace

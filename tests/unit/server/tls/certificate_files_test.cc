@@ -145,7 +145,8 @@ TEST_F(CertificateFilesTest, SignsForWorkers) {
   ASSERT_TRUE(request.ok());
   const auto made = files->SignWorker(*request, "gpu-1");
   ASSERT_TRUE(made.ok()) << made.status();
-  EXPECT_EQ(ReadCertificates(*made)->front().worker, "gpu-1");
+  EXPECT_EQ(made->worker, "gpu-1");
+  EXPECT_EQ(ReadCertificates(made->pem)->front().key_fingerprint, made->key_fingerprint);
   EXPECT_FALSE(files->SignWorker(*request, "gpu-2").ok());
 }
 
