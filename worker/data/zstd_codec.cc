@@ -24,6 +24,18 @@ absl::Status BadZstd(size_t position, absl::string_view what) {
   return absl::DataLossError(absl::StrCat("byte ", position, " of the compressed file: ", what));
 }
 
+// Returns true if a frame of today's format begins here, or if there are too few bytes to tell. The
+// library also reads the formats of before version 0.8, for whose windows it has no limit.
+bool MayBeFrame(absl::string_view bytes) {
+  if (bytes.size() < sizeof(uint32_t)) return true;
+  uint32_t magic = 0;
+  for (size_t i = sizeof(magic); i > 0; --i) {
+    magic = magic << 8 | static_cast<unsigned char>(bytes[i - 1]);
+  }
+  return magic == ZSTD_MAGICNUMBER ||
+         (magic & ZSTD_MAGIC_SKIPPABLE_MASK) == ZSTD_MAGIC_SKIPPABLE_START;
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> DecodeZstd(absl::string_view bytes, int64_t max_bytes) {
@@ -45,6 +57,10 @@ absl::StatusOr<std::string> DecodeZstd(absl::string_view bytes, int64_t max_byte
   }
   size_t hint = 1;  // 0 at the end of a frame
   while (input.pos < input.size || hint != 0) {
+    const bool is_begin = input.pos == 0 || hint == 0;
+    if (is_begin && !MayBeFrame(bytes.substr(input.pos))) {
+      return BadZstd(input.pos, "no frame of Zstandard begins here");
+    }
     const size_t old_size = content.size();
     // One byte past the limit shows that there is more.
     content.resize(old_size + std::min(kBlockBytes, static_cast<size_t>(max_bytes) + 1 - old_size));

@@ -234,6 +234,14 @@ TEST_F(CifarTest, RefusesABrokenZstdFile) {
               HasSubstr("the file ends inside the compressed data"));
   folder_.Write("cifar10-images.tar.zst", "neither");
   EXPECT_THAT(Refusal(absl::StatusCode::kDataLoss), HasSubstr("byte 0 of the compressed file"));
+  // A frame of an old format asks for a window of 128 MiB.
+  const std::string old_frame("\x27\xb5\x2f\xfd\x00\x88", 6);
+  for (const std::string& before : {std::string(), packed}) {
+    folder_.Write("cifar10-images.tar.zst", before + old_frame);
+    EXPECT_THAT(Refusal(absl::StatusCode::kDataLoss),
+                HasSubstr(absl::StrCat("byte ", before.size(),
+                                       " of the compressed file: no frame of Zstandard begins")));
+  }
 }
 
 TEST(CifarJpegs, TheKnownArchiveIsWhatItAlwaysWas) {
