@@ -76,7 +76,8 @@ ordered_json EncodeEvaluation(const RecordedEvaluation& evaluation) {
 
 std::optional<RecordedEvaluation> TakeEvaluation(const json& object) {
   const auto metrics = object.is_object() ? object.find("metrics") : object.end();
-  if (metrics == object.end() || !metrics->is_object()) return std::nullopt;
+  // An evaluation without a result is none.
+  if (metrics == object.end() || !metrics->is_object() || metrics->empty()) return std::nullopt;
   RecordedEvaluation evaluation;
   for (const auto& [name, value] : metrics->items()) {
     if (!TakeNumber(value, evaluation.metrics[name])) return std::nullopt;
