@@ -25,9 +25,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(ty_warnings INTERFACE -Wshadow -Wconversion -Wno-restrict -Wno-maybe-uninitialized)
 else()
   # Clang builds only the fuzz targets. Its -Wconversion also warns of changes of sign, and its -Wshadow of names that
-  # sources have in common that are joined.
+  # sources have in common that are joined. A handler has the name of its call, which it hides.
   target_compile_options(ty_warnings INTERFACE
-    -Wno-missing-braces -Wno-missing-field-initializers -Wno-unused-lambda-capture)
+    -Wno-overloaded-virtual -Wno-missing-braces -Wno-missing-field-initializers -Wno-unused-lambda-capture)
 endif()
 if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # A class behind a pointer may hold types of its own file's anonymous namespace. GCC takes the file for a header, since
