@@ -8,105 +8,25 @@
 #include <sys/stat.h>
 
 #include <map>
-#include <set>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "absl/synchronization/notification.h"
 #include "common/rpc/channel.h"
-#include "google/protobuf/dynamic_message.h"
-#include "tests/testing/raw_call.h"
 #include "tests/testing/wait.h"
-#include "tests/unit/server/rpc/rpc_fixture.h"
+#include "tests/unit/server/rpc/gate_fixture.h"
 
 namespace trainyard::rpc {
 namespace {
 
 using access::Role;
-using google::protobuf::DescriptorPool;
-using google::protobuf::FieldDescriptor;
-using google::protobuf::Message;
-using google::protobuf::MethodDescriptor;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr Role kRoles[] = {Role::kNone, Role::kViewer, Role::kSubmitter, Role::kOperator,
                            Role::kAdmin};
-
-// Returns the reason with which the gate refuses a call, or an empty text if it admits it.
-std::string RefusalOf(const grpc::Status& status) {
-  static const auto* reasons =
-      new std::set<std::string>{"ROLE_TOO_LOW", "NOT_OWNER",    "NOT_A_WORKER",  "NOT_A_USER",
-                                "NOT_ADMIN",    "NOT_A_MEMBER", "UNKNOWN_CALLER"};
-  const absl::Status error = FromGrpcStatus(status);
-  const std::string reason = ErrorReason(error);
-  if (reasons->contains(reason)) return reason;
-  // A job that the caller may not see is as if it were not there.
-  return absl::IsNotFound(error) && absl::StrContains(error.message(), "jobs/1") ? "HIDDEN" : "";
-}
-
-class GateTest : public RpcTest {
- protected:
-  // Makes jobs/1, of anna.
-  void MakeJob(const std::string& project = "") {
-    v1::CreateJobRequest request;
-    *request.mutable_spec() = Spec("first");
-    if (!project.empty()) request.mutable_spec()->set_project(project);
-    v1::Job job;
-    const grpc::Status status = jobs_->CreateJob(Context("anna").get(), request, &job);
-    ASSERT_TRUE(status.ok()) << status.error_message();
-    ASSERT_EQ(job.name(), "jobs/1");
-  }
-
-  // Makes a call with a request whose names are those of jobs/1, and returns its status. A stream
-  // is left at its first message.
-  static grpc::Status CallBy(const std::shared_ptr<grpc::Channel>& channel,
-                             const access::Rule& rule) {
-    const std::vector<std::string> parts = absl::StrSplit(rule.rpc, '/');
-    const MethodDescriptor* method =
-        DescriptorPool::generated_pool()
-            ->FindServiceByName(absl::StrCat("trainyard.v1.", parts[0]))
-            ->FindMethodByName(parts[1]);
-    google::protobuf::DynamicMessageFactory factory;
-    const std::unique_ptr<Message> request(factory.GetPrototype(method->input_type())->New());
-    NameJob(*request);
-    return testing::RawCall(channel, absl::StrCat("/trainyard.v1.", rule.rpc),
-                            request->SerializeAsString());
-  }
-
-  std::shared_ptr<grpc::Channel> ChannelOf(const std::string& user, Role role) {
-    return Connect(User(user, role));
-  }
-
-  // Returns the last entries of the audit log as "CALL about ABOUT: REASON", newest first.
-  std::vector<std::string> Audit(int count) {
-    v1::ListAuditEntriesRequest request;
-    request.set_page_size(count);
-    v1::ListAuditEntriesResponse audit;
-    EXPECT_TRUE(access_->ListAuditEntries(Context("").get(), request, &audit).ok());
-    std::vector<std::string> texts;
-    for (const v1::AuditEntry& entry : audit.entries()) {
-      texts.push_back(absl::StrCat(entry.rpc(), " about ", entry.resource(), ": ",
-                                   entry.allowed() ? "allowed" : entry.reason()));
-    }
-    return texts;
-  }
-
- private:
-  static void NameJob(Message& request) {
-    for (const char* name : {"name", "parent", "left", "right"}) {
-      const FieldDescriptor* field = request.GetDescriptor()->FindFieldByName(name);
-      if (field != nullptr && field->type() == FieldDescriptor::TYPE_STRING) {
-        request.GetReflection()->SetString(&request, field, "jobs/1");
-      }
-    }
-    const FieldDescriptor* names = request.GetDescriptor()->FindFieldByName("names");
-    if (names != nullptr) request.GetReflection()->AddString(&request, names, "jobs/1");
-  }
-};
 
 TEST_F(GateTest, EachCellOfTheTableIsAsItSays) {
   MakeJob();
@@ -415,129 +335,6 @@ TEST_F(GateTest, AdministratorsActForOthersWithTheRolesOfTheirGroups) {
   EXPECT_EQ(who.role_source(), "set");
 }
 
-TEST_F(GateTest, TheAuditLogHasChangesAndRefusalsAndNothingElse) {
-  MakeJob();  // by root, for anna
-  const auto bert = v1::JobService::NewStub(ChannelOf("bert", Role::kSubmitter));
-  v1::GetJobRequest get;
-  get.set_name("jobs/1");
-  v1::Job job;
-  ASSERT_TRUE(bert->GetJob(Context("").get(), get, &job).ok());
-  v1::CancelJobRequest cancel;
-  cancel.set_name("jobs/1");
-  EXPECT_EQ(RefusalOf(bert->CancelJob(Context("").get(), cancel, &job)), "NOT_OWNER");
-  v1::CreateJobRequest trial;
-  *trial.mutable_spec() = Spec("x");
-  trial.set_validate_only(true);
-  ASSERT_TRUE(bert->CreateJob(Context("").get(), trial, &job).ok());
-  v1::ListAuditEntriesResponse audit;
-  ASSERT_TRUE(access_->ListAuditEntries(Context("").get(), {}, &audit).ok());
-  ASSERT_EQ(audit.entries_size(), 2) << audit.DebugString();
-  EXPECT_EQ(audit.entries(0).user(), "bert");
-  EXPECT_EQ(audit.entries(0).rpc(), "JobService/CancelJob");
-  EXPECT_EQ(audit.entries(0).resource(), "jobs/1");
-  EXPECT_FALSE(audit.entries(0).allowed());
-  EXPECT_THAT(audit.entries(0).reason(), HasSubstr("belongs to 'anna'"));
-  EXPECT_EQ(audit.entries(1).user(), "anna");
-  EXPECT_EQ(audit.entries(1).real_user(), "root");
-  EXPECT_TRUE(audit.entries(1).allowed());
-  v1::ListAuditEntriesRequest refused;
-  refused.set_only_refused(true);
-  refused.set_page_size(1);
-  v1::ListAuditEntriesResponse page;
-  ASSERT_TRUE(access_->ListAuditEntries(Context("").get(), refused, &page).ok());
-  EXPECT_EQ(page.entries_size(), 1);
-}
-
-TEST_F(GateTest, ARefusalByAHandlerIsInTheAuditLogAsOne) {
-  MakeJob();
-  directory_.SetProject({"vision", true, {"mia"}});
-  const auto bert = v1::JobService::NewStub(ChannelOf("bert", Role::kSubmitter));
-  v1::CreateJobRequest create;
-  *create.mutable_spec() = Spec("secret");
-  create.mutable_spec()->set_project("vision");
-  v1::Job job;
-  EXPECT_EQ(RefusalOf(bert->CreateJob(Context("").get(), create, &job)), "NOT_A_MEMBER");
-  create.set_validate_only(true);
-  EXPECT_EQ(RefusalOf(bert->CreateJob(Context("").get(), create, &job)), "NOT_A_MEMBER");
-  v1::ExplainJobRequest explain;
-  *explain.mutable_spec() = create.spec();
-  v1::Explanation explanation;
-  EXPECT_EQ(RefusalOf(bert->ExplainJob(Context("").get(), explain, &explanation)), "NOT_A_MEMBER");
-  v1::CreateTokenRequest token;
-  token.set_user("anna");
-  v1::CreateTokenResponse made;
-  const auto access = v1::AccessService::NewStub(ChannelOf("bert", Role::kSubmitter));
-  EXPECT_EQ(RefusalOf(access->CreateToken(Context("").get(), token, &made)), "NOT_ADMIN");
-  EXPECT_THAT(Audit(5),
-              ElementsAre(HasSubstr("CreateToken about anna: you are 'bert'; only administrators"),
-                          HasSubstr("ExplainJob about secret: project 'vision' is private"),
-                          HasSubstr("CreateJob about secret: project 'vision' is private"),
-                          HasSubstr("CreateJob about secret: project 'vision' is private"),
-                          "JobService/CreateJob about first: allowed"));
-}
-
-TEST_F(GateTest, ACloneIsNoWayIntoAPrivateProject) {
-  MakeJob();
-  directory_.SetProject({"vision", true, {"mia"}});
-  v1::CloneJobRequest clone;
-  clone.set_name("jobs/1");
-  v1::SpecChange* change = clone.add_changes();
-  change->set_path("project");
-  change->set_value_json("\"vision\"");
-  v1::CloneJobResponse response;
-  const auto bert = v1::JobService::NewStub(ChannelOf("bert", Role::kSubmitter));
-  EXPECT_EQ(RefusalOf(bert->CloneJob(Context("").get(), clone, &response)), "NOT_A_MEMBER");
-  const auto mia = v1::JobService::NewStub(ChannelOf("mia", Role::kSubmitter));
-  const grpc::Status cloned = mia->CloneJob(Context("").get(), clone, &response);
-  EXPECT_TRUE(cloned.ok()) << cloned.error_message();
-  EXPECT_THAT(Audit(2), ElementsAre("JobService/CloneJob about jobs/1: allowed",
-                                    HasSubstr("CloneJob about jobs/1: project 'vision' is")));
-}
-
-TEST_F(GateTest, WhoChangesManyThingsAtOnceLeavesAnEntryForEachOutcome) {
-  MakeJob();
-  directory_.SetProject({"vision", true, {"mia"}});
-  const auto bert = v1::JobService::NewStub(ChannelOf("bert", Role::kSubmitter));
-  const auto context = Context("");
-  const auto stream = bert->CreateJobs(context.get());
-  v1::CreateJobsRequest create;
-  for (const char* name : {"a", "closed", "b", "no name"}) {
-    *create.add_requests()->mutable_spec() = Spec(name);
-  }
-  create.mutable_requests(1)->mutable_spec()->set_project("vision");
-  ASSERT_TRUE(stream->Write(create));
-  v1::CreateJobsResponse created;
-  ASSERT_TRUE(stream->Read(&created));
-  EXPECT_THAT(Audit(2), ElementsAre(HasSubstr("CreateJobs about closed: project 'vision' is"),
-                                    "JobService/CreateJobs about a b: allowed"));
-  stream->WritesDone();
-  EXPECT_TRUE(stream->Finish().ok());
-
-  v1::CancelJobsRequest cancel;
-  for (const char* name : {"jobs/1", "jobs/2", "jobs/3"}) cancel.add_names(name);
-  v1::CancelJobsResponse cancelled;
-  ASSERT_TRUE(bert->CancelJobs(Context("").get(), cancel, &cancelled).ok());
-  EXPECT_EQ(cancelled.failed(), 1);
-  EXPECT_THAT(Audit(2), ElementsAre(HasSubstr("CancelJobs about jobs/1: jobs/1 belongs to 'anna'"),
-                                    "JobService/CancelJobs about jobs/2 jobs/3: allowed"));
-  cancel.clear_names();
-  cancel.set_user("anna");
-  ASSERT_TRUE(bert->CancelJobs(Context("").get(), cancel, &cancelled).ok());
-  EXPECT_THAT(Audit(1),
-              ElementsAre(HasSubstr("CancelJobs about user:anna: jobs/1 belongs to 'anna'")));
-}
-
-TEST_F(GateTest, ACallForAnotherUserIsInTheAuditLogEvenIfItHasAMistake) {
-  v1::CreateJobRequest create;
-  *create.mutable_spec() = Spec("a b");
-  v1::Job job;
-  EXPECT_EQ(jobs_->CreateJob(Context("anna").get(), create, &job).error_code(),
-            grpc::StatusCode::INVALID_ARGUMENT);
-  EXPECT_THAT(Audit(1), ElementsAre("JobService/CreateJob about a b: allowed"));
-}
-
-// Callers are known by the number of a descriptor, so that of a connection whose calls still run
-// must not become that of another one.
 TEST_F(GateTest, ADescriptorStaysTakenWhileACallOfItsConnectionRuns) {
   MakeJob();
   absl::Notification entered;
