@@ -92,8 +92,7 @@ void TokenTable::Add(const TokenRecord& record) {
   tokens_[record.hash] = Entry{record};
 }
 
-absl::StatusOr<const TokenTable::Entry*> TokenTable::Known(absl::string_view text,
-                                                           TokenKind kind) const {
+absl::StatusOr<TokenTable::Entry*> TokenTable::Known(absl::string_view text, TokenKind kind) {
   // A stranger is told the same about a token that never was, whatever is wrong with it.
   const auto found =
       CheckTokenForm(text, PrefixOf(kind)).ok() ? tokens_.find(tls::Sha256(text)) : tokens_.end();
@@ -103,11 +102,11 @@ absl::StatusOr<const TokenTable::Entry*> TokenTable::Known(absl::string_view tex
 
 absl::StatusOr<TokenTable::Entry*> TokenTable::Check(absl::string_view text, TokenKind kind,
                                                      absl::Time now) {
-  TY_ASSIGN_OR_RETURN(const Entry* const known, Known(text, kind));
+  TY_ASSIGN_OR_RETURN(Entry* const known, Known(text, kind));
   const TokenRecord& record = known->record;
   if (record.revoked.has_value()) return error::TokenRevoked(record.id, *record.revoked);
   if (now >= record.expires) return error::TokenExpired(record.id, record.expires);
-  return &tokens_.at(record.hash);
+  return known;
 }
 
 absl::StatusOr<TokenRecord> TokenTable::Use(absl::string_view text, TokenKind kind,
@@ -122,8 +121,7 @@ absl::StatusOr<TokenRecord> TokenTable::Use(absl::string_view text, TokenKind ki
   return record;
 }
 
-absl::StatusOr<TokenRecord> TokenTable::FindInvitation(absl::string_view text,
-                                                       absl::Time now) const {
+absl::StatusOr<TokenRecord> TokenTable::FindInvitation(absl::string_view text, absl::Time now) {
   const MutexLock lock(&mutex_);
   TY_ASSIGN_OR_RETURN(const Entry* const known, Known(text, TokenKind::kJoin));
   const TokenRecord& record = known->record;
@@ -137,8 +135,8 @@ absl::StatusOr<TokenRecord> TokenTable::FindInvitation(absl::string_view text,
 absl::StatusOr<TokenRecord> TokenTable::UseUp(absl::string_view text, const std::string& worker,
                                               const std::string& key, absl::Time now) {
   const MutexLock lock(&mutex_);
-  TY_ASSIGN_OR_RETURN(const Entry* const known, Known(text, TokenKind::kJoin));
-  TokenRecord& record = tokens_.at(known->record.hash).record;
+  TY_ASSIGN_OR_RETURN(Entry* const known, Known(text, TokenKind::kJoin));
+  TokenRecord& record = known->record;
   if (now >= record.expires) return error::TokenExpired(record.id, record.expires);
   if (record.revoked.has_value()) {
     const bool comes_again =

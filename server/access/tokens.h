@@ -96,7 +96,7 @@ class TokenTable {
   absl::StatusOr<TokenRecord> Revoke(absl::string_view id, absl::Time now);
   // Returns the record of a join token that is valid, or that was used up by a worker which may
   // come again. The errors are those of Use.
-  absl::StatusOr<TokenRecord> FindInvitation(absl::string_view text, absl::Time now) const;
+  absl::StatusOr<TokenRecord> FindInvitation(absl::string_view text, absl::Time now);
   // Uses a join token up for a worker and its key. Of several that come with it at once, only the
   // first succeeds; the same worker with the same key succeeds again. The errors are those of Use.
   absl::StatusOr<TokenRecord> UseUp(absl::string_view text, const std::string& worker,
@@ -127,7 +127,7 @@ class TokenTable {
   absl::StatusOr<Entry*> Check(absl::string_view text, TokenKind kind, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Returns what was ever known under the text, or TOKEN_UNKNOWN.
-  absl::StatusOr<const Entry*> Known(absl::string_view text, TokenKind kind) const
+  absl::StatusOr<Entry*> Known(absl::string_view text, TokenKind kind)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   mutable Mutex mutex_;
