@@ -36,7 +36,7 @@ relay::Limits LimitsOfUsers() {
   limits.handshakes = limits.connections;
   limits.handshakes_of_client = limits.connections_of_client;
   limits.handshake_steps_of_turn = limits.handshakes;
-  // As many as gRPC permits in one connection.
+  // gRPC permits so many in one connection, and here they are of all connections of a user.
   limits.calls_of_client = 1000;
   return limits;
 }

@@ -91,7 +91,7 @@ TEST_F(TlsRevokeTest, AnInvitationThatWasUsedUpLeavesAWorkerItsCertificate) {
   Yard& yard = host_.yard();
   const tls::KeyPair own = CopyOfFiles();
   yard.KillWorker("gamma");
-  // As a worker of an older version has it, which did not note its invitation.
+  // A worker of an older version has not noted its invitation.
   const std::string noted = JoinPath(yard.WorkerStateDir("gamma"), "tls/invitation");
   ASSERT_EQ(unlink(noted.c_str()), 0);
   const std::string ended = host_.SecretFile("tyj_" + std::string(43, 'x'));
