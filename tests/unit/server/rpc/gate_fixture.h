@@ -53,7 +53,8 @@ class GateTest : public RpcTest {
             ->FindServiceByName(absl::StrCat("trainyard.v1.", parts[0]))
             ->FindMethodByName(parts[1]);
     google::protobuf::DynamicMessageFactory factory;
-    const std::unique_ptr<google::protobuf::Message> request(factory.GetPrototype(method->input_type())->New());
+    const std::unique_ptr<google::protobuf::Message> request(
+        factory.GetPrototype(method->input_type())->New());
     NameJob(*request);
     return testing::RawCall(channel, absl::StrCat("/trainyard.v1.", rule.rpc),
                             request->SerializeAsString());
@@ -80,12 +81,14 @@ class GateTest : public RpcTest {
  private:
   static void NameJob(google::protobuf::Message& request) {
     for (const char* name : {"name", "parent", "left", "right"}) {
-      const google::protobuf::FieldDescriptor* field = request.GetDescriptor()->FindFieldByName(name);
+      const google::protobuf::FieldDescriptor* field =
+          request.GetDescriptor()->FindFieldByName(name);
       if (field != nullptr && field->type() == google::protobuf::FieldDescriptor::TYPE_STRING) {
         request.GetReflection()->SetString(&request, field, "jobs/1");
       }
     }
-    const google::protobuf::FieldDescriptor* names = request.GetDescriptor()->FindFieldByName("names");
+    const google::protobuf::FieldDescriptor* names =
+        request.GetDescriptor()->FindFieldByName("names");
     if (names != nullptr) request.GetReflection()->AddString(&request, names, "jobs/1");
   }
 };
