@@ -225,6 +225,7 @@ TEST_F(Partitions, RanksThatAreCutApartEndAndGoOnFromTheCheckpoint) {
   if (HasFatalFailure() || IsSkipped()) return;
   StartWorker("alpha", kAlpha);
   StartWorker("beta", kBeta);
+  yard_.WaitForWorkers(2);
   const std::string job = Submit(2, "");
   int attempts = 1;
   const auto strike = [&](const std::function<void(bool)>& cut) {

@@ -134,6 +134,7 @@ TEST(Train, AGangSpansTwoWorkers) {
   Yard yard(std::move(options));
   yard.Start();
   yard.StartWorker("beta");
+  yard.WaitForWorkers(2);
   const std::string job = yard.Submit(SmallSpec("wide", 2, 1, 1000));
   const Job ended = yard.WaitForEnd(job);
   ASSERT_EQ(ended.state(), v1::JOB_STATE_SUCCEEDED) << ended.failure().message();

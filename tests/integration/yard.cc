@@ -137,6 +137,10 @@ void Yard::StartWorker(const std::string& name, const WorkerOptions& host) {
   workers_[name] = *std::move(process);
 }
 
+void Yard::WaitForWorkers(size_t count) {
+  ASSERT_TRUE(WaitUntil([&] { return CliJson({"workers", "ls"}).size() == count; }, kPatience));
+}
+
 void Yard::KillServer() {
   server_->Signal(SIGKILL);
   ASSERT_TRUE(server_->Wait(kPatience).ok());

@@ -68,6 +68,9 @@ class Yard {
   bool LaunchServer();
   void StartWorker(const std::string& name = "alpha") { StartWorker(name, WorkerOptions{}); }
   void StartWorker(const std::string& name, const WorkerOptions& host);
+  // Blocks until the server knows this number of workers. A job that is submitted earlier is placed
+  // on those that have registered by then, and refused if it needs more.
+  void WaitForWorkers(size_t count);
   void KillServer();
   void KillWorker(const std::string& name = "alpha");
 
