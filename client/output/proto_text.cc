@@ -4,6 +4,7 @@
 
 #include <google/protobuf/util/json_util.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -11,8 +12,10 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "common/base/check.h"
 #include "common/base/strings.h"
 #include "common/spec/fields.h"
@@ -67,8 +70,33 @@ std::string FlowList(const ordered_json& value) {
 
 void AppendYaml(const ordered_json& value, size_t indent, std::string& out);
 
+// Returns true for a text of several lines that YAML can show as they are.
+bool IsBlockText(const ordered_json& value) {
+  if (!value.is_string()) return false;
+  const std::string& text = value.get_ref<const std::string&>();
+  const bool is_odd = std::any_of(text.begin(), text.end(), [](char c) {
+    return absl::ascii_iscntrl(static_cast<unsigned char>(c)) && c != '\n' && c != '\t';
+  });
+  return !is_odd && text.find('\n') != std::string::npos && text.front() != ' ' &&
+         text.front() != '\n' && text.front() != '\t' && !absl::EndsWith(text, "\n\n");
+}
+
+void AppendBlockText(const std::string& text, size_t indent, std::string& out) {
+  const bool has_end = absl::EndsWith(text, "\n");
+  absl::StrAppend(&out, has_end ? " |\n" : " |-\n");
+  const std::string space(indent, ' ');
+  for (const absl::string_view line :
+       absl::StrSplit(has_end ? absl::string_view(text).substr(0, text.size() - 1) : text, '\n')) {
+    absl::StrAppend(&out, line.empty() ? "" : space, line, "\n");
+  }
+}
+
 // Writes the value after `key:` or `-`.
 void AppendValue(const ordered_json& value, size_t indent, std::string& out) {
+  if (IsBlockText(value)) {
+    AppendBlockText(value.get_ref<const std::string&>(), indent + 2, out);
+    return;
+  }
   const bool is_block = value.is_object() ? !value.empty() : value.is_array() && !IsFlowList(value);
   if (is_block) {
     absl::StrAppend(&out, "\n");

@@ -4,7 +4,10 @@
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/descriptor.pb.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -46,7 +49,7 @@ std::string Comment(const T& described) {
 // Returns true if a name such as `relu` is enough, because no field of the message must be given.
 bool IsEnoughAlone(const Descriptor& type) {
   for (int i = 0; i < type.field_count(); ++i) {
-    if (spec::RulesOf(*type.field(i)).required()) return false;
+    if (spec::IsRequired(spec::RulesOf(*type.field(i)))) return false;
   }
   return true;
 }
@@ -86,6 +89,7 @@ ordered_json Generator::MessageSchema(const Descriptor& type) {
   schema["additionalProperties"] = false;
   ordered_json properties = ordered_json::object();
   ordered_json required = ordered_json::array();
+  std::map<std::string, ordered_json> required_unless;  // by the field in whose place they stand
   for (int i = 0; i < type.field_count(); ++i) {
     const FieldDescriptor& field = *type.field(i);
     const v1::FieldRules& rules = spec::RulesOf(field);
@@ -93,6 +97,9 @@ ordered_json Generator::MessageSchema(const Descriptor& type) {
     properties[field.name()] = FieldSchema(field);
     if (rules.required() && field.real_containing_oneof() == nullptr) {
       required.push_back(field.name());
+    }
+    if (!rules.required_unless().empty()) {
+      required_unless[rules.required_unless()].push_back(field.name());
     }
   }
   schema["properties"] = std::move(properties);
@@ -112,6 +119,9 @@ ordered_json Generator::MessageSchema(const Descriptor& type) {
     }
     all.push_back({{"oneOf", std::move(choices)}});
   }
+  for (auto& [other, fields] : required_unless) {
+    all.push_back({{"anyOf", {{{"required", {other}}}, {{"required", std::move(fields)}}}}});
+  }
   if (!all.empty()) schema["allOf"] = std::move(all);
   return schema;
 }
@@ -123,10 +133,17 @@ ordered_json Generator::FieldSchema(const FieldDescriptor& field) {
     schema["description"] = comment;
   }
   if (field.is_map()) {
-    const std::string pattern = absl::StrCat("^(?:", rules.pattern(), ")$");
+    const std::string& keys = rules.key_pattern().empty() ? rules.pattern() : rules.key_pattern();
     schema["type"] = "object";
-    schema["propertyNames"] = {{"pattern", pattern}};
-    schema["additionalProperties"] = {{"type", "string"}, {"pattern", pattern}};
+    schema["propertyNames"] = {{"pattern", absl::StrCat("^(?:", keys, ")$")}};
+    if (rules.json_values()) {
+      schema["additionalProperties"] = true;
+    } else if (rules.pattern().empty()) {
+      schema["additionalProperties"] = {{"type", {"string", "number", "boolean"}}};
+    } else {
+      schema["additionalProperties"] = {{"type", "string"},
+                                        {"pattern", absl::StrCat("^(?:", rules.pattern(), ")$")}};
+    }
     if (rules.max_length() > 0) schema["maxProperties"] = rules.max_length();
   } else if (field.is_repeated()) {
     schema["type"] = "array";

@@ -16,6 +16,7 @@
 #include "common/base/status_macros.h"
 #include "common/base/strings.h"
 #include "common/spec/fields.h"
+#include "common/spec/json_values.h"
 #include "common/spec/resolve.h"
 #include "common/spec/rules.h"
 #include "trainyard/v1/annotations.pb.h"
@@ -174,7 +175,34 @@ void Loader::LoadList(Message& message, const FieldDescriptor& field, const Yaml
   }
 }
 
-// A map has names and texts: `labels: {zone: a}`.
+// Returns a node of a map whose values are JSON as one of them. The tree holds no cycles and no
+// deeper nodes than kDepthMax.
+std::string JsonOf(const YamlNode& node) {
+  std::vector<std::string> parts;
+  switch (node.kind) {
+    case YamlNode::Kind::kNull:
+      return "null";
+    case YamlNode::Kind::kScalar:
+      return spec::JsonOfValue(node.is_quoted ? spec::ValueOfText(node.text)
+                                              : spec::ValueOfWord(node.text));
+    case YamlNode::Kind::kList:
+      for (const YamlNode& element : node.elements) parts.push_back(JsonOf(element));
+      return absl::StrCat("[", absl::StrJoin(parts, ","), "]");
+    case YamlNode::Kind::kMap:
+      for (const YamlEntry& entry : node.entries) {
+        parts.push_back(absl::StrCat(JsonQuote(entry.key), ":", JsonOf(entry.value)));
+      }
+      return absl::StrCat("{", absl::StrJoin(parts, ","), "}");
+  }
+  return "null";
+}
+
+std::string ValueOf(const YamlNode& node) {
+  if (node.kind != YamlNode::Kind::kScalar) return JsonOf(node);
+  return node.is_quoted ? spec::ValueOfText(node.text) : spec::ValueOfWord(node.text);
+}
+
+// A map has names and texts, as in `labels: {zone: a}`, or names and JSON.
 void Loader::LoadMap(Message& message, const FieldDescriptor& field, const YamlNode& node,
                      const std::string& path) {
   if (node.kind != YamlNode::Kind::kMap) {
@@ -186,7 +214,9 @@ void Loader::LoadMap(Message& message, const FieldDescriptor& field, const YamlN
     const std::string entry_path = JoinFieldPath(path, entry.key);
     file_.places[entry_path] = entry.value.place;
     if (entry.value.is_refused) continue;
-    if (entry.value.kind == YamlNode::Kind::kScalar) {
+    if (spec::RulesOf(field).json_values()) {
+      spec::SetMapEntry(message, field, entry.key, ValueOf(entry.value));
+    } else if (entry.value.kind == YamlNode::Kind::kScalar) {
       spec::SetMapEntry(message, field, entry.key, entry.value.text);
     } else {
       Refuse(entry.value.place, entry_path,

@@ -17,6 +17,7 @@
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "common/spec/fields.h"
+#include "common/spec/json_values.h"
 
 namespace trainyard::spec {
 namespace {
@@ -76,6 +77,10 @@ absl::Status SetElement(Message& message, const FieldDescriptor& field, int inde
 // Sets an entry of a map, as in `devices.labels.zone=a`. An empty value removes the entry.
 void SetOrEraseEntry(Message& message, const FieldDescriptor& field, const std::string& key,
                      absl::string_view value) {
+  if (!value.empty() && RulesOf(field).json_values()) {
+    SetMapEntry(message, field, key, ValueOfWord(value));
+    return;
+  }
   if (!value.empty()) {
     const auto text = json::parse(value.begin(), value.end(), nullptr, /*allow_exceptions=*/false);
     SetMapEntry(message, field, key,

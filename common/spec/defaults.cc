@@ -27,7 +27,8 @@ bool HoldsDefaults(const Descriptor& type) {
     const FieldDescriptor& field = *type.field(i);
     if (field.real_containing_oneof() != nullptr) continue;
     if (!RulesOf(field).default_json().empty()) return true;
-    if (IsSubmessage(field) && !RulesOf(field).required() && HoldsDefaults(*field.message_type())) {
+    if (IsSubmessage(field) && !IsRequired(RulesOf(field)) &&
+        HoldsDefaults(*field.message_type())) {
       return true;
     }
   }
@@ -73,7 +74,7 @@ TypeDefaults ReadDefaults(const Message& message) {
     const bool is_in_oneof = field.real_containing_oneof() != nullptr;
     if (IsSubmessage(field)) {
       const bool is_created =
-          !is_in_oneof && !rules.required() && HoldsDefaults(*field.message_type());
+          !is_in_oneof && !IsRequired(rules) && HoldsDefaults(*field.message_type());
       defaults.submessages.push_back({&field, is_created});
     } else if (IsMessageList(field)) {
       defaults.lists.push_back(&field);

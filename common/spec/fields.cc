@@ -19,6 +19,7 @@
 #include "common/base/strings.h"
 #include "common/spec/byte_size.h"
 #include "common/spec/interval.h"
+#include "common/spec/json_values.h"
 
 namespace trainyard::spec {
 namespace {
@@ -229,6 +230,11 @@ absl::Status SetMap(Message& message, const FieldDescriptor& field, const json& 
                                          "such as {zone: a}"));
   }
   for (const auto& [key, element] : value.items()) {
+    if (RulesOf(field).json_values()) {
+      SetMapEntry(message, field, key,
+                  element.is_string() ? ValueOfText(element.get<std::string>()) : element.dump());
+      continue;
+    }
     if (element.is_structured() || element.is_null()) {
       return FieldError(JoinFieldPath(path, key),
                         absl::StrCat(element.dump(), " is not accepted; expected a text"));
@@ -333,6 +339,10 @@ bool IsGiven(const Message& message, const FieldDescriptor& field) {
                              : message.GetReflection()->HasField(message, &field);
 }
 
+bool IsRequired(const v1::FieldRules& rules) {
+  return rules.required() || !rules.required_unless().empty();
+}
+
 std::map<std::string, std::string> MapEntries(const Message& message,
                                               const FieldDescriptor& field) {
   std::map<std::string, std::string> entries;
@@ -366,7 +376,9 @@ std::string FieldJson(const Message& message, const FieldDescriptor& field) {
   std::vector<std::string> elements;
   if (field.is_map()) {
     for (const auto& [key, value] : MapEntries(message, field)) {
-      elements.push_back(absl::StrCat(JsonQuote(key), ": ", JsonQuote(value)));
+      elements.push_back(
+          absl::StrCat(JsonQuote(key), ": ",
+                       RulesOf(field).json_values() ? JsonOfValue(value) : JsonQuote(value)));
     }
     return absl::StrCat("{", absl::StrJoin(elements, ", "), "}");
   }

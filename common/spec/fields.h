@@ -39,6 +39,9 @@ bool IsMessageList(const google::protobuf::FieldDescriptor& field);
 bool IsGiven(const google::protobuf::Message& message,
              const google::protobuf::FieldDescriptor& field);
 
+// Returns true if the field must always be given, or in place of another.
+bool IsRequired(const v1::FieldRules& rules);
+
 // These functions read and set entries of a map of texts. Specs have no other maps.
 std::map<std::string, std::string> MapEntries(const google::protobuf::Message& message,
                                               const google::protobuf::FieldDescriptor& field);

@@ -12,6 +12,7 @@
 #include "common/spec/defaults.h"
 #include "common/spec/interval.h"
 #include "common/spec/network_limits.h"
+#include "common/spec/program_checks.h"
 #include "common/spec/retain.h"
 #include "common/spec/rules.h"
 #include "common/spec/training_checks.h"
@@ -276,6 +277,7 @@ std::vector<FieldViolation> ResolveInto(const v1::JobSpec& spec, v1::JobSpec& re
   TakeElastic(resolved);
   TakeCuts(resolved);
   FillDefaults(resolved);
+  ClearModelDefaults(resolved);
   if (resolved.has_train() && resolved.train().replicas() == 0) {
     const int32_t pipelines = resolved.devices().count() / std::max(1, resolved.stages().count());
     resolved.mutable_train()->set_replicas(std::max(1, pipelines));
@@ -287,11 +289,15 @@ std::vector<FieldViolation> ResolveInto(const v1::JobSpec& spec, v1::JobSpec& re
     CheckReproducibility(resolved, between);
     CheckData(resolved, between);
     CheckWarmup(resolved, between);
+    CheckShardedOptimizer(resolved, between);
+    CheckExchangePrecision(resolved, between);
   }
-  CheckTraining(resolved, between);
+  if (resolved.has_program()) {
+    CheckProgram(spec, between);
+  } else {
+    CheckTraining(resolved, between);
+  }
   CheckDevices(spec, resolved, between);
-  CheckShardedOptimizer(resolved, between);
-  CheckExchangePrecision(resolved, between);
   CheckStages(resolved, between);
   CheckTimes(resolved, between);
   AddUnknown(std::move(between), violations);
@@ -311,6 +317,9 @@ absl::StatusOr<v1::JobSpec> ResolveForTrainer(const v1::JobSpec& spec) {
   FillDefaults(resolved);
   Violations between;
   CheckTraining(resolved, between);
+  if (spec.has_program()) {
+    between.push_back({"spec.program", "is no model, and a trainer trains models alone"});
+  }
   AddUnknown(std::move(between), violations);
   if (!violations.empty()) return InvalidFields(violations);
   return resolved;

@@ -14,6 +14,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/check.h"
 #include "common/base/mutex.h"
 #include "common/base/strings.h"
 #include "common/spec/fields.h"
@@ -109,6 +110,14 @@ bool HasLength(size_t length, const v1::FieldRules& rules) {
   return length >= rules.min_length() && (rules.max_length() == 0 || length <= rules.max_length());
 }
 
+// Returns true if the field must be given in this message.
+bool IsNeeded(const Message& message, const v1::FieldRules& rules) {
+  if (rules.required_unless().empty()) return rules.required();
+  const FieldDescriptor* other = message.GetDescriptor()->FindFieldByName(rules.required_unless());
+  TY_CHECK(other != nullptr);
+  return !IsGiven(message, *other);
+}
+
 void Walk::Check(const Message& message, const std::string& path) {
   const Descriptor& type = *message.GetDescriptor();
   const int unknown = message.GetReflection()->GetUnknownFields(message).field_count();
@@ -124,7 +133,7 @@ void Walk::Check(const Message& message, const std::string& path) {
     const FieldDescriptor& field = *type.field(i);
     // Most fields are neither given nor required, so no path is made for them.
     const v1::FieldRules& rules = RulesOf(field);
-    if (!IsGiven(message, field) && !rules.required() && rules.min_length() == 0) continue;
+    if (!IsGiven(message, field) && !IsNeeded(message, rules) && rules.min_length() == 0) continue;
     CheckField(message, field, JoinFieldPath(path, field.name()));
   }
 }
@@ -146,8 +155,10 @@ void Walk::CheckField(const Message& message, const FieldDescriptor& field,
                       const std::string& path) {
   const v1::FieldRules& rules = RulesOf(field);
   if (!IsGiven(message, field)) {
-    if (rules.required()) {
-      Add(path, "must be given");
+    if (IsNeeded(message, rules)) {
+      Add(path, rules.required_unless().empty()
+                    ? "must be given"
+                    : absl::StrCat("must be given, or ", rules.required_unless(), " in its place"));
     } else if (field.is_repeated() && rules.min_length() > 0 && rules.default_json().empty()) {
       Add(path, absl::StrCat("must be given, with ", LengthText(rules, "elements")));
     }
@@ -167,10 +178,12 @@ void Walk::CheckField(const Message& message, const FieldDescriptor& field,
                            LengthText(rules, "elements")));
     return;
   }
-  if (field.is_map()) {  // keys and values follow the same rules
+  if (field.is_map()) {
+    v1::FieldRules of_keys = rules;
+    if (!rules.key_pattern().empty()) of_keys.set_pattern(rules.key_pattern());
     for (const auto& [key, value] : MapEntries(message, field)) {
       const std::string entry_path = JoinFieldPath(path, key);
-      CheckPattern(key, rules, entry_path);
+      CheckPattern(key, of_keys, entry_path);
       CheckPattern(value, rules, entry_path);
     }
     return;

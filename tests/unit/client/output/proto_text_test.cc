@@ -100,5 +100,31 @@ TEST(ProtoText, TheYamlOfASpecReadsBackAsTheSameSpec) {
   }
 }
 
+TEST(ProtoText, TheSpecOfAProgramReadsBackAsTheSameSpec) {
+  v1::JobSpec spec;
+  spec.set_name("a");
+  v1::ProgramSpec& program = *spec.mutable_program();
+  program.set_script("#!/bin/sh\necho 'one: two' # three\n\n  exit 0\n");
+  (*program.mutable_params())["lr"] = "0.5";
+  (*program.mutable_params())["name"] = "\"1.10\"";
+  (*program.mutable_params())["mode"] = "cosine";
+  (*program.mutable_params())["words"] = "[\"a\",\"2\"]";
+  (*program.mutable_env())["FLAG"] = "false";
+  for (const char* setup :
+       {"a", "a\n", "a\nb", "a\nb\n\n", " a\nb", "\na", "a\r\nb", "- a\nb: c"}) {
+    program.mutable_environment()->set_setup(setup);
+    const std::string yaml = SpecYaml(spec);
+    const auto file = spec_loader::ParseSpecFile("job.yaml", yaml);
+    EXPECT_TRUE(file.mistakes.empty()) << yaml;
+    EXPECT_EQ(file.spec.SerializeAsString().size(), spec.SerializeAsString().size()) << yaml;
+    EXPECT_EQ(file.spec.program().script(), program.script()) << yaml;
+    EXPECT_EQ(file.spec.program().environment().setup(), setup) << yaml;
+    EXPECT_EQ(file.spec.program().params().at("name"), "\"1.10\"") << yaml;
+    EXPECT_EQ(file.spec.program().params().at("mode"), "cosine") << yaml;
+    EXPECT_EQ(file.spec.program().env().at("FLAG"), "false") << yaml;
+  }
+  EXPECT_NE(SpecYaml(spec).find("script: |"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace trainyard::output

@@ -136,6 +136,13 @@ TEST(SchemaAccepts, TheJobsThatComeAlong) {
   EXPECT_GE(jobs, 13);
 }
 
+TEST(SchemaAccepts, AProgramInPlaceOfAModel) {
+  EXPECT_TRUE(AcceptsYaml("name: a\nprogram: {command: [run], params: {lr: 0.1, on: true}}\n"));
+  EXPECT_FALSE(AcceptsYaml("name: a\nprogram: {command: run}\n"));
+  EXPECT_FALSE(AcceptsYaml("name: a\nmodel: {mlp: {}}\n")) << "the rest of a training is missing";
+  EXPECT_FALSE(AcceptsYaml("name: a\n"));
+}
+
 std::string WithStack(const std::string& stack) {
   return "name: a\nmodel: {layers: {stack: " + stack +
          "}}\ndata: {dataset: glyphs}\ntrain: {epochs: 1}\noptimizer: {sgd: {lr: 0.1}}\n";

@@ -188,6 +188,27 @@ TEST(SpecFile, LabelsAreAMappingOfTexts) {
               HasSubstr("devices.labels: expected names and values such as {zone: a}"));
 }
 
+TEST(SpecFile, ParametersOfAProgramKeepTheirTypes) {
+  const SpecFile file = Load(
+      "name: a\nprogram:\n  command: [run, \"{lr}\"]\n"
+      "  params: {lr: .5, name: \"1.10\", on: true, words: [a, \"2\"], deep: {x: 1}}\n");
+  EXPECT_THAT(Messages(file), IsEmpty());
+  const auto& params = file.spec.program().params();
+  EXPECT_EQ(params.at("lr"), "0.5");
+  EXPECT_EQ(params.at("name"), "\"1.10\"");
+  EXPECT_EQ(params.at("on"), "true");
+  EXPECT_EQ(params.at("words"), "[\"a\",\"2\"]");
+  EXPECT_EQ(params.at("deep"), "{\"x\":1}");
+}
+
+TEST(SpecFile, MistakesOfAProgramAreShownAtTheirPlace) {
+  const SpecFile file = Load(
+      "name: a\nmodel: {mlp: {}}\nprogram:\n  command: [run]\n  directory: code\n"
+      "  env: {1A: b}\n");
+  EXPECT_THAT(Messages(file), HasSubstr("job.yaml:5:14: program.directory: 'code'"));
+  EXPECT_THAT(Messages(file), HasSubstr("job.yaml:6:13: program.env.1A: '1A'"));
+}
+
 TEST(SpecFile, DocumentsAreSplitAndKeepTheirLines) {
   const auto documents =
       SplitDocuments("many.yaml", "# head\n---\nname: a\n---\n# nothing\n---\nname: b\nx: 1\n");

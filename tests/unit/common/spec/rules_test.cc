@@ -29,7 +29,9 @@ TEST(Rules, AnEmptySpecNamesEverythingThatMustBeGiven) {
   std::vector<std::string> fields;
   for (const auto& violation : ValidateRules(v1::JobSpec(), "spec")) {
     fields.push_back(violation.field);
-    EXPECT_EQ(violation.description, "must be given");
+    EXPECT_EQ(violation.description, violation.field == "spec.name"
+                                         ? "must be given"
+                                         : "must be given, or program in its place");
   }
   EXPECT_THAT(fields,
               ElementsAre("spec.name", "spec.model", "spec.data", "spec.train", "spec.optimizer"));
