@@ -77,7 +77,7 @@ Agent::Agent(AgentOptions options, v1::AgentService::StubInterface& stub, Nvml* 
   ProcessView view;
   // A process of another user may claim to be of a run.
   view.is_ours = [root](int64_t pid) {
-    const std::string dir = ProcessVariable(pid, "TRAINYARD_RUN_DIR");
+    const std::string dir = ProcessVariable(pid, "TRAINYARD_ATTEMPT_DIR");
     struct stat info {};
     return dir.starts_with(root + "/") && lstat(dir.c_str(), &info) == 0 &&
            IsProcessOf(pid, info.st_uid);

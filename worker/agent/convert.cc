@@ -52,6 +52,7 @@ absl::Status ReadRun(const v1::DesiredAttempt& proto, DesiredAttempt& attempt) {
   options.preserve_proto_field_names = true;
   const auto printed =
       google::protobuf::util::MessageToJsonString(proto.spec(), &attempt.spec_json, options);
+  attempt.runs_program = proto.spec().has_program();
   if (!printed.ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat("its spec cannot be written as JSON: ", std::string(printed.message())));
@@ -137,6 +138,7 @@ v1::AttemptOutcome OutcomeToProto(const run_dir::AttemptExit& exit, int64_t step
       proto.mutable_failure()->set_failure_class(FailureClassOf(exit.outcome));
       proto.mutable_failure()->set_reason(exit.reason);
       proto.mutable_failure()->set_message(exit.message);
+      proto.mutable_failure()->set_exit_code(exit.signal != 0 ? 128 + exit.signal : exit.exit_code);
       proto.set_failed_rank(exit.failed_rank);
       break;
   }

@@ -331,6 +331,10 @@ absl::StatusOr<run_dir::Assignment> FileRunDirs::MakeAssignment(
   } else if (wanted.init_from.has_value()) {
     assignment.init_from = ResumeFolder(id, *wanted.init_from);
   }
+  const auto backend_of = [&wanted](const Device& device) {
+    if (wanted.runs_program) return run_dir::kProgramBackend;
+    return device.type == "cpu" ? "cpu" : "cuda";
+  };
   for (const DesiredRank& rank : wanted.ranks) {
     const auto device =
         std::find_if(devices_.begin(), devices_.end(),
@@ -344,7 +348,7 @@ absl::StatusOr<run_dir::Assignment> FileRunDirs::MakeAssignment(
     item.cpus = device->cpus;
     item.threads = device->threads;
     item.memory_bytes = device->memory_bytes;
-    assignment.backend = device->type == "cpu" ? "cpu" : "cuda";
+    assignment.backend = backend_of(*device);
     assignment.ranks.push_back(std::move(item));
   }
   return assignment;

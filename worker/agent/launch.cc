@@ -31,6 +31,7 @@ namespace trainyard::agent {
 namespace {
 
 std::string TrainerOf(const Programs& programs, const std::string& backend) {
+  if (backend == run_dir::kProgramBackend) return programs.program;
   return backend == "cpu" ? programs.trainer : absl::StrCat(programs.trainer, "-", backend);
 }
 
@@ -59,7 +60,7 @@ Remains ReadRemains(const run_dir::RunDir& dir) {
 // or it is the supervisor or a rank, whose pids and starts are on record.
 bool IsOfAttempt(const ProcessInfo& process, const run_dir::RunDir& dir,
                  const std::optional<run_dir::SupervisorRecord>& record) {
-  if (ProcessVariable(process.pid, "TRAINYARD_RUN_DIR") == dir.root()) return true;
+  if (ProcessVariable(process.pid, "TRAINYARD_ATTEMPT_DIR") == dir.root()) return true;
   if (!record.has_value() || record->boot_id != BootId()) return false;
   if (record->pid == process.pid && record->start_ticks == process.start_ticks) return true;
   return std::any_of(record->ranks.begin(), record->ranks.end(), [&process](const auto& rank) {

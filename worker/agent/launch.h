@@ -22,6 +22,7 @@ struct Programs {
   // The trainer of the `cpu` backend. The trainer of another backend has "-<backend>" after its
   // name.
   std::string trainer;
+  std::string program = {};   // what runs the users' own programs
   ProcessLimits limits = {};  // of processes that run as another user
 };
 

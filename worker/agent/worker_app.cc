@@ -18,6 +18,7 @@
 #include "common/base/files.h"
 #include "common/base/interfaces.h"
 #include "common/base/log.h"
+#include "common/base/program_paths.h"
 #include "common/base/status_macros.h"
 #include "common/base/system_accounts.h"
 #include "common/base/version.h"
@@ -117,6 +118,7 @@ absl::Status RunWorker(const WorkerFlags& flags) {
   options.settings.worker = flags.name;
   options.settings.programs = {Absolute(flags.supervisor),
                                Absolute(flags.trainer),
+                               Absolute(SiblingProgram("trainyard-program")),
                                {flags.rank_core_bytes, flags.rank_open_files}};
   options.settings.run_as = flags.run_as;
   options.settings.runs_root_jobs = flags.root_jobs;

@@ -100,6 +100,20 @@ absl::Status WriteFolder(const std::string& folder, int64_t step,
   return SyncDirectory(folder);
 }
 
+// Returns what MANIFEST says of a file that is there, after a sync of it.
+absl::StatusOr<ManifestEntry> EntryOf(const std::string& folder, const std::string& name) {
+  const std::string path = JoinPath(folder, name);
+  const auto fd = OpenRegularFile(path, O_RDONLY);
+  if (!IsCheckpointFileName(name) || !fd.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "'", name, "' is no file with a plain name, and a checkpoint has only such files"));
+  }
+  if (fsync(fd->get()) != 0) return ErrnoStatus(errno, "cannot sync", path);
+  TY_ASSIGN_OR_RETURN(const int64_t size, FileSize(path));
+  TY_ASSIGN_OR_RETURN(std::string hash, RegularFileHash(path, size));
+  return ManifestEntry{name, size, std::move(hash)};
+}
+
 absl::Status VerifyFile(const std::string& folder, const ManifestEntry& entry) {
   const std::string path = JoinPath(folder, entry.name);
   const absl::StatusOr<int64_t> size = FileSize(path);
@@ -157,6 +171,46 @@ absl::Status WriteCheckpoint(const std::string& checkpoints_dir, int64_t step,
     return ErrnoStatus(errno, "cannot rename to", path);
   }
   std::move(remove).Cancel();
+  return SyncDirectory(checkpoints_dir);
+}
+
+absl::Status AdoptCheckpoint(const std::string& checkpoints_dir, int64_t step,
+                             const std::string& written) {
+  TY_CHECK(step >= 0);
+  TY_RETURN_IF_ERROR(MakeCheckpointsDir(checkpoints_dir));
+  TY_RETURN_IF_ERROR(RemoveTemporaryFolders(checkpoints_dir));
+  const std::string path = CheckpointPath(checkpoints_dir, step);
+  if (FileExists(path)) {
+    return absl::AlreadyExistsError(absl::StrCat("there is one of step ", step, " already"));
+  }
+  const std::filesystem::path source(written);
+  std::error_code error;
+  const bool is_folder =
+      std::filesystem::is_directory(std::filesystem::symlink_status(source, error));
+  std::vector<std::string> names = {source.filename().string()};
+  if (is_folder) {
+    TY_ASSIGN_OR_RETURN(names, ListDirectory(written));
+    if (names.empty()) return absl::InvalidArgumentError("its folder is empty");
+  }
+  // Everything is looked at before anything is moved.
+  Manifest manifest{step, {}};
+  std::sort(names.begin(), names.end());
+  for (const std::string& name : names) {
+    TY_ASSIGN_OR_RETURN(ManifestEntry entry,
+                        EntryOf(is_folder ? written : FolderOf(written), name));
+    manifest.files.push_back(std::move(entry));
+  }
+  const std::string temporary = absl::StrCat(path, kTemporarySuffix);
+  if (!is_folder) TY_RETURN_IF_ERROR(MakeDirectories(temporary));
+  const std::string target = is_folder ? temporary : JoinPath(temporary, names.front());
+  if (rename(written.c_str(), target.c_str()) != 0) {
+    return ErrnoStatus(errno, "cannot rename to", target);
+  }
+  TY_RETURN_IF_ERROR(WriteSynced(JoinPath(temporary, kManifestName), EncodeManifest(manifest)));
+  TY_RETURN_IF_ERROR(SyncDirectory(temporary));
+  if (rename(temporary.c_str(), path.c_str()) != 0) {
+    return ErrnoStatus(errno, "cannot rename to", path);
+  }
   return SyncDirectory(checkpoints_dir);
 }
 

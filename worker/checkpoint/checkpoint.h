@@ -29,6 +29,13 @@ struct CheckpointFile {
 absl::Status WriteCheckpoint(const std::string& checkpoints_dir, int64_t step,
                              const std::vector<CheckpointFile>& files);
 
+// Makes a checkpoint of what another program has written: a folder of files, or one file. It is
+// moved, so `written` must lie on the file system of `checkpoints_dir`. A checkpoint of that step
+// stays as it is. Returns INVALID_ARGUMENT for a folder that is empty or has anything but files
+// with plain names, which then stays where it is, and ALREADY_EXISTS.
+absl::Status AdoptCheckpoint(const std::string& checkpoints_dir, int64_t step,
+                             const std::string& written);
+
 // Reads the manifest and compares every size and hash. No file may be missing or added. Returns
 // NOT_FOUND if there is no such folder, and DATA_LOSS (CORRUPT_FILE) with the file and the
 // difference.

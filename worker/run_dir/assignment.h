@@ -28,6 +28,9 @@ struct RankAssignment {
   friend bool operator==(const RankAssignment&, const RankAssignment&) = default;
 };
 
+// The backend of a job whose program is the user's own.
+inline constexpr const char* kProgramBackend = "program";
+
 struct Assignment {
   int64_t job = 0;
   int64_t attempt = 0;

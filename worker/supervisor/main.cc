@@ -44,9 +44,13 @@ absl::StatusOr<supervisor::SupervisorOptions> ParseFlags(int argc, char** argv) 
   return options;
 }
 
-// The default is trainyard-trainer, or trainyard-trainer-<backend>, beside this program.
+// The default is trainyard-trainer, trainyard-trainer-<backend> or trainyard-program, beside this
+// program.
 std::string DefaultTrainer(const std::string& run_dir) {
   const auto assignment = run_dir::ReadAssignment(run_dir::RunDir(run_dir));
+  if (assignment.ok() && assignment->backend == run_dir::kProgramBackend) {
+    return SiblingProgram("trainyard-program");
+  }
   const bool other = assignment.ok() && assignment->backend != "cpu";
   return SiblingProgram(
       absl::StrCat("trainyard-trainer", other ? "-" : "", other ? assignment->backend : ""));

@@ -87,6 +87,9 @@ void BoundTheSpinsOfBarriers() {
   }
   const std::string rank_text = absl::StrCat(rank.rank);
   setenv("TRAINYARD_RUN_DIR", dir.root().c_str(), 1);
+  // The program of a user finds another folder in the variable above. By this one its processes are
+  // known as those of the attempt.
+  setenv("TRAINYARD_ATTEMPT_DIR", dir.root().c_str(), 1);
   setenv("TRAINYARD_RANK", rank_text.c_str(), 1);
   setenv("OMP_NUM_THREADS", absl::StrCat(rank.threads).c_str(), 1);
   BoundTheSpinsOfBarriers();

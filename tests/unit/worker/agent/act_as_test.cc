@@ -325,13 +325,13 @@ TEST_F(LaunchAsTest, TheOwnersProcessesAreKilledWithTheAttempt) {
         setresuid(kAnna.uid, kAnna.uid, kAnna.uid) != 0) {
       _exit(1);
     }
-    const std::string variable = absl::StrCat("TRAINYARD_RUN_DIR=", root);
+    const std::string variable = absl::StrCat("TRAINYARD_ATTEMPT_DIR=", root);
     execle("/bin/sleep", "sleep", "1000", nullptr,
            std::vector<const char*>{variable.c_str(), nullptr}.data());
     _exit(1);
   }
   ASSERT_TRUE(
-      testing::WaitUntil([&] { return ProcessVariable(rank, "TRAINYARD_RUN_DIR") == root; }));
+      testing::WaitUntil([&] { return ProcessVariable(rank, "TRAINYARD_ATTEMPT_DIR") == root; }));
   EXPECT_TRUE(absl::IsUnavailable(RecordDeath(run_dir::RunDir(root), kAnna, *Clock::Real())));
   int status = 0;
   ASSERT_EQ(waitpid(rank, &status, 0), rank);

@@ -43,7 +43,7 @@ class AgentTest : public ::testing::Test {
     unsetenv("FAKE_NVML_STATE");
     // Supervisors are not children of the test; they are found by their run directories.
     for (const ProcessInfo& process : ListProcesses()) {
-      const std::string of = ProcessVariable(process.pid, "TRAINYARD_RUN_DIR");
+      const std::string of = ProcessVariable(process.pid, "TRAINYARD_ATTEMPT_DIR");
       if (of.starts_with(folder_)) kill(static_cast<pid_t>(process.pid), SIGKILL);
     }
     // A supervisor without ranks has nothing left to do.
