@@ -36,6 +36,7 @@ v1::Failure FailureProto(const core::Failure& failure) {
   proto.set_reason(failure.reason);
   // The store may have longer ones of an older server.
   proto.set_message(PlainText(failure.message, kFailureMessageBytesMax));
+  proto.set_exit_code(failure.exit_code);
   return proto;
 }
 

@@ -105,6 +105,7 @@ core::Outcome FromProto(const v1::AttemptOutcome& outcome, const std::string& fi
   }
   result.failure.reason = PlainText(outcome.failure().reason(), kFailureReasonBytesMax);
   result.failure.message = PlainText(outcome.failure().message(), kFailureMessageBytesMax);
+  result.failure.exit_code = outcome.failure().exit_code();
   result.step = outcome.step();
   result.failed_rank = outcome.failed_rank();
   return result;

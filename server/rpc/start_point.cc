@@ -124,6 +124,16 @@ absl::Status TakeContinued(const std::string& from_checkpoint, const access::Cal
   const auto job = services.board.FindJob(parent->id.job);
   if (job == nullptr) return error::CheckpointNotFound(resolved.from_checkpoint());
   const v1::JobSpec trained = ResolvedSpecOf(job->record);
+  if (resolved.has_program() || trained.has_program()) {
+    // Only a program knows what its checkpoints hold, and whether it can continue with one.
+    if (resolved.has_program() != trained.has_program()) {
+      check.Add("from_checkpoint",
+                absl::StrCat("is a checkpoint of ", trained.has_program() ? "a program" : "a model",
+                             ", with which ", resolved.has_program() ? "a program" : "a model",
+                             " cannot continue"));
+    }
+    return absl::OkStatus();
+  }
   CheckModel(parent, trained, resolved, check);
   CheckLength(parent, trained, job->record.progress, resolved, check);
   return absl::OkStatus();

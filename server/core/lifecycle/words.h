@@ -34,6 +34,7 @@ struct Failure {
   FailureClass failure_class = FailureClass::kNone;
   std::string reason;
   std::string message;
+  int32_t exit_code = 0;  // of the rank that failed first, or 128 and its signal
 
   friend bool operator==(const Failure&, const Failure&) = default;
 };

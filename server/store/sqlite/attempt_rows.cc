@@ -35,9 +35,11 @@ const Table<AttemptRow>& Attempts() {
        TY_COLUMN(Row, "state_reason", state_reason),
        TY_COLUMN(Row, "failure_class", failure.failure_class),
        TY_COLUMN(Row, "failure_reason", failure.reason),
-       TY_COLUMN(Row, "failure_message", failure.message), TY_COLUMN(Row, "resume_job", resume_job),
-       TY_COLUMN(Row, "resume_step", resume_step), TY_COLUMN(Row, "create_us", attempt.create_us),
-       TY_COLUMN(Row, "start_us", attempt.start_us), TY_COLUMN(Row, "end_us", attempt.end_us)});
+       TY_COLUMN(Row, "failure_message", failure.message),
+       TY_COLUMN(Row, "failure_exit_code", failure.exit_code),
+       TY_COLUMN(Row, "resume_job", resume_job), TY_COLUMN(Row, "resume_step", resume_step),
+       TY_COLUMN(Row, "create_us", attempt.create_us), TY_COLUMN(Row, "start_us", attempt.start_us),
+       TY_COLUMN(Row, "end_us", attempt.end_us)});
   return *table;
 }
 
@@ -71,6 +73,7 @@ const Table<PartRow>& Parts() {
                       TY_COLUMN(Row, "failure_class", part.outcome.failure.failure_class),
                       TY_COLUMN(Row, "failure_reason", part.outcome.failure.reason),
                       TY_COLUMN(Row, "failure_message", part.outcome.failure.message),
+                      TY_COLUMN(Row, "failure_exit_code", part.outcome.failure.exit_code),
                       TY_COLUMN(Row, "step", part.outcome.step),
                       TY_COLUMN(Row, "failed_rank", part.outcome.failed_rank)});
   return *table;

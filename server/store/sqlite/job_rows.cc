@@ -67,6 +67,7 @@ const Table<JobRow>& Jobs() {
                       TY_COLUMN(Row, "failure_class", failure.failure_class),
                       TY_COLUMN(Row, "failure_reason", failure.reason),
                       TY_COLUMN(Row, "failure_message", failure.message),
+                      TY_COLUMN(Row, "failure_exit_code", failure.exit_code),
                       TY_COLUMN(Row, "stop_reason", job.stop_reason),
                       TY_COLUMN(Row, "attempt", job.attempt),
                       TY_COLUMN(Row, "fencing_token", job.fencing_token),

@@ -357,11 +357,18 @@ ALTER TABLE jobs ADD COLUMN logs_deleted INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE jobs ADD COLUMN metrics_deleted INTEGER NOT NULL DEFAULT 0;
 )sql";
 
+// From this version on, a failure records how the program of the rank ended.
+constexpr char kState9[] = R"sql(
+ALTER TABLE jobs ADD COLUMN failure_exit_code INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE attempts ADD COLUMN failure_exit_code INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE attempt_parts ADD COLUMN failure_exit_code INTEGER NOT NULL DEFAULT 0;
+)sql";
+
 }  // namespace
 
 const std::vector<Migration>& StateMigrations() {
-  static const auto* migrations = new std::vector<Migration>{kState1,    kState2, kState3, kState4,
-                                                             Version5(), kState6, kState7, kState8};
+  static const auto* migrations = new std::vector<Migration>{
+      kState1, kState2, kState3, kState4, Version5(), kState6, kState7, kState8, kState9};
   return *migrations;
 }
 
