@@ -234,6 +234,15 @@ Flag Flags::Switch(const std::string& names, bool& value, const std::string& hel
   return Flag(verb_->add_flag(names, value, help));
 }
 
+void Flags::Rest(const std::string& name, std::vector<std::string>& values,
+                 const std::string& help) {
+  (*rests_)[verb_] = &values;
+  const std::string heading = absl::StrCat("  -- ", name);
+  const std::string gap(kFlagColumn - heading.size(), ' ');
+  verb_->footer(
+      absl::StrCat("After the options:\n", heading, gap, help, "\n\n", verb_->get_footer()));
+}
+
 CommandLine::CommandLine(const std::string& program, const std::string& summary,
                          const std::string& footer)
     : program_(program), app_(std::make_unique<CLI::App>(summary, program)) {
@@ -246,7 +255,7 @@ CommandLine::CommandLine(const std::string& program, const std::string& summary,
 CommandLine::~CommandLine() = default;
 
 Flags CommandLine::Globals() {
-  return Flags(app_.get());
+  return Flags(app_.get(), rests_);
 }
 
 void CommandLine::AddGroup(const std::string& name, const std::string& summary) {
@@ -266,7 +275,7 @@ Flags CommandLine::AddVerb(const std::string& name, const std::string& summary,
   verb->footer(
       absl::StrCat("Example:\n  ", program_, " ", name, example.empty() ? "" : " ", example));
   verb->callback([this, name] { chosen_ = name; });
-  return Flags(verb);
+  return Flags(verb, rests_);
 }
 
 void CommandLine::SetVersion(const std::string& text) {
@@ -294,6 +303,14 @@ CommandLine::Outcome CommandLine::Parse(const std::vector<std::string>& args) {
   if (asks_for_help) {
     if (!stray.empty()) return refuse(unknown_verb);
     words.emplace_back("--help");
+  }
+  if (const auto rest = rests_.find(&level); rest != rests_.end()) {
+    const auto dashes = std::find(words.begin(), words.end(), "--");
+    if (dashes != words.end()) {
+      rest->second->assign(dashes + 1, words.end());
+      words.erase(dashes, words.end());
+      if (rest->second->empty()) return refuse("a command is missing after '--'");
+    }
   }
   // CLI11 takes the arguments from the back of the vector.
   std::reverse(words.begin(), words.end());

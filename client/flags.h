@@ -44,7 +44,10 @@ class Flag {
 // given. `names` is "--all", or "-a,--all".
 class Flags {
  public:
-  explicit Flags(CLI::App* verb) : verb_(verb) {}
+  // The words that follow `--`, for each verb that takes them.
+  using Rests = std::map<const CLI::App*, std::vector<std::string>*>;
+
+  Flags(CLI::App* verb, Rests& rests) : verb_(verb), rests_(&rests) {}
 
   // Declares a word without a flag, such as FILE.
   Flag Word(const std::string& name, std::string& value, const std::string& help);
@@ -59,9 +62,13 @@ class Flags {
                 const std::string& help);
   // Declares a flag without a value.
   Flag Switch(const std::string& names, bool& value, const std::string& help);
+  // Declares that everything after `--` goes into `values`, whatever it looks like: the words of a
+  // command. `name` and `help` describe them in --help.
+  void Rest(const std::string& name, std::vector<std::string>& values, const std::string& help);
 
  private:
   CLI::App* verb_;
+  Rests* rests_;
 };
 
 // Describes a verb for completion.
@@ -110,6 +117,7 @@ class CommandLine {
  private:
   const std::string program_;
   const std::unique_ptr<CLI::App> app_;
+  Flags::Rests rests_;
   std::string chosen_;
   std::map<std::string, std::vector<std::string>> synonyms_;
 };

@@ -24,6 +24,14 @@ std::string Environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
+std::vector<std::string> Variables() {
+  std::vector<std::string> variables;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    variables.emplace_back(*variable);
+  }
+  return variables;
+}
+
 trainyard::output::TerminalSettings TerminalSettings(bool no_color) {
   trainyard::output::TerminalSettings settings;
   settings.no_color = no_color;
@@ -35,13 +43,13 @@ trainyard::output::TerminalSettings TerminalSettings(bool no_color) {
   return settings;
 }
 
-// The first Ctrl-C asks the command to stop in order; the second one ends it at once.
+// The first Ctrl-C asks the command to stop in order; another one before it has done so ends it at
+// once.
 void HandleInterrupts(const sigset_t& signals, trainyard::link::Interrupt& interrupt) {
-  int count = 0;
   while (true) {
     int number = 0;
     if (sigwait(&signals, &number) != 0) continue;
-    if (++count > 1 || interrupt.may_exit()) _exit(trainyard::link::kInterrupted);
+    if (interrupt.triggered() || interrupt.may_exit()) _exit(trainyard::link::kInterrupted);
     interrupt.Trigger();
   }
 }
@@ -67,10 +75,13 @@ int main(int argc, char** argv) {
   static trainyard::link::Interrupt interrupt;
   std::thread([&signals] { HandleInterrupts(signals, interrupt); }).detach();
 
-  const Surroundings surroundings = {
-      Environment("TRAINYARD_SERVER"), Environment("XDG_CONFIG_HOME"),
-      Environment("XDG_STATE_HOME"),   Environment("HOME"),
-      trainyard::ProgramFolder(),      Environment("TRAINYARD_CONTEXT")};
+  const Surroundings surroundings = {Environment("TRAINYARD_SERVER"),
+                                     Environment("XDG_CONFIG_HOME"),
+                                     Environment("XDG_STATE_HOME"),
+                                     Environment("HOME"),
+                                     trainyard::ProgramFolder(),
+                                     Environment("TRAINYARD_CONTEXT"),
+                                     Variables()};
   const trainyard::commands::GlobalOptions& options = parsed.invocation->options;
   const auto terminal = trainyard::output::DetectTerminal(TerminalSettings(options.no_color));
   const Context context = {options,
@@ -82,7 +93,8 @@ int main(int argc, char** argv) {
                            isatty(STDIN_FILENO) != 0 && terminal.err_is_terminal,
                            *trainyard::Clock::Real(),
                            *trainyard::Rng::Real(),
-                           interrupt};
+                           interrupt,
+                           std::cout};
   const int code = trainyard::commands::Run(context, parsed.invocation->run);
   std::cout.flush();
   std::cerr.flush();

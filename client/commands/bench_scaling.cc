@@ -305,6 +305,12 @@ Result BenchScaling(const Context& context, const BenchOptions& options) {
       TY_RETURN_IF_ERROR(spec::ApplyChange(spec, change.path, change.value));
     }
   }
+  if (spec.has_program()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.source,
+                     " runs a program of its own; bench scaling measures the training of "
+                     "models, whose batch it divides among devices"));
+  }
   Bench bench(context, *link, options, std::move(spec), counts);
   TY_RETURN_IF_ERROR(bench.Prepare());
   TY_ASSIGN_OR_RETURN(const Report report, bench.Run());

@@ -43,6 +43,8 @@ struct Surroundings {
   std::string home;          // $HOME
   std::string binary_dir;    // the folder of this program
   std::string context = {};  // $TRAINYARD_CONTEXT
+  // All variables, as "NAME=VALUE".
+  std::vector<std::string> environment = {};
   // The server of the machine, which is another one in tests.
   std::string system_server = std::string(rpc::kSystemServerAddress);
 };
@@ -60,6 +62,9 @@ struct Context {
   Clock& clock;
   Rng& rng;
   link::Interrupt& interrupt;
+  // Goes where `out` goes, but control characters stay as they are: for what the user's own program
+  // has printed, such as a bar that it redraws.
+  std::ostream& raw_out;
 
   // Prints a line for the user, unless --quiet was given.
   void Say(absl::string_view text) const;

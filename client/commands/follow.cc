@@ -25,18 +25,6 @@ constexpr absl::Duration kLineInterval = absl::Seconds(2);
 constexpr absl::Duration kMetricsEndTimeout = absl::Seconds(5);
 constexpr int kPlotPoints = 600;
 
-std::string FailureText(const v1::Failure& failure) {
-  std::string kind = absl::AsciiStrToLower(output::FailureClassText(failure.failure_class()));
-  if (!failure.reason().empty()) absl::StrAppend(&kind, ", ", failure.reason());
-  return absl::StrCat("(", kind, "): ", failure.message());
-}
-
-// Returns how long the job ran, or an empty text if it has not both begun and ended.
-std::string TookText(const v1::Job& job) {
-  if (!job.has_start_time() || !job.has_end_time()) return "";
-  return DurationText(output::ToTime(job.end_time()) - output::ToTime(job.start_time()));
-}
-
 std::string MetricText(const v1::Job& job) {
   std::vector<std::string> parts;
   const auto accuracy = job.final_metrics().find("test.accuracy");
@@ -97,6 +85,17 @@ std::string OriginText(const v1::Job& job) {
 }
 
 }  // namespace
+
+std::string FailureText(const v1::Failure& failure) {
+  std::string kind = absl::AsciiStrToLower(output::FailureClassText(failure.failure_class()));
+  if (!failure.reason().empty()) absl::StrAppend(&kind, ", ", failure.reason());
+  return absl::StrCat("(", kind, "): ", failure.message());
+}
+
+std::string TookText(const v1::Job& job) {
+  if (!job.has_start_time() || !job.has_end_time()) return "";
+  return DurationText(output::ToTime(job.end_time()) - output::ToTime(job.start_time()));
+}
 
 std::string PlacementText(const v1::Job& job) {
   std::map<std::string, std::vector<std::string>> devices;

@@ -58,6 +58,11 @@ Result FollowJob(const Context& context, link::ServerLink& link, const std::stri
 // Prints on stderr the curve, the accuracy, the checkpoints and what the user can do next.
 void TellEnd(const Context& context, link::ServerLink& link, const v1::Job& job);
 
+// Returns the class, the reason and the message of a failure: "(user error, NAN_LOSS): ...".
+std::string FailureText(const v1::Failure& failure);
+// Returns how long the job ran, or an empty text if it has not both begun and ended.
+std::string TookText(const v1::Job& job);
+
 // Returns the devices of the job's attempt: "worker-a: cpu-0, cpu-1".
 std::string PlacementText(const v1::Job& job);
 

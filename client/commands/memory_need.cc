@@ -78,7 +78,8 @@ bool Suits(const v1::Worker& worker, const v1::Device& device, const v1::Devices
 
 std::optional<v1::MemoryNeed> MemoryPlanner::NeedOf(const v1::JobSpec& written) {
   const auto resolved = spec::ResolveSpec(written);
-  if (!resolved.ok()) return std::nullopt;  // the server tells what is wrong
+  if (!resolved.ok()) return std::nullopt;           // the server tells what is wrong
+  if (resolved->has_program()) return std::nullopt;  // nobody can plan it
   const v1::JobSpec spec = WhatNeedsMemory(*resolved);
   const auto [known, is_new] = known_.try_emplace(spec.SerializeAsString());
   if (!is_new || spent_ >= kPlansMax) return known->second;

@@ -48,6 +48,12 @@ Result Plan(const Context& context, const PlanOptions& options) {
   TY_RETURN_IF_ERROR(ApplyChanges(options.spec, file).status());
   if (!file.mistakes.empty()) return TellMistakes(context, file, "nothing was planned");
   TY_ASSIGN_OR_RETURN(const v1::JobSpec resolved, spec::ResolveSpec(file.spec));
+  if (resolved.has_program()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        file.name,
+        " runs a program of its own, whose steps only the program knows; plan predicts "
+        "the training of models"));
+  }
   const bool is_json = options.json || context.options.format == Format::kJson;
   std::vector<std::string> flags = {"--format", options.dot      ? "dot"
                                                 : is_json        ? "json"

@@ -52,6 +52,14 @@ std::string ModelText(const v1::JobSpec& spec) {
   return field == nullptr ? "" : field->name();
 }
 
+// Returns the command as a person would type it, or that there is a script.
+std::string ProgramText(const v1::ProgramSpec& program) {
+  const std::string where =
+      program.directory().empty() ? "" : absl::StrCat(" in ", program.directory());
+  if (program.command().empty()) return absl::StrCat("a script", where);
+  return absl::StrCat(absl::StrJoin(program.command(), " "), where);
+}
+
 std::string TimesText(const v1::Job& job, absl::Time now) {
   if (!job.has_start_time()) return "";
   const absl::Time end = job.has_end_time() ? output::ToTime(job.end_time()) : now;
@@ -133,10 +141,16 @@ std::string FallbackText(const v1::Progress& progress) {
 // Prints where the job runs, how far it is and what it has produced.
 void PrintTraining(const v1::Job& job, Sheet& sheet) {
   const v1::JobSpec& spec = job.resolved_spec();
-  sheet.Line("model", absl::StrCat(ModelText(spec), " on ", spec.data().dataset()));
-  sheet.Line("devices", absl::StrCat(output::DevicesText(spec), " for ", spec.train().replicas(),
-                                     spec.train().replicas() == 1 ? " replica" : " replicas"));
-  sheet.Line("precision", output::PrecisionText(spec.train().precision()));
+  if (spec.has_program()) {
+    sheet.Line("program", ProgramText(spec.program()));
+    sheet.Line("data", spec.data().dataset());
+    sheet.Line("devices", output::DevicesText(spec));
+  } else {
+    sheet.Line("model", absl::StrCat(ModelText(spec), " on ", spec.data().dataset()));
+    sheet.Line("devices", absl::StrCat(output::DevicesText(spec), " for ", spec.train().replicas(),
+                                       spec.train().replicas() == 1 ? " replica" : " replicas"));
+    sheet.Line("precision", output::PrecisionText(spec.train().precision()));
+  }
   if (job.attempt() > 0) {
     sheet.Line("attempt", absl::StrCat(job.attempt(), " on ", PlacementText(job)));
   }

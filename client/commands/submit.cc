@@ -13,6 +13,8 @@
 #include "client/commands/follow.h"
 #include "client/commands/load_spec.h"
 #include "client/commands/memory_need.h"
+#include "client/commands/program_command.h"
+#include "client/commands/program_follow.h"
 #include "client/commands/selector.h"
 #include "client/commands/spec_changes.h"
 #include "client/commands/submit_many.h"
@@ -40,6 +42,8 @@ constexpr absl::string_view kNothing = "nothing was submitted";
 struct SubmitOptions {
   std::vector<std::string> files;
   std::vector<std::string> more_files;  // the files of -f, which may stand before FILE and after it
+  std::vector<std::string> command;     // what stands after --
+  std::vector<std::string> variables;   // of --env
   SubmitFlags flags;
   bool follow = false;
 };
@@ -163,7 +167,7 @@ Result DryRun(const Context& context, const SubmitFlags& flags, SpecFile& file,
   }
   if (context.options.quiet) return link::kOk;
   TellWarnings(context, job);
-  TellPlan(context, job.resolved_spec(), devices);
+  if (!job.resolved_spec().has_program()) TellPlan(context, job.resolved_spec(), devices);
   if (why_not.empty()) {
     TellQueue(context, job, absl::StrCat("trainyard submit ", file.name));
   } else {
@@ -176,6 +180,10 @@ Result DryRun(const Context& context, const SubmitFlags& flags, SpecFile& file,
 Result TellCreated(const Context& context, link::ServerLink& link, const v1::Job& job,
                    bool follow) {
   TellWarnings(context, job);
+  if (follow && job.array_size() == 0 && job.resolved_spec().has_program()) {
+    // The program's own output is all that goes to stdout.
+    return FollowProgram(context, link, job);
+  }
   if (!PrintOne(context, job, job.name())) context.out << job.name() << "\n" << std::flush;
   if (follow && job.array_size() == 0) return FollowJob(context, link, job.name());
   const std::string id = output::ShortName(job.name());
@@ -201,18 +209,39 @@ std::vector<std::string> FilesOf(const SubmitOptions& options) {
   return files;
 }
 
-Result Submit(const Context& context, const SubmitOptions& options) {
-  const SubmitFlags& flags = options.flags;
+// Returns the specs of the files, or that of the command.
+absl::StatusOr<std::vector<spec_loader::SpecText>> TextsOf(const Context& context,
+                                                           const SubmitOptions& options) {
   const std::vector<std::string> files = FilesOf(options);
+  std::vector<spec_loader::SpecText> texts;
+  if (!options.command.empty()) {
+    if (!files.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "there is a spec, ", files.front(), ", and a command after '--'; give one of them"));
+    }
+    TY_ASSIGN_OR_RETURN(auto text, SpecOfCommand(context, options.command, options.variables));
+    texts.push_back(std::move(text));
+    return texts;
+  }
   if (files.empty()) {
     return absl::InvalidArgumentError(
-        "no spec is given; write `trainyard submit job.yaml`, or -f with a file of many");
+        "no spec is given; write `trainyard submit job.yaml`, -f with a file of many, or a "
+        "command after '--', as in `trainyard submit -- python3 train.py`");
   }
-  std::vector<spec_loader::SpecText> texts;
+  if (!options.variables.empty()) {
+    return absl::InvalidArgumentError(
+        "--env belongs to a command after '--'; for a spec, write --set program.env.NAME=VALUE");
+  }
   for (const std::string& path : files) {
     TY_ASSIGN_OR_RETURN(auto documents, ReadSpecs(context, path));
     std::move(documents.begin(), documents.end(), std::back_inserter(texts));
   }
+  return texts;
+}
+
+Result Submit(const Context& context, const SubmitOptions& options) {
+  const SubmitFlags& flags = options.flags;
+  TY_ASSIGN_OR_RETURN(const std::vector<spec_loader::SpecText> texts, TextsOf(context, options));
   if (texts.size() > 1 && options.follow) {
     return absl::InvalidArgumentError(
         absl::StrCat("--follow follows one job, and these are ", texts.size(),
@@ -286,6 +315,17 @@ Result Clone(const Context& context, const CloneOptions& options) {
   return TellCreated(context, *link, response.job(), options.follow);
 }
 
+// Declares what turns a command into a spec.
+void DeclareCommand(client::Flags& flags, SubmitOptions& options) {
+  flags
+      .Repeated("--env", options.variables,
+                "Variable of the command's environment, NAME=VALUE, or NAME for the value that it "
+                "has here; may be repeated")
+      .ShownAs("NAME[=VALUE]");
+  flags.Rest("COMMAND...", options.command,
+             "A program of your own with its words, in place of FILE");
+}
+
 }  // namespace
 
 void AddSubmit(VerbTable& verbs) {
@@ -293,7 +333,8 @@ void AddSubmit(VerbTable& verbs) {
       "submit", "Submit job specs, one or thousands",
       "jobs/convnet-glyphs.yaml --set train.epochs=5 --follow\n"
       "  trainyard submit -f sweep.yaml       every document of the file\n"
-      "  trainyard submit jobs/mlp-glyphs.yaml --array 100%8",
+      "  trainyard submit jobs/mlp-glyphs.yaml --array 100%8\n"
+      "  trainyard submit --devices 2 -- python3 train.py --lr 0.1",
       [](client::Flags& flags, SubmitOptions& options) {
         flags.Words("FILE", options.files,
                     "Spec in YAML or JSON, or several with --- between them; - for standard "
@@ -301,17 +342,19 @@ void AddSubmit(VerbTable& verbs) {
         flags.Repeated("-f,--file", options.more_files, "The same; may be repeated");
         DeclareSubmitFlags(flags, options.flags);
         flags.Switch("--follow", options.follow, "Follow it to its end");
+        DeclareCommand(flags, options);
       },
       Submit);
   verbs.Add<SubmitOptions>(
-      "run", "Submit a job spec and follow it (submit --follow)",
-      "jobs/convnet-glyphs.yaml --devices 2",
+      "run", "Submit a job spec or a command and follow it (submit --follow)",
+      "jobs/convnet-glyphs.yaml --devices 2\n"
+      "  trainyard run --devices 2 -- python3 train.py --lr 0.1",
       [](client::Flags& flags, SubmitOptions& options) {
         options.follow = true;
         flags.Words("FILE", options.files, "Spec in YAML or JSON; - for standard input")
-            .Required()
-            .Count(1, 1);
+            .Count(0, 1);
         DeclareSubmitFlags(flags, options.flags);
+        DeclareCommand(flags, options);
       },
       Submit);
   verbs.Add<CloneOptions>(

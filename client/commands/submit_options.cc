@@ -49,9 +49,10 @@ void DeclareSubmitFlags(client::Flags& flags, SubmitFlags& options) {
   flags.Value("--priority", options.spec.priority, "Larger goes first, -1000 to 1000");
   flags.Value("--elastic", options.spec.elastic,
               "Range of devices that will do: 2-8 (devices.min, devices.max)");
-  flags.Value("--array", options.array,
-              "Number of jobs of this spec, each with a seed of its own: 100, or 100%8 for at "
-              "most 8 at a time");
+  flags.Value(
+      "--array", options.array,
+      "Number of jobs of this spec, each with a seed of its own ($TRAINYARD_ARRAY_INDEX for "
+      "programs): 100, or 100%8 for at most 8 at a time");
   flags.Repeated("--after", options.after, "Start when this job has ended; may be repeated");
   flags.Repeated("--after-ok", options.after_ok,
                  "Start when this job has succeeded; may be repeated");

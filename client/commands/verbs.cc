@@ -154,7 +154,8 @@ link::ExitCode Run(const Context& context, const RunFunction& run) {
   output::PlainStream err(context.err);
   const Context plain = {
       context.options, context.surroundings,   context.terminal, out,         err,
-      context.in,      context.in_is_terminal, context.clock,    context.rng, context.interrupt};
+      context.in,      context.in_is_terminal, context.clock,    context.rng, context.interrupt,
+      context.raw_out};
   const Result result = run(plain);
   out << std::flush;
   if (result.ok()) {

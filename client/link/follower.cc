@@ -3,6 +3,7 @@
 #include "client/link/follower.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "common/base/backoff.h"
@@ -13,6 +14,8 @@ namespace {
 
 constexpr absl::Duration kPauseInitial = absl::Milliseconds(200);
 constexpr absl::Duration kPauseMax = absl::Seconds(2);
+// Chunks of logs wait in the queue up to this number.
+constexpr size_t kUpdatesMax = 64;
 
 // Returns true if a stream ended because its server went away, in a crash or an orderly stop.
 bool IsLoss(const absl::Status& status) {
@@ -28,6 +31,7 @@ Follower::Follower(ServerLink& link, Clock& clock, Rng& rng, Options options)
     : link_(link), clock_(clock), rng_(rng), options_(std::move(options)) {
   threads_.emplace_back([this] { WatchJobs(); });
   if (!options_.metrics_of.empty()) threads_.emplace_back([this] { WatchMetrics(); });
+  if (!options_.logs_of.empty()) threads_.emplace_back([this] { WatchLogs(); });
 }
 
 Follower::~Follower() {
@@ -36,6 +40,7 @@ Follower::~Follower() {
     stopping_ = true;
     for (grpc::ClientContext* context : contexts_) context->TryCancel();
     changed_.notify_all();
+    taken_.notify_all();
   }
   for (std::thread& thread : threads_) thread.join();
 }
@@ -48,7 +53,14 @@ std::optional<Update> Follower::Next(absl::Duration timeout) {
   }
   Update update = std::move(updates_.front());
   updates_.pop_front();
+  taken_.notify_all();
   return update;
+}
+
+bool Follower::WaitForRoom() {
+  std::unique_lock lock(mutex_);
+  taken_.wait(lock, [this] { return stopping_ || updates_.size() < kUpdatesMax; });
+  return !stopping_;
 }
 
 void Follower::Post(Update update) {
@@ -150,6 +162,46 @@ void Follower::WatchMetrics() {
       /*ends_by_itself=*/true);
   if (status.ok()) Post(MetricsEnd{});
   // Without metrics the job can still be followed.
+}
+
+void Follower::WatchLogs() {
+  int attempt = options_.logs_attempt;
+  int64_t first_offset = options_.logs_offset;
+  std::map<int, int64_t> ends;  // of each rank of the attempt
+  const absl::Status status = Keep(
+      [&](grpc::ClientContext& context, bool& got_any) {
+        v1::TailLogsRequest request;
+        request.set_name(options_.logs_of);
+        request.set_follow(true);
+        if (attempt > 0) {
+          v1::GetJobRequest get;
+          get.set_name(options_.logs_of);
+          const auto job = link_.Call(&v1::JobService::Stub::GetJob, get);
+          if (job.ok() && job->attempt() == attempt) {
+            const auto least =
+                std::min_element(ends.begin(), ends.end(),
+                                 [](const auto& a, const auto& b) { return a.second < b.second; });
+            request.set_offset(least == ends.end() ? first_offset : least->second);
+          }
+        }
+        const auto reader = link_.jobs().TailLogs(&context, request);
+        v1::TailLogsResponse chunk;
+        while (reader->Read(&chunk)) {
+          got_any = true;
+          if (chunk.attempt() != attempt) {
+            attempt = chunk.attempt();
+            first_offset = 0;
+            ends.clear();
+          }
+          ends[chunk.rank()] = chunk.offset() + static_cast<int64_t>(chunk.data().size());
+          if (!WaitForRoom()) break;
+          Post(std::move(chunk));
+        }
+        return reader->Finish();
+      },
+      /*ends_by_itself=*/true);
+  // If the logs cannot be read, the job can still be followed.
+  if (!stopping()) Post(LogsEnd{});
 }
 
 }  // namespace trainyard::link

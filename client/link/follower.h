@@ -1,5 +1,6 @@
-// Reports jobs and their metrics as they change, even across restarts of the server. There are two
-// streams, each read by a thread of its own, and their updates are merged into one queue.
+// Reports jobs, their metrics and their logs as they change, even across restarts of the server.
+// Each of these streams is read by a thread of its own, and their updates are merged into one
+// queue.
 #pragma once
 
 #include <condition_variable>
@@ -33,19 +34,29 @@ struct Connection {
 };
 // The stream of metrics came to its end: the job has ended, and all its points have arrived.
 struct MetricsEnd {};
+// The stream of logs came to its end: the job has ended, and all its text has arrived.
+struct LogsEnd {};
 // Nothing more comes, for this reason.
 struct End {
   absl::Status status;
 };
-using Update = std::variant<v1::Job, Points, Connection, MetricsEnd, End>;
+using Update =
+    std::variant<v1::Job, Points, v1::TailLogsResponse, Connection, MetricsEnd, LogsEnd, End>;
 
 // Follows jobs. It borrows the link, the clock and the random numbers.
 class Follower {
  public:
   struct Options {
-    std::vector<std::string> names;  // empty means all jobs
+    std::vector<std::string> names = {};  // empty means all jobs
     // The metrics to stream for the one job in `names`. If it is empty, no metrics are streamed.
-    std::string metrics_of;
+    std::string metrics_of = {};
+    // The job in `names` whose logs are streamed. If it is empty, no logs are.
+    std::string logs_of = {};
+    // The attempt and the offset from which the logs are wanted, if the attempt is still that one.
+    // A later attempt is read from its beginning. After a lost connection, text of those ranks
+    // comes again that were ahead of the others.
+    int logs_attempt = 0;
+    int64_t logs_offset = 0;
     absl::Duration reconnect_for = kReconnectFor;
   };
 
@@ -64,9 +75,12 @@ class Follower {
 
   void WatchJobs();
   void WatchMetrics();
+  void WatchLogs();
   // Repeats the contact when the connection is lost. Returns OK if the server ended the stream.
   absl::Status Keep(const Contact& contact, bool ends_by_itself);
   void Post(Update update);
+  // Waits until the reader of the updates has caught up, so that a flood of text stays where it is.
+  bool WaitForRoom();
   bool Pause(absl::Duration duration);
   bool stopping();
 
@@ -77,6 +91,7 @@ class Follower {
 
   std::mutex mutex_;
   std::condition_variable changed_;
+  std::condition_variable taken_;
   bool stopping_ = false;
   std::deque<Update> updates_;
   std::vector<grpc::ClientContext*> contexts_;

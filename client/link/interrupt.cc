@@ -32,6 +32,11 @@ bool Interrupt::triggered() const {
   return triggered_;
 }
 
+void Interrupt::Rearm() {
+  const std::lock_guard lock(mutex_);
+  triggered_ = false;
+}
+
 void Interrupt::AllowExit(bool allowed) {
   const std::lock_guard lock(mutex_);
   may_exit_ = allowed;

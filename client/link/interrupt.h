@@ -11,7 +11,8 @@
 
 namespace trainyard::link {
 
-// An interrupt comes once, by Ctrl-C. The class is thread-safe and must outlive its scopes.
+// An interrupt comes by Ctrl-C, and once only unless Rearm is called. The class is thread-safe and
+// must outlive its scopes.
 class Interrupt {
  public:
   // Cancels the call when the interrupt comes, or at once if it has come already.
@@ -33,6 +34,8 @@ class Interrupt {
 
   void Trigger();
   bool triggered() const;
+  // Forgets the interrupt, so that the user's wish to go on after all can be followed.
+  void Rearm();
   // While the user is asked a question, there is no call to cancel and nothing to clean up, so the
   // process may just exit.
   void AllowExit(bool allowed);

@@ -46,7 +46,8 @@ class CommandRunner {
                                        !input.empty(),
                                        *Clock::Real(),
                                        *Rng::Real(),
-                                       interrupt};
+                                       interrupt,
+                                       out};
     const int code = commands::Run(context, parsed.invocation->run);
     return {code, out.str(), err.str()};
   }

@@ -36,6 +36,19 @@ class FlagsTest : public ::testing::Test {
   std::string thing_;
 };
 
+// A command line with a verb that takes a command.
+class FlagsRestTest : public FlagsTest {
+ protected:
+  FlagsRestTest() {
+    Flags run = line_.AddVerb("run", "Run a command", "-- make all");
+    run.Switch("--dry", dry_, "Do nothing");
+    run.Rest("COMMAND...", command_, "What to run");
+  }
+
+  bool dry_ = false;
+  std::vector<std::string> command_;
+};
+
 TEST_F(FlagsTest, GlobalFlagsMayStandBeforeTheVerb) {
   EXPECT_EQ(line_.Parse({"--server", "unix:/x", "ls", "-a"}).verb, "ls");
   EXPECT_EQ(server_, "unix:/x");
@@ -46,6 +59,21 @@ TEST_F(FlagsTest, GlobalFlagsMayStandBehindTheVerb) {
   EXPECT_EQ(line_.Parse({"ls", "--all", "--server", "unix:/x"}).verb, "ls");
   EXPECT_EQ(server_, "unix:/x");
   EXPECT_TRUE(all_);
+}
+
+TEST_F(FlagsRestTest, WordsAfterTwoHyphensGoToAVerbThatTakesThemAsTheyAre) {
+  EXPECT_EQ(line_.Parse({"run", "--dry", "--", "make", "--my_flag", "--", "--help"}).verb, "run");
+  EXPECT_TRUE(dry_);
+  EXPECT_THAT(command_, ElementsAre("make", "--my_flag", "--", "--help"));
+  EXPECT_EQ(line_.Parse({"ls", "--", "-a"}).verb, "ls");
+  EXPECT_THAT(files_, ElementsAre("-a")) << "as in every other program";
+}
+
+TEST_F(FlagsRestTest, NothingAfterTwoHyphensIsAMistake) {
+  const CommandLine::Outcome outcome = line_.Parse({"run", "--"});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("a command is missing after '--'"));
+  EXPECT_THAT(line_.Parse({"run", "--help"}).out, HasSubstr("-- COMMAND..."));
 }
 
 TEST_F(FlagsTest, WhatIsNotGivenKeepsItsValue) {

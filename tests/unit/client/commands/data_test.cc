@@ -149,8 +149,8 @@ TEST(FetchProgress, WithoutATerminalALineComesEveryTenSeconds) {
   std::istringstream in;
   testing::ManualClock clock;
   link::Interrupt interrupt;
-  const Context context = {options, surroundings, terminal, out,          err,
-                           in,      false,        clock,    *Rng::Real(), interrupt};
+  const Context context = {options, surroundings, terminal,     out,       err, in,
+                           false,   clock,        *Rng::Real(), interrupt, out};
   FetchProgress progress(context, "a.gz");
   progress.OnOutput("progress 1048576 0\nprog");
   clock.Advance(absl::Seconds(5));

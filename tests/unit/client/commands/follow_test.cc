@@ -135,8 +135,8 @@ TEST_F(Follow, ALaterAttemptSaysWhereItBegins) {
   std::istringstream in;
   const commands::GlobalOptions options;
   const commands::Context context = {
-      options,        runner_.surroundings, runner_.terminal, out, err, in, false,
-      *Clock::Real(), *Rng::Real(),         runner_.interrupt};
+      options,        runner_.surroundings, runner_.terminal,  out, err, in, false,
+      *Clock::Real(), *Rng::Real(),         runner_.interrupt, out};
   commands::JobReporter reporter(context);
   v1::Job job;
   job.set_name("jobs/1");
@@ -159,8 +159,8 @@ TEST_F(Follow, EveryChangeOfStateIsToldWithItsReason) {
   std::istringstream in;
   const commands::GlobalOptions options;
   const commands::Context context = {
-      options,        runner_.surroundings, runner_.terminal, out, err, in, false,
-      *Clock::Real(), *Rng::Real(),         runner_.interrupt};
+      options,        runner_.surroundings, runner_.terminal,  out, err, in, false,
+      *Clock::Real(), *Rng::Real(),         runner_.interrupt, out};
   commands::JobReporter reporter(context);
   v1::Job job;
   job.set_name("jobs/1");
@@ -261,6 +261,76 @@ TEST_F(Follow, SubmittingAndFollowingIsOneCommand) {
 
 TEST_F(Follow, AJobThatIsNotThereIsNotFollowed) {
   EXPECT_EQ(runner_.Run({"logs", "7"}).exit_code, 3);
+}
+
+// A job that runs a program of the user's own.
+class FollowProgram : public Follow {
+ protected:
+  // Runs the command with `input` on a terminal, and `script` beside it.
+  CommandResult RunCommand(const std::string& input, const std::function<void()>& script) {
+    CommandResult result;
+    std::thread command([&] { result = runner_.Run({"run", "--", "sh", "-c", "echo"}, input); });
+    server_.WaitForWatches(1);
+    script();
+    command.join();
+    return result;
+  }
+
+  void Fail(int exit_code) {
+    server_.ChangeJob("jobs/1", [exit_code](v1::Job& job) {
+      job.set_state(v1::JOB_STATE_FAILED);
+      job.mutable_failure()->set_failure_class(v1::FAILURE_CLASS_USER_ERROR);
+      job.mutable_failure()->set_reason("PROGRAM_FAILED");
+      job.mutable_failure()->set_message("the program exited with code 7");
+      job.mutable_failure()->set_exit_code(exit_code);
+    });
+  }
+};
+
+TEST_F(FollowProgram, PrintsWhatTheProgramPrintsAndPassesItsExitCodeOn) {
+  const CommandResult result = RunCommand("", [&] {
+    RunJob(0);
+    server_.AddLog("jobs/1", 0, "50%\r100% \x1b[32mdone\x1b[0m");
+    Fail(7);
+  });
+  EXPECT_EQ(result.exit_code, 7);
+  EXPECT_EQ(result.out, "50%\r100% \x1b[32mdone\x1b[0m") << "one's own program may draw";
+  EXPECT_THAT(result.err, HasSubstr("jobs/1 failed (user_error, PROGRAM_FAILED)"));
+}
+
+TEST_F(FollowProgram, AnEndWithoutExitCodeIsABadEnd) {
+  EXPECT_EQ(RunCommand("", [&] { Fail(0); }).exit_code, 8);
+}
+
+TEST_F(FollowProgram, CtrlCAsksAtATerminal) {
+  const CommandResult detached = RunCommand("d\n", [&] {
+    RunJob(0);
+    runner_.interrupt.Trigger();
+  });
+  EXPECT_EQ(detached.exit_code, 130);
+  EXPECT_THAT(detached.err, AllOf(HasSubstr("[c] cancel it"), HasSubstr("jobs/1 continues")));
+}
+
+TEST_F(FollowProgram, CtrlCMayCancel) {
+  const CommandResult cancelled = RunCommand("c\n", [&] {
+    RunJob(0);
+    runner_.interrupt.Trigger();
+  });
+  EXPECT_EQ(cancelled.exit_code, 8);
+  EXPECT_THAT(cancelled.err, HasSubstr("jobs/1 is CANCELLED"));
+}
+
+TEST_F(FollowProgram, AfterCtrlCTheFollowingMayGoOn) {
+  const CommandResult result = RunCommand("\n", [&] {
+    RunJob(0);
+    server_.AddLog("jobs/1", 0, "before\n");
+    runner_.interrupt.Trigger();
+    server_.WaitForWatches(2);
+    server_.AddLog("jobs/1", 0, "after\n");
+    EndJob(v1::JOB_STATE_SUCCEEDED);
+  });
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out, "before\nafter\n") << "nothing is printed twice";
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <filesystem>
+
 #include "common/base/errors.h"
 #include "common/base/files.h"
 #include "tests/unit/client/command_runner.h"
@@ -34,6 +36,48 @@ TEST_F(Submit, PrintsTheNameOfTheJobAndSendsARequestId) {
   EXPECT_THAT(result.err, HasSubstr("trainyard watch 1"));
   EXPECT_EQ(server_.last_create().request_id().size(), 36u);
   EXPECT_EQ(runner_.Run({"submit", spec_, "-o", "name", "-q"}).out, "jobs/2\n");
+}
+
+TEST_F(Submit, ACommandIsAJobInThePresentFolder) {
+  runner_.surroundings.environment = {"VIRTUAL_ENV=/home/anna/env", "HF_HOME=/models"};
+  const CommandResult result =
+      runner_.Run({"submit", "--devices", "2", "--env", "HF_HOME", "--env", "A=b=c", "--",
+                   "python3", "src/my train.py", "--lr", "{lr}"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const v1::JobSpec spec = server_.last_create().spec();
+  EXPECT_EQ(spec.name(), "my_train.py");
+  EXPECT_EQ(spec.devices().count(), 2);
+  EXPECT_THAT(spec.program().command(),
+              ::testing::ElementsAre("python3", "src/my train.py", "--lr", "{lr}"));
+  EXPECT_EQ(spec.program().directory(), std::filesystem::current_path());
+  EXPECT_EQ(spec.program().environment().venv(), "/home/anna/env");
+  EXPECT_EQ(spec.program().env().at("HF_HOME"), "/models");
+  EXPECT_EQ(spec.program().env().at("A"), "b=c");
+}
+
+TEST_F(Submit, ACommandIsNamedAfterWhatItRuns) {
+  runner_.Run({"submit", "--", "/usr/bin/make", "all"});
+  EXPECT_EQ(server_.last_create().spec().name(), "make");
+  runner_.Run({"submit", "--name", "mine", "--", "_", "x"});
+  EXPECT_EQ(server_.last_create().spec().name(), "mine");
+  runner_.Run({"submit", "--", "_"});
+  EXPECT_EQ(server_.last_create().spec().name(), "program");
+}
+
+TEST_F(Submit, MistakesWithACommandSayWhatToDo) {
+  const auto told = [this](const std::vector<std::string>& args) {
+    const CommandResult result = runner_.Run(args);
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_THAT(result.out, IsEmpty());
+    return result.err;
+  };
+  EXPECT_THAT(told({"submit", spec_, "--", "true"}), HasSubstr("give one of them"));
+  EXPECT_THAT(told({"submit", "--env", "NO_SUCH", "--", "true"}),
+              HasSubstr("write --env NO_SUCH=VALUE"));
+  EXPECT_THAT(told({"submit", spec_, "--env", "A=b"}), HasSubstr("--set program.env.NAME=VALUE"));
+  EXPECT_THAT(told({"run"}), HasSubstr("a command after '--'"));
+  EXPECT_THAT(told({"submit", "--env", "TRAINYARD_JOB=1", "--", "true"}),
+              HasSubstr("belongs to Trainyard"));
 }
 
 TEST_F(Submit, TheSameRequestIdGivesTheSameJob) {

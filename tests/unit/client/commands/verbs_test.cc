@@ -140,7 +140,8 @@ TEST(Verbs, OutputThatCannotBeWrittenIsAFailure) {
                            false,
                            *Clock::Real(),
                            *Rng::Real(),
-                           runner.interrupt};
+                           runner.interrupt,
+                           full};
   EXPECT_EQ(commands::Run(context, parsed.invocation->run), link::kFailed);
   EXPECT_THAT(err.str(), HasSubstr("the output cannot be written: No space left on device"));
 }

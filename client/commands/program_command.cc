@@ -1,0 +1,93 @@
+// The spec goes through its text, so that mistakes are shown in the form that a file would have.
+#include "client/commands/program_command.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+#include "client/output/proto_text.h"
+#include "common/base/errors.h"
+#include "common/base/files.h"
+#include "common/base/status_macros.h"
+
+namespace trainyard::commands {
+namespace {
+
+constexpr size_t kNameMax = 63;
+
+std::optional<std::string> VariableOf(const Context& context, absl::string_view name) {
+  for (const std::string& variable : context.surroundings.environment) {
+    absl::string_view value = variable;
+    if (absl::ConsumePrefix(&value, name) && absl::ConsumePrefix(&value, "=")) {
+      return std::string(value);
+    }
+  }
+  return std::nullopt;
+}
+
+// Returns the last part of a path in the letters that a job's name may have.
+std::string NameOf(absl::string_view path) {
+  std::string name = std::filesystem::path(std::string(path)).filename();
+  for (char& c : name) {
+    if (!absl::ascii_isalnum(static_cast<unsigned char>(c)) && c != '-' && c != '.') c = '_';
+  }
+  const auto first = std::find_if(name.begin(), name.end(), [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c));
+  });
+  name.erase(name.begin(), first);
+  return name.substr(0, kNameMax);
+}
+
+// Names the job after the script that it runs, since most commands begin with an interpreter.
+std::string NameOf(const std::vector<std::string>& words) {
+  const auto script = std::find_if(words.begin(), words.end(), [](const std::string& word) {
+    return absl::EndsWith(word, ".py") || absl::EndsWith(word, ".sh");
+  });
+  const std::string name = NameOf(script == words.end() ? words.front() : *script);
+  return name.empty() ? "program" : name;
+}
+
+}  // namespace
+
+absl::StatusOr<spec_loader::SpecText> SpecOfCommand(const Context& context,
+                                                    const std::vector<std::string>& words,
+                                                    const std::vector<std::string>& variables) {
+  v1::JobSpec spec;
+  spec.set_name(NameOf(words));
+  v1::ProgramSpec& program = *spec.mutable_program();
+  program.mutable_command()->Add(words.begin(), words.end());
+  std::error_code error;
+  program.set_directory(std::filesystem::current_path(error).string());
+  if (error) return ErrnoStatus(error.value(), "cannot find", "the present folder");
+  if (const auto venv = VariableOf(context, "VIRTUAL_ENV"); venv.has_value() && !venv->empty()) {
+    program.mutable_environment()->set_venv(*venv);
+  } else if (const auto conda = VariableOf(context, "CONDA_PREFIX");
+             conda.has_value() && !conda->empty()) {
+    program.mutable_environment()->set_conda(*conda);
+  }
+  for (const std::string& variable : variables) {
+    const size_t equals = variable.find('=');
+    const std::string name = variable.substr(0, equals);
+    std::optional<std::string> value;
+    if (equals != std::string::npos) {
+      value = variable.substr(equals + 1);
+    } else {
+      value = VariableOf(context, name);
+    }
+    if (!value.has_value()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--env ", name, ": there is no such variable here; write --env ", name, "=VALUE"));
+    }
+    (*program.mutable_env())[name] = *std::move(value);
+  }
+  return spec_loader::SpecText{"the command", output::SpecYaml(spec), 0};
+}
+
+}  // namespace trainyard::commands
