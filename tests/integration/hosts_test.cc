@@ -59,11 +59,7 @@ class HostsTest : public ::testing::Test {
           {.network_namespace = networks_->Namespace(host),
            .flags = place < flags.size() ? flags[place] : std::vector<std::string>()});
     }
-    // A job that is submitted earlier would be placed on those workers that have registered by
-    // then.
-    ASSERT_TRUE(WaitUntil([&] {
-      return yard_.CliJson({"workers", "ls"}).size() == static_cast<size_t>(hosts);
-    }));
+    yard_.WaitForWorkers(static_cast<size_t>(hosts));
   }
 
   std::string Submit(const std::string& name, int ranks, bool spread, int epochs,
@@ -217,6 +213,39 @@ TEST_F(HostsTest, ALineThatBreaksEndsTheAttemptAndTheNextGoesOnFromTheCheckpoint
   row.Count("attempts", static_cast<int64_t>(attempts.size()));
   row.Count("steps", static_cast<int64_t>(losses.size()));
   row.Survived();
+}
+
+TEST_F(HostsTest, TheRanksOfAProgramFindEachOtherAndGoOnTogetherAfterALoss) {
+  START_HOSTS(2);
+  // Rank 1 of the first attempt is lost, while rank 0 waits for it.
+  const std::string job = yard_.Submit(R"(name: meet
+devices: {count: 2, spread: true}
+program:
+  script: |
+    #!/usr/bin/python3
+    import os, socket, time
+    rank, attempt = int(os.environ["RANK"]), os.environ["TRAINYARD_ATTEMPT"]
+    assert os.environ["NODE_RANK"] == str(rank) and os.environ["LOCAL_RANK"] == "0", os.environ
+    address = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+    if rank == 1:
+        if attempt == "1":
+            os.kill(os.getpid(), 9)
+        while True:
+            try:
+                peer = socket.create_connection(address)
+                break
+            except ConnectionRefusedError:
+                time.sleep(0.1)
+        peer.sendall(b"rank 1")
+    else:
+        with socket.create_server(("", address[1])) as server:
+            peer, _ = server.accept()
+            print("heard", peer.recv(100).decode())
+)");
+  ExpectSuccessOn(job, 2);
+  EXPECT_EQ(yard_.GetJob(job).attempt(), 2);
+  const std::string logs = yard_.Cli({"logs", job}).out;
+  EXPECT_TRUE(absl::StrContains(logs, "[0] heard rank 1")) << logs;
 }
 
 TEST_F(HostsTest, HostsThatCannotReachEachOtherAreNamedWithTheirAddresses) {

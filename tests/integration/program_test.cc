@@ -1,0 +1,193 @@
+// Tests jobs that run a program of the user's own: what it finds, what is taken over from it, and
+// how its end is told.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/files.h"
+#include "tests/integration/yard.h"
+#include "tests/testing/paths.h"
+
+namespace trainyard::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::trainyard::v1::Job;
+
+// The folder of the module that scripts import.
+std::string ModuleFolder() {
+  return SourcePath("client/python");
+}
+
+std::string Indented(const std::string& text) {
+  std::string indented = "    ";
+  for (const char c : text) {
+    indented += c;
+    if (c == '\n') indented += "    ";
+  }
+  return indented;
+}
+
+// A job whose program is this Python script.
+std::string PythonSpec(const std::string& name, int devices, const std::string& script,
+                       const std::string& extra = "") {
+  return absl::StrCat("name: ", name, "\ndevices: ", devices, "\n", extra,
+                      "program:\n  env: {PYTHONPATH: ", ModuleFolder(),
+                      "}\n  params: {steps: 2000, name: \"1.10\", words: [a, b]}\n",
+                      "  script: |\n", Indented("#!/usr/bin/python3\n" + script), "\n");
+}
+
+class Program : public ::testing::Test {
+ protected:
+  void SetUp() override { yard_.Start(); }
+
+  Yard yard_;
+};
+
+TEST_F(Program, ACommandRunsAsIfItRanHere) {
+  const ProcessResult well = yard_.Cli({"run", "--", "sh", "-c", "printf 'one\\ntwo'"});
+  EXPECT_EQ(well.exit_code, 0) << well.err;
+  EXPECT_EQ(well.out, "one\ntwo") << "stdout is the program's alone";
+  EXPECT_THAT(well.err, HasSubstr("jobs/1 succeeded"));
+
+  const ProcessResult badly =
+      yard_.Cli({"run", "-q", "--", "sh", "-c", "echo begun; echo it broke >&2; exit 7"});
+  EXPECT_EQ(badly.exit_code, 7) << badly.err;
+  EXPECT_THAT(badly.out, AllOf(HasSubstr("begun\n"), HasSubstr("it broke\n")));
+  const Job job = yard_.GetJob("jobs/2");
+  EXPECT_EQ(job.state(), v1::JOB_STATE_FAILED);
+  EXPECT_EQ(job.attempt(), 1) << "such an end is the program's own, and does not pass";
+  EXPECT_EQ(job.failure().reason(), "PROGRAM_FAILED");
+  EXPECT_EQ(job.failure().exit_code(), 7);
+  EXPECT_THAT(job.failure().message(), HasSubstr("exited with code 7: it broke"));
+
+  const ProcessResult missing = yard_.Cli({"run", "--", "no-such-program"});
+  EXPECT_NE(missing.exit_code, 0);
+  EXPECT_THAT(missing.err, AllOf(HasSubstr("PROGRAM_NOT_STARTED"), HasSubstr("no-such-program")));
+
+  const ProcessResult shown = yard_.Cli({"show", "2"});
+  EXPECT_THAT(shown.out, HasSubstr("sh -c echo begun"));
+  EXPECT_THAT(yard_.Cli({"show", "2", "--spec"}).out, Not(HasSubstr("optimizer")));
+}
+
+TEST_F(Program, AProgramThatIsKilledIsTriedAgain) {
+  const ProcessResult result =
+      yard_.Cli({"run", "--set", "max_retries=1", "--", "sh", "-c",
+                 "echo attempt $TRAINYARD_ATTEMPT; test $TRAINYARD_ATTEMPT = 2 || kill -KILL $$"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out, "attempt 1\nattempt 2\n");
+}
+
+TEST_F(Program, RanksFindEachOther) {
+  const std::string job = yard_.Submit(PythonSpec("meet", 2, R"(
+import os, socket
+rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+assert size == 2 and os.environ["LOCAL_WORLD_SIZE"] == "2", os.environ
+address = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+if rank == 0:
+    with socket.create_server(address) as server:
+        peer, _ = server.accept()
+        print("heard", peer.recv(100).decode())
+else:
+    import time
+    for _ in range(300):
+        try:
+            with socket.create_connection(address) as peer:
+                peer.sendall(b"rank 1")
+            break
+        except ConnectionRefusedError:
+            time.sleep(0.1)
+)"));
+  const Job ended = yard_.WaitForEnd(job);
+  const std::string logs = yard_.Cli({"logs", "1"}).out;
+  EXPECT_EQ(ended.state(), v1::JOB_STATE_SUCCEEDED) << ended.failure().message() << logs;
+  EXPECT_THAT(logs, HasSubstr("[0] heard rank 1"));
+}
+
+TEST_F(Program, ParametersMetricsAndCheckpointsSurviveASuspension) {
+  const std::string job = yard_.Submit(PythonSpec("counter", 1, R"(
+import time, trainyard
+assert trainyard.params == {"steps": 2000, "name": "1.10", "words": ["a", "b"]}, trainyard.params
+start = 0
+if trainyard.resume_from():
+    start = int((trainyard.resume_from() / "step.txt").read_text())
+    print("goes on from", start)
+steps = trainyard.params["steps"] if not start else start + 20
+trainyard.set_total_steps(steps)
+for step in range(start + 1, steps + 1):
+    time.sleep(0.01)
+    trainyard.log(step, loss=1 / step)
+    if trainyard.should_checkpoint(every=1000, step=step):
+        with trainyard.checkpoint(step) as folder:
+            (folder / "step.txt").write_text(str(step))
+    if trainyard.should_stop():
+        break
+)"));
+  ASSERT_TRUE(yard_.WaitForStep(job, 20));
+  ASSERT_EQ(yard_.Cli({"suspend", "1"}).exit_code, 0);
+  ASSERT_TRUE(
+      yard_.WaitForJob(job, [](const Job& now) { return now.state() == v1::JOB_STATE_SUSPENDED; }));
+  const Job suspended = yard_.GetJob(job);
+  const int64_t step = suspended.progress().checkpoint_step();
+  EXPECT_GE(step, 20) << "the request of the suspension made a checkpoint";
+  ASSERT_EQ(yard_.Cli({"resume", "1"}).exit_code, 0);
+  const Job ended = yard_.WaitForEnd(job);
+  const std::string logs = yard_.Cli({"logs", "1"}).out;
+  ASSERT_EQ(ended.state(), v1::JOB_STATE_SUCCEEDED) << ended.failure().message() << logs;
+  EXPECT_THAT(logs, HasSubstr(absl::StrCat("goes on from ", step)));
+  EXPECT_EQ(ended.progress().step(), step + 20);
+  const auto points = yard_.Metrics(job, "loss");
+  ASSERT_EQ(static_cast<int64_t>(points.size()), step + 20) << "no step is lost or told twice";
+
+  const std::string folder = yard_.File("got");
+  const ProcessResult got = yard_.Cli({"checkpoints", "get", "1", "-O", folder});
+  ASSERT_EQ(got.exit_code, 0) << got.err;
+}
+
+TEST_F(Program, WhatCannotBePreparedIsTold) {
+  const std::string job = yard_.Submit(
+      "name: unprepared\nprogram:\n  environment: {setup: 'echo no such thing; false'}\n"
+      "  script: echo never\n");
+  const Job ended = yard_.WaitForEnd(job);
+  EXPECT_EQ(ended.state(), v1::JOB_STATE_FAILED);
+  EXPECT_EQ(ended.failure().reason(), "PREPARATION_FAILED");
+  EXPECT_THAT(ended.failure().message(), HasSubstr("no such thing"));
+}
+
+TEST_F(Program, APyTorchScriptOfTwoRanksAgreesOnItsGradients) {
+  const ProcessResult torch = yard_.Cli({"run", "-q", "--", "/usr/bin/python3", "-c",
+                                         "import torch.distributed as d; assert d.is_available()"});
+  if (torch.exit_code != 0) GTEST_SKIP() << "/usr/bin/python3 has no PyTorch with Gloo";
+  const std::string job = yard_.Submit(PythonSpec("ddp", 2, R"(
+import torch
+import torch.distributed as dist
+import trainyard
+dist.init_process_group("gloo")
+torch.manual_seed(0)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+torch.manual_seed(dist.get_rank())
+for step in range(1, 21):
+    loss = (model(torch.randn(8, 4)) - 1).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    trainyard.log(step, loss=loss)
+weights = torch.cat([p.detach().flatten() for p in model.parameters()])
+both = [torch.empty_like(weights) for _ in range(2)]
+dist.all_gather(both, weights)
+assert torch.equal(both[0], both[1])
+print("equal weights")
+)"));
+  const Job ended = yard_.WaitForEnd(job);
+  const std::string logs = yard_.Cli({"logs", job}).out;
+  EXPECT_EQ(ended.state(), v1::JOB_STATE_SUCCEEDED) << ended.failure().message() << logs;
+  EXPECT_THAT(logs, AllOf(HasSubstr("[0] equal weights"), HasSubstr("[1] equal weights")));
+  EXPECT_EQ(yard_.Metrics(job, "loss").size(), 20u);
+  EXPECT_EQ(yard_.Metrics(job, "loss.rank1").size(), 20u);
+}
+
+}  // namespace
+}  // namespace trainyard::testing
