@@ -182,9 +182,10 @@ def run_staged(arguments):
 
 
 def newest_checkpoint(path):
-    found = [folder for folder in glob.glob(os.path.join(path, "checkpoints", "step-*"))
-             if os.path.exists(os.path.join(folder, "MANIFEST"))]
-    return max(found, key=lambda folder: int(folder.rsplit("-", 1)[1]), default="")
+    """Returns the folder of the newest checkpoint, or an empty text. One that is still being written ends in .tmp."""
+    folders = glob.glob(os.path.join(path, "checkpoints", "step-*"))
+    steps = [int(step) for step in (folder.rsplit("-", 1)[1] for folder in folders) if step.isdigit()]
+    return os.path.join(path, "checkpoints", f"step-{max(steps)}") if steps else ""
 
 
 def run_killed(arguments):
