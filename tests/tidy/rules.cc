@@ -44,6 +44,7 @@ const std::vector<Floor>& Floors() {
       {"server", {"common", "server", "trainyard/v1"}},
       // Worker
       {"worker/run_dir", {"common/base"}},
+      {"worker/cgroup", {"common/base"}},
       {"worker/data", {"common/base", "common/datasets"}},
       {"worker/checkpoint", {"common/base"}},
       {"worker/parallel", {"common/base", "worker/run_dir"}},
@@ -72,10 +73,10 @@ const std::vector<Floor>& Floors() {
        {"common/base", "common/datasets", "common/spec", "trainyard/v1", "worker/run_dir",
         "worker/data", "worker/checkpoint", "worker/parallel", "worker/engine"}},
       {"worker/program", {"common/base", "worker/run_dir", "worker/checkpoint"}},
-      {"worker/supervisor", {"common/base", "worker/run_dir"}},
+      {"worker/supervisor", {"common/base", "worker/cgroup", "worker/run_dir"}},
       {"worker/agent",
-       {"common/base", "common/rpc", "common/tls", "worker/run_dir", "worker/checkpoint",
-        "trainyard/v1"}},
+       {"common/base", "common/rpc", "common/tls", "worker/cgroup", "worker/run_dir",
+        "worker/checkpoint", "trainyard/v1"}},
       // Client
       {"client", {"common", "client", "trainyard/v1"}},
       // The simulator drives the pure cores, and no adapter.

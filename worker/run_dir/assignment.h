@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "worker/run_dir/isolation.h"
 #include "worker/run_dir/paths.h"
 
 namespace trainyard::run_dir {
@@ -23,7 +24,8 @@ struct RankAssignment {
   // Processors to which the rank is bound; empty if it is not bound.
   std::vector<int64_t> cpus = {};
   int threads = 1;
-  int64_t memory_bytes = 0;  // of the device; 0 if unknown
+  int64_t memory_bytes = 0;       // of the device; 0 if unknown
+  int64_t host_memory_bytes = 0;  // memory of the host that the rank may use; 0 for no limit
 
   friend bool operator==(const RankAssignment&, const RankAssignment&) = default;
 };
@@ -51,6 +53,7 @@ struct Assignment {
   // The job's earlier attempts that failed, and how long all of its earlier attempts trained.
   int64_t failures = 0;
   absl::Duration run_time = {};
+  Isolation isolation = {};
 
   // Returns null if `rank` is not on this host.
   const RankAssignment* FindRank(int rank) const;
