@@ -80,6 +80,7 @@ absl::StatusOr<ProgramSpec> ReadProgramSpec(absl::string_view spec_json, absl::s
     of.Text("conda", spec.conda);
     of.Texts("modules", spec.modules);
     of.Text("setup", spec.setup);
+    of.Text("container", spec.container);
   }
   if (const Json* data = root.Find("data", Json::value_t::object)) {
     Reader of(*data, "spec.data.", wrong);

@@ -20,11 +20,13 @@
 #include "absl/strings/str_split.h"
 #include "common/base/errors.h"
 #include "common/base/files.h"
+#include "common/base/isolation.h"
 #include "common/base/status_macros.h"
 #include "common/base/strings.h"
 #include "worker/program/checkpoint_intake.h"
 #include "worker/program/child.h"
 #include "worker/program/command.h"
+#include "worker/program/isolate.h"
 #include "worker/program/meeting.h"
 #include "worker/program/metrics_intake.h"
 #include "worker/program/program_spec.h"
@@ -169,8 +171,10 @@ absl::Status Runner::MakeFiles() {
 
 absl::StatusOr<Child> Runner::Start(const Place& place) {
   const Files files = FilesOfRank();
-  SetVariables(ProgramVariables(spec_, assignment_, *assignment_.FindRank(rank_), place, files,
-                                around_.path, around_.home));
+  const run_dir::RankAssignment& own = *assignment_.FindRank(rank_);
+  const Variables variables =
+      ProgramVariables(spec_, assignment_, own, place, files, around_.path, around_.home);
+  SetVariables(variables);
   if (!spec_.venv.empty()) {
     const std::string python = JoinPath(Expanded(spec_.venv, around_.home), "bin/python");
     if (access(python.c_str(), X_OK) != 0) {
@@ -186,9 +190,14 @@ absl::StatusOr<Child> Runner::Start(const Place& place) {
     }
     if (CPU_COUNT(&cpus) > 0) (void)sched_setaffinity(0, sizeof(cpus), &cpus);
   }
-  return Child::Start(
-      CommandWords(spec_, JoinPath(own_folder_, "script"), JoinPath(own_folder_, "ready")),
-      spec_.directory.empty() ? files.work : Expanded(spec_.directory, around_.home));
+  const std::string start =
+      spec_.directory.empty() ? files.work : Expanded(spec_.directory, around_.home);
+  TY_ASSIGN_OR_RETURN(const std::vector<std::string> words,
+                      IsolatedWords({spec_, assignment_, own, files, variables, dir_.root(), start,
+                                     around_.home, around_.cache},
+                                    CommandWords(spec_, JoinPath(own_folder_, "script"),
+                                                 JoinPath(own_folder_, "ready"))));
+  return Child::Start(words, start);
 }
 
 void Runner::TakeSignals() {
@@ -310,7 +319,11 @@ RankResult Runner::ResultOf(const Child::End& end) const {
   const bool may_pass = end.signal != 0 || end.exit_code == kExitTryAgain ||
                         static_cast<int>(assignment_.ranks.size()) < assignment_.world_size;
   result.outcome = may_pass ? Outcome::kTransient : Outcome::kUserError;
-  if (!is_prepared) {
+  if (!HasBegun(assignment_.isolation, own_folder_, end.exit_code)) {
+    result = Failure(Outcome::kTransient, error::kIsolationFailed,
+                     absl::StrCat("the ", run_dir::IsolationName(assignment_.isolation.level),
+                                  " could not be made: ", last));
+  } else if (!is_prepared) {
     result.reason = kReasonPreparation;
     result.message = absl::StrCat("what prepares the environment ", how,
                                   last.empty() ? "" : absl::StrCat(": ", last));

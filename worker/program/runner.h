@@ -20,8 +20,9 @@ inline constexpr int kExitTryAgain = 75;
 
 // These settings come from the environment. Only main reads them.
 struct Surroundings {
-  std::string path;  // $PATH
-  std::string home;  // $HOME
+  std::string path;        // $PATH
+  std::string home;        // $HOME
+  std::string cache = {};  // $XDG_CACHE_HOME, or empty
 };
 
 // Runs the rank to its end, and returns the exit code of this process: that of the program, or 128
