@@ -30,6 +30,7 @@
 #include "absl/time/time.h"
 #include "common/base/ids.h"
 #include "worker/run_dir/control.h"
+#include "worker/run_dir/isolation.h"
 
 namespace trainyard::agent {
 
@@ -72,7 +73,11 @@ struct DesiredAttempt {
   std::string owner;  // the user's name; empty if the server does not say
   std::string spec_json;
   bool runs_program = false;  // the spec has a program of the user's own
-  absl::Duration keep;        // how long the ranks continue without news from the server
+  // The least isolation that it asks for, and whether it brings the image of a container.
+  run_dir::IsolationLevel isolation = run_dir::IsolationLevel::kUnknown;
+  bool has_image = false;
+  bool is_per_host = false;  // one process of the program stands for all ranks of a host
+  absl::Duration keep;       // how long the ranks continue without news from the server
   int world_size = 0;
   std::vector<DesiredRank> ranks;
   std::optional<ResumeSource> resume_from;

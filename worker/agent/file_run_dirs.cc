@@ -105,11 +105,17 @@ std::vector<Attempt> FileRunDirs::Adopt() {
       Watch(attempt, assignment.ok() ? &*assignment : nullptr);
     }
   }
+  if (settings_.groups != nullptr) {
+    std::set<AttemptId> known;
+    for (const Attempt& attempt : found) known.insert(attempt.id);
+    settings_.groups->RemoveOthers(known);
+  }
   return found;
 }
 
 void FileRunDirs::SetAssignment(Attempt& attempt, const run_dir::Assignment& assignment) {
   attempt.global_batch = GlobalBatch(assignment.spec_json);
+  attempt.isolation = assignment.isolation.level;
   attempt.ranks.clear();
   for (const run_dir::RankAssignment& rank : assignment.ranks) {
     attempt.ranks.push_back({rank.rank, rank.device});
@@ -277,6 +283,7 @@ absl::Status FileRunDirs::Prepare(AttemptId id, const DesiredAttempt& wanted) {
   TY_ASSIGN_OR_RETURN(const Account account, TakeAccount(wanted.owner));
   // A daemon that died may have left a folder here. It has no assignment yet, so nothing runs in
   // it.
+  TY_RETURN_IF_ERROR(RemoveGroup(id));
   TY_RETURN_IF_ERROR(RemoveTree(dir.root()));
   TY_RETURN_IF_ERROR(MakeRoot(dir, account.owner));
   accounts_[id] = account;
@@ -321,6 +328,9 @@ absl::StatusOr<run_dir::Assignment> FileRunDirs::MakeAssignment(
     TY_ASSIGN_OR_RETURN(const InterfaceAddress here, FindInterface(settings_.address));
     assignment.interface = here.address;
   }
+  TY_ASSIGN_OR_RETURN(assignment.isolation,
+                      ChooseIsolation(settings_.isolation, wanted.isolation, wanted.has_image));
+  if (settings_.groups != nullptr) assignment.isolation.cgroup = settings_.groups->PathOf(id);
   assignment.worker = settings_.worker;
   assignment.dataset_dir = settings_.dataset_dir;
   assignment.spec_json = wanted.spec_json;
@@ -358,6 +368,10 @@ absl::Status FileRunDirs::Assign(Attempt& attempt, const DesiredAttempt& wanted,
                                  absl::Duration lease_expire) {
   const run_dir::RunDir dir = DirOf(attempt.id);
   TY_ASSIGN_OR_RETURN(const run_dir::Assignment assignment, MakeAssignment(attempt.id, wanted));
+  if (settings_.groups != nullptr) {
+    TY_RETURN_IF_ERROR(settings_.groups->Make(attempt.id, assignment.ranks, wanted.is_per_host,
+                                              OwnerOf(attempt.id)));
+  }
   const ActAs as(OwnerOf(attempt.id));
   TY_RETURN_IF_ERROR(run_dir::WriteLease(dir, {lease_expire}));
   TY_RETURN_IF_ERROR(run_dir::WriteAssignment(dir, assignment));
@@ -374,11 +388,19 @@ absl::Status FileRunDirs::Launch(const Attempt& attempt) {
     return run_dir::ReadAssignment(dir);
   }();
   TY_RETURN_IF_ERROR(assignment.status());
+  std::string cgroup;
+  if (!assignment->isolation.cgroup.empty()) {
+    // The owner could have written the path in the file, so it is not taken from there.
+    if (settings_.groups == nullptr || !settings_.groups->Has(attempt.id)) {
+      return absl::UnavailableError("the attempt's control group is gone");
+    }
+    cgroup = JoinPath(settings_.groups->PathOf(attempt.id), run_dir::kSupervisorGroup);
+  }
   absl::StatusOr<pid_t> supervisor = 0;
   if (settings_.run_as == RunAs::kOwner || !owner.is_self) {
     TY_ASSIGN_OR_RETURN(const std::string cache_home, MakeCacheHome(owner));
     supervisor = LaunchSupervisorAs(accounts_.at(attempt.id), settings_.programs, dir,
-                                    assignment->backend, cache_home);
+                                    assignment->backend, cache_home, cgroup);
   } else {
     supervisor = LaunchSupervisor(settings_.programs, dir, assignment->backend);
   }
@@ -394,7 +416,13 @@ absl::Status FileRunDirs::RecordUnstarted(AttemptId id, const absl::Status& caus
   return agent::RecordUnstarted(dir, OwnerOf(id), absl::UnavailableError(message), clock_);
 }
 
+absl::Status FileRunDirs::RemoveGroup(AttemptId id) const {
+  return settings_.groups == nullptr ? absl::OkStatus() : settings_.groups->Remove(id);
+}
+
 absl::Status FileRunDirs::RecordDeath(AttemptId id) {
+  // Everything in the group is of this attempt, whatever its environment says.
+  if (settings_.groups != nullptr) TY_RETURN_IF_ERROR(settings_.groups->Kill(id));
   return agent::RecordDeath(DirOf(id), OwnerOf(id), clock_);
 }
 
@@ -424,6 +452,9 @@ absl::Status FileRunDirs::PruneCheckpoint(AttemptId id, int64_t step) {
 }
 
 void FileRunDirs::Discard(AttemptId id) {
+  if (const absl::Status removed = RemoveGroup(id); !removed.ok()) {
+    LogWarning("a control group cannot be removed", {{"error", std::string(removed.message())}});
+  }
   if (const absl::Status removed = RemoveTree(DirOf(id).root()); !removed.ok()) {
     LogWarning("a run directory cannot be removed", {{"error", std::string(removed.message())}});
   }
@@ -432,6 +463,7 @@ void FileRunDirs::Discard(AttemptId id) {
 
 absl::Status FileRunDirs::Remove(AttemptId id) {
   const std::string root = DirOf(id).root();
+  TY_RETURN_IF_ERROR(RemoveGroup(id));
   if (const FileOwner owner = OwnerOf(id); !owner.is_self) EndProcesses(DirOf(id), owner);
   TY_RETURN_IF_ERROR(sweeper_.Remove(root, absl::StrCat(id.job.value, ".", id.number)));
   accounts_.erase(id);

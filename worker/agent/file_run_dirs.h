@@ -5,13 +5,16 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "common/base/env.h"
 #include "common/base/file_watch.h"
 #include "worker/agent/accounts.h"
+#include "worker/agent/attempt_groups.h"
 #include "worker/agent/checkpoint_fetcher.h"
+#include "worker/agent/isolation.h"
 #include "worker/agent/launch.h"
 #include "worker/agent/run_as.h"
 #include "worker/agent/run_dirs.h"
@@ -31,6 +34,9 @@ struct HostSettings {
   Programs programs;
   RunAs run_as = RunAs::kAnyone;
   bool runs_root_jobs = false;  // for kOwner
+  // These say how ranks can be kept apart here. `groups` is null if no control group was delegated.
+  IsolationOffer isolation = {};
+  std::shared_ptr<const AttemptGroups> groups = nullptr;
 };
 
 // The run directories. The daemon touches what is in one as its owner only (act_as.h); the folders
@@ -83,6 +89,8 @@ class FileRunDirs : public RunDirs {
   static void SetAssignment(Attempt& attempt, const run_dir::Assignment& assignment);
   absl::StatusOr<run_dir::Assignment> MakeAssignment(AttemptId id,
                                                      const DesiredAttempt& wanted) const;
+  // Kills what is left in the attempt's control group and removes the group, if there is one.
+  absl::Status RemoveGroup(AttemptId id) const;
   // Returns the folder for a fetched checkpoint.
   std::string ResumeFolder(AttemptId id, const ResumeSource& source) const;
   void Watch(Attempt& attempt, const run_dir::Assignment* assignment);

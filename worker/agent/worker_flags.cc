@@ -82,6 +82,18 @@ std::optional<int> ReadWorkerFlags(int argc, char** argv, WorkerFlags& flags) {
   app.add_option("--rank_open_files", flags.rank_open_files,
                  "with --run_as owner: how many files a rank may have open")
       ->check(CLI::Range(64, 1 << 20));
+  app.add_option("--cgroup", flags.cgroup,
+                 "control group (cgroup v2) that is delegated to this daemon, below which each "
+                 "attempt gets its own: a path such as /system.slice/trainyard-jobs.service; auto: "
+                 "that of the unit trainyard-jobs beside this daemon's own, or its own; none")
+      ->check([](const std::string& text) {
+        const bool is_right = text == "auto" || text == "none" || text.rfind('/', 0) == 0;
+        return is_right ? "" : "expected auto, none, or a path that begins with /";
+      });
+  app.add_option("--rank_processes", flags.rank_processes,
+                 "how many processes and threads a rank may have; where it has no control group, "
+                 "with --run_as owner, all of its owner on this host")
+      ->check(CLI::Range(64, 1 << 22));
   app.add_option("--trainer", flags.trainer, "program that is a rank (cpu backend)");
   app.add_option("--supervisor", flags.supervisor, "program that owns an attempt's ranks");
   app.add_option("--nvml", flags.nvml, "NVIDIA's management library");

@@ -29,6 +29,8 @@ struct WorkerFlags {
   bool root_jobs = false;
   int64_t rank_core_bytes = 0;
   int64_t rank_open_files = 65536;
+  int64_t rank_processes = 32768;
+  std::string cgroup = "auto";
   LogFormat log_format = LogFormat::kText;
   std::string cpu_devices = "0";
   CpuDeviceOptions cpu;
