@@ -209,7 +209,23 @@ void PrintHistory(const v1::Job& job, absl::Time now, Sheet& sheet) {
   sheet.Line("uid", job.uid());
 }
 
-void PrintJob(const Context& context, const v1::Job& job) {
+// Says how the ranks are kept apart from the rest of their hosts.
+absl::string_view IsolationText(v1::Isolation isolation) {
+  switch (isolation) {
+    case v1::ISOLATION_PROCESS:
+      return "process group, without a limit of memory";
+    case v1::ISOLATION_CGROUP:
+      return "control group";
+    case v1::ISOLATION_SANDBOX:
+      return "sandbox";
+    case v1::ISOLATION_CONTAINER:
+      return "container";
+    default:
+      return "";
+  }
+}
+
+void PrintJob(const Context& context, const v1::Job& job, v1::Isolation isolation) {
   Sheet sheet(context.out);
   sheet.Line("job", absl::StrCat(job.name(), "  ", job.resolved_spec().name()));
   sheet.Line("description", job.resolved_spec().description());
@@ -217,6 +233,7 @@ void PrintJob(const Context& context, const v1::Job& job) {
   PrintConditions(job, sheet);
   PrintFailure(job, sheet);
   PrintTraining(job, sheet);
+  sheet.Line("isolation", IsolationText(isolation));
   PrintStored(job, sheet);
   PrintHistory(job, context.clock.Now(), sheet);
 }
@@ -255,6 +272,16 @@ void PinData(v1::Job& job) {
   if (data.digest().empty()) data.set_digest(job.provenance().data_digest());
 }
 
+// Returns how the present or last attempt is kept apart. A server before this version does not say.
+v1::Isolation IsolationOf(link::ServerLink& link, const v1::Job& job) {
+  if (job.attempt() == 0) return v1::ISOLATION_UNSPECIFIED;
+  v1::ListAttemptsRequest request;
+  request.set_parent(job.name());
+  const auto attempts = link.Call(&v1::JobService::Stub::ListAttempts, request);
+  if (!attempts.ok() || attempts->attempts().empty()) return v1::ISOLATION_UNSPECIFIED;
+  return attempts->attempts(attempts->attempts_size() - 1).isolation();
+}
+
 Result Show(const Context& context, const ShowOptions& options) {
   TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
   TY_ASSIGN_OR_RETURN(const std::vector<std::string> names, ResolveSelectors(*link, options.jobs));
@@ -286,7 +313,7 @@ Result Show(const Context& context, const ShowOptions& options) {
                   << output::SpecYaml(jobs[i].resolved_spec());
       continue;
     }
-    PrintJob(context, jobs[i]);
+    PrintJob(context, jobs[i], IsolationOf(*link, jobs[i]));
     if (options.events) TY_RETURN_IF_ERROR(PrintEvents(context, *link, names[i]));
   }
   return link::kOk;

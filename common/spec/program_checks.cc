@@ -46,6 +46,27 @@ void CheckCommand(const v1::ProgramSpec& program, Violations& violations) {
   CheckText(program.script(), "spec.program.script", violations);
 }
 
+// A container brings its own environment, which those of the host would not fit.
+void CheckIsolation(const v1::ProgramSpec& program, Violations& violations) {
+  const v1::EnvironmentSpec& environment = program.environment();
+  if (environment.container().empty()) {
+    if (program.isolation() == v1::ISOLATION_CONTAINER) {
+      violations.push_back({"spec.program.isolation",
+                            "container needs an image; name one in environment.container"});
+    }
+    return;
+  }
+  CheckText(environment.container(), "spec.program.environment.container", violations);
+  const char* other = !environment.venv().empty()      ? "venv"
+                      : !environment.conda().empty()   ? "conda"
+                      : !environment.modules().empty() ? "modules"
+                                                       : nullptr;
+  if (other == nullptr) return;
+  violations.push_back({absl::StrCat("spec.program.environment.", other),
+                        "is of the host, and cannot stand beside environment.container; leave one "
+                        "of them out"});
+}
+
 void CheckEnvironment(const v1::ProgramSpec& program, Violations& violations) {
   for (const auto& [name, value] : program.env()) {
     const std::string field = absl::StrCat("spec.program.env.", name);
@@ -63,6 +84,7 @@ void CheckEnvironment(const v1::ProgramSpec& program, Violations& violations) {
     violations.push_back({"spec.program.environment.conda",
                           "cannot stand beside environment.venv; leave one of them out"});
   }
+  CheckIsolation(program, violations);
 }
 
 // The program reads the files of the data set by itself.

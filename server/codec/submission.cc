@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/hash.h"
 #include "common/base/ids.h"
+#include "common/base/isolation.h"
 #include "common/base/status_macros.h"
 #include "common/spec/data_checks.h"
 #include "common/spec/interval.h"
@@ -34,6 +36,19 @@ core::Demand DemandOf(const v1::DevicesSpec& devices) {
   demand.labels.insert(devices.labels().begin(), devices.labels().end());
   demand.spread = devices.spread();
   return demand;
+}
+
+// Returns the labels that a worker has if it can give the isolation that the program asks for.
+std::vector<const char*> IsolationLabels(const v1::ProgramSpec& program) {
+  if (!program.environment().container().empty()) return {kContainerLabel};
+  switch (program.isolation()) {
+    case v1::ISOLATION_CGROUP:
+      return {kCgroupLabel};
+    case v1::ISOLATION_SANDBOX:
+      return {kSandboxLabel};
+    default:
+      return {};
+  }
 }
 
 // Such a network is judged by its loss, which says more about it than the accuracy.
@@ -107,6 +122,10 @@ void TakeSpec(const v1::JobSpec& resolved, core::Submission& submission) {
   submission.project = resolved.project();
   submission.tags.assign(resolved.tags().begin(), resolved.tags().end());
   submission.demand = DemandOf(resolved.devices());
+  // Only a worker that can keep it apart as strictly gets the job.
+  for (const char* label : IsolationLabels(resolved.program())) {
+    submission.demand.labels[label] = kIsolationYes;
+  }
   submission.demand.multiple_of = std::max(1, resolved.stages().count());
   submission.work = WorkOf(resolved);
   submission.demand.dataset = spec::DatasetKey(resolved.data());

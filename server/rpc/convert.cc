@@ -203,6 +203,8 @@ v1::Attempt ToProto(const core::AttemptRecord& attempt) {
   SetTimeUnlessZero(attempt.start_us, [&] { return proto.mutable_start_time(); });
   SetTimeUnlessZero(attempt.end_us, [&] { return proto.mutable_end_time(); });
   if (attempt.resume_from.has_value()) proto.set_resumed_from_step(attempt.resume_from->step);
+  proto.set_isolation(
+      ParseEnum<v1::Isolation>("ISOLATION_", core::Text(attempt.isolation), &v1::Isolation_Parse));
   return proto;
 }
 

@@ -151,6 +151,8 @@ core::ObservedAttempt FromProto(const v1::ObservedAttempt& observed, const std::
   result.fencing_token = observed.fencing_token();
   result.state = ParseWord<core::ObservedState>(field + ".state", "OBSERVED_STATE_",
                                                 v1::ObservedState_Name(observed.state()), check);
+  result.isolation = ParseWord<core::Isolation>(field + ".isolation", "ISOLATION_",
+                                                v1::Isolation_Name(observed.isolation()), check);
   if (observed.has_progress()) {
     result.progress = FromProto(observed.progress(), field + ".progress", check);
   }

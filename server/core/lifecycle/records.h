@@ -137,6 +137,7 @@ struct AttemptRecord {
   int64_t create_us = 0;
   int64_t start_us = 0;  // when all ranks ran
   int64_t end_us = 0;
+  Isolation isolation = Isolation::kUnspecified;  // the weakest of its parts
 
   friend bool operator==(const AttemptRecord&, const AttemptRecord&) = default;
 };

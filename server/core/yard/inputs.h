@@ -71,6 +71,7 @@ struct ObservedAttempt {
   std::map<std::string, std::string> rendezvous;
   std::string data_digest;
   std::string model_digest;
+  Isolation isolation = Isolation::kUnspecified;
   bool drained = false;  // for kExited: true if all its streams have been acknowledged
   MetricValues metrics;
 };

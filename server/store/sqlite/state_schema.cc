@@ -364,11 +364,16 @@ ALTER TABLE attempts ADD COLUMN failure_exit_code INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE attempt_parts ADD COLUMN failure_exit_code INTEGER NOT NULL DEFAULT 0;
 )sql";
 
+// From this version on, an attempt records how strictly its ranks were kept apart from their hosts.
+constexpr char kState10[] = R"sql(
+ALTER TABLE attempts ADD COLUMN isolation TEXT NOT NULL DEFAULT 'UNSPECIFIED';
+)sql";
+
 }  // namespace
 
 const std::vector<Migration>& StateMigrations() {
   static const auto* migrations = new std::vector<Migration>{
-      kState1, kState2, kState3, kState4, Version5(), kState6, kState7, kState8, kState9};
+      kState1, kState2, kState3, kState4, Version5(), kState6, kState7, kState8, kState9, kState10};
   return *migrations;
 }
 

@@ -254,6 +254,7 @@ TEST_P(StoreContract, EveryAttemptStateAndPartComesBack) {
     attempt.create_us = 1;
     attempt.start_us = 2;
     attempt.end_us = 3;
+    attempt.isolation = core::Isolation::kSandbox;
     delta.attempts.push_back(attempt);
   }
   ASSERT_TRUE(store_->Commit(delta).ok());
