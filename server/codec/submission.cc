@@ -24,9 +24,13 @@ int64_t Microseconds(const google::protobuf::Duration& duration) {
   return absl::ToInt64Microseconds(spec::FromProto(duration));
 }
 
-core::Demand DemandOf(const v1::DevicesSpec& devices) {
+core::Demand DemandOf(const v1::JobSpec& resolved) {
+  const v1::DevicesSpec& devices = resolved.devices();
   core::Demand demand;
-  demand.count = devices.count();
+  // A rank without a device is a gang of one.
+  demand.is_deviceless = devices.has_count() && devices.count() == 0 && devices.min() == 0;
+  demand.count = demand.is_deviceless ? 1 : devices.count();
+  demand.resources = {resolved.resources().cpus(), resolved.resources().memory().bytes()};
   demand.type = devices.type();
   demand.mixed = devices.mixed();
   demand.min_count = devices.min();
@@ -106,7 +110,7 @@ void TakeSpec(const v1::JobSpec& resolved, core::Submission& submission) {
   submission.name = resolved.name();
   submission.project = resolved.project();
   submission.tags.assign(resolved.tags().begin(), resolved.tags().end());
-  submission.demand = DemandOf(resolved.devices());
+  submission.demand = DemandOf(resolved);
   submission.demand.multiple_of = std::max(1, resolved.stages().count());
   submission.work = WorkOf(resolved);
   submission.demand.dataset = spec::DatasetKey(resolved.data());

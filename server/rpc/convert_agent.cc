@@ -206,6 +206,8 @@ v1::DesiredAttempt DesiredProto(const core::DesiredAttempt& desired, const runti
     v1::DesiredRank* added = proto.add_ranks();
     added->set_rank(rank.rank);
     added->set_device(rank.device);
+    added->set_cpus(rank.held.cpus);
+    added->set_memory_bytes(rank.held.memory_bytes);
   }
   if (desired.resume_from.has_value()) {
     if (const auto checkpoint = board.FindCheckpoint(*desired.resume_from)) {
@@ -254,6 +256,12 @@ core::RegisterWorker FromProto(const v1::RegisterWorkerRequest& request, Request
     const absl::Status label = CheckLabel(key, value);
     if (!label.ok()) check.Add("labels", label.message());
     input.labels[key] = value;
+  }
+  check.NotNegative("host.cpus", request.host().cpus());
+  check.NotNegative("host.memory_bytes", request.host().memory_bytes());
+  // A host is divided if the number of its processors is known.
+  if (request.host().cpus() > 0) {
+    input.host = {request.host().cpus(), request.host().memory_bytes()};
   }
   check.MaxBytes("run_as_user", request.run_as_user(), kUserBytesMax);
   input.run_as_user = PlainText(request.run_as_user(), kUserBytesMax);

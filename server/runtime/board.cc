@@ -102,7 +102,7 @@ void Board::Count(const JobView& view, int64_t sign) {
     for (const core::AttemptPart& part : view.attempt->parts) {
       if (!HoldsDevices(part.state)) continue;
       for (const core::RankPlacement& rank : view.attempt->ranks) {
-        if (rank.worker == part.worker) change.devices += sign;
+        if (rank.worker == part.worker && !rank.device.empty()) change.devices += sign;
       }
     }
   }

@@ -21,6 +21,30 @@ struct CheckpointRef {
   friend auto operator<=>(const CheckpointRef&, const CheckpointRef&) = default;
 };
 
+// Processors and memory of a host. In the resources of a demand, 0 stands for the share of a
+// device.
+struct HostAmount {
+  int32_t cpus = 0;
+  int64_t memory_bytes = 0;
+
+  bool empty() const { return cpus == 0 && memory_bytes == 0; }
+  bool Fits(const HostAmount& room) const {
+    return cpus <= room.cpus && memory_bytes <= room.memory_bytes;
+  }
+  HostAmount& operator+=(const HostAmount& other) {
+    cpus += other.cpus;
+    memory_bytes += other.memory_bytes;
+    return *this;
+  }
+  HostAmount& operator-=(const HostAmount& other) {
+    cpus -= other.cpus;
+    memory_bytes -= other.memory_bytes;
+    return *this;
+  }
+
+  friend auto operator<=>(const HostAmount&, const HostAmount&) = default;
+};
+
 // The devices that a job asks for.
 struct Demand {
   int32_t count = 1;
@@ -42,7 +66,12 @@ struct Demand {
   // host, and on a GPU. 0 means that it is unknown.
   int64_t host_need_bytes = 0;
   int64_t gpu_need_bytes = 0;
+  // What each rank holds of its host.
+  HostAmount resources = {};
+  // The job is one rank without a device, for which `count` is 1.
+  bool is_deviceless = false;
 
+  int32_t devices() const { return is_deviceless ? 0 : count; }
   int32_t least() const { return min_count == 0 ? count : min_count; }
   bool is_elastic() const { return least() < count; }
 

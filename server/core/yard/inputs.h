@@ -59,6 +59,7 @@ struct RegisterWorker {
   std::vector<DeviceRecord> devices;
   std::map<std::string, std::string> labels = {};
   std::string run_as_user = {};  // the only user whose jobs it runs; empty means everybody's
+  HostAmount host = {};          // what jobs may hold of its host; empty if it has not told
 };
 
 // One attempt as a worker sees it. All values are absolute.

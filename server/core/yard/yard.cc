@@ -171,6 +171,14 @@ const WorkerDatasets* Yard::DatasetsOn(absl::string_view worker) const {
   return contact == nullptr ? nullptr : contact->datasets.get();
 }
 
+HostAmount Yard::HeldOn(absl::string_view worker) const {
+  HostAmount held;
+  for (const auto& [attempt, ranks] : RanksOn(state_, std::string(worker))) {
+    for (const RankPlacement& rank : ranks) held += rank.held;
+  }
+  return held;
+}
+
 std::map<std::string, AttemptId> Yard::HoldersOn(absl::string_view worker) const {
   return core::HoldersOn(state_, std::string(worker));
 }

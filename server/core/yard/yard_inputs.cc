@@ -180,6 +180,7 @@ absl::StatusOr<Reply> Yard::Take(const RegisterWorker& in, Now now) {
   worker.address = in.address;
   worker.devices = WithQuarantines(in.devices, worker.devices);
   worker.labels = in.labels;
+  worker.host = in.host;
   worker.last_seen_us = now.wall_us;
   state_.ledger.PutWorker(std::move(worker));
 

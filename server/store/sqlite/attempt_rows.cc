@@ -54,7 +54,8 @@ const Table<RankRow>& Ranks() {
       new Table<Row>("attempt_ranks", /*keys=*/3,
                      {TY_COLUMN(Row, "job", attempt.job), TY_COLUMN(Row, "number", attempt.number),
                       TY_COLUMN(Row, "rank", rank.rank), TY_COLUMN(Row, "worker", rank.worker),
-                      TY_COLUMN(Row, "device", rank.device)});
+                      TY_COLUMN(Row, "device", rank.device), TY_COLUMN(Row, "cpus", rank.held.cpus),
+                      TY_COLUMN(Row, "memory_bytes", rank.held.memory_bytes)});
   return *table;
 }
 

@@ -246,7 +246,7 @@ TEST_P(StoreContract, EveryAttemptStateAndPartComesBack) {
     attempt.id = {JobId{1}, ++number};
     attempt.fencing_token = number;
     attempt.state = state;
-    attempt.ranks = {{0, "lab-1", "cpu-0"}, {1, "lab-2", "cpu-0"}};
+    attempt.ranks = {{0, "lab-1", "cpu-0", {4, int64_t{8} << 30}}, {1, "lab-2", ""}};
     attempt.parts = {
         {"lab-1", core::PartState::kRunning, {}},
         {"lab-2", core::PartState::kExited, {core::OutcomeKind::kFailed, failure, 40, 1}}};
@@ -289,6 +289,7 @@ WorkerRecord SomeWorker(const std::string& name) {
   gpu.quarantine = "it is hot";
   gpu.bf16 = true;
   worker.devices = {cpu, gpu};
+  worker.host = {64, int64_t{512} << 30};
   worker.labels = {{"rack", "r1"}, {"zone", ""}};
   worker.failed_jobs = {JobId{9}, JobId{4}};
   worker.create_us = 1;
@@ -445,7 +446,8 @@ TEST_P(StoreContract, WorkersComeAndGo) {
 
 TEST_P(StoreContract, QuotasComeAndGo) {
   Delta delta = Next();
-  delta.quotas = {{"project:vision", 1, 2, 3, int64_t{4} << 40, 5}, {"user:*", 6, 0, 0, 0, 0}};
+  delta.quotas = {{"project:vision", 1, 2, 3, int64_t{4} << 40, 5, {6, 7}},
+                  {"user:*", 6, 0, 0, 0, 0}};
   ASSERT_TRUE(store_->Commit(delta).ok());
   Reopen();
   EXPECT_EQ(Load().quotas.size(), 2u);
