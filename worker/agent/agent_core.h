@@ -42,7 +42,9 @@ inline constexpr size_t kKeptCheckpoints = 2;
 
 struct DesiredRank {
   int rank = 0;
-  std::string device;
+  std::string device;        // empty for a rank without one
+  int64_t cpus = 0;          // of the host; 0 if they are not divided
+  int64_t memory_bytes = 0;  // of the host; 0 for no limit
 
   friend bool operator==(const DesiredRank&, const DesiredRank&) = default;
 };

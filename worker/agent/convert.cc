@@ -67,7 +67,12 @@ absl::Status ReadRun(const v1::DesiredAttempt& proto, DesiredAttempt& attempt) {
       return absl::InvalidArgumentError(
           absl::StrCat("rank ", rank.rank(), " does not fit world size ", proto.world_size()));
     }
-    attempt.ranks.push_back({rank.rank(), rank.device()});
+    if (rank.cpus() < 0 || rank.memory_bytes() < 0) {
+      return absl::InvalidArgumentError(absl::StrCat("rank ", rank.rank(), " has ", rank.cpus(),
+                                                     " cpus and ", rank.memory_bytes(),
+                                                     " bytes of memory; neither can be negative"));
+    }
+    attempt.ranks.push_back({rank.rank(), rank.device(), rank.cpus(), rank.memory_bytes()});
   }
   if (attempt.ranks.empty()) return absl::InvalidArgumentError("it lists no ranks of this worker");
   std::sort(attempt.ranks.begin(), attempt.ranks.end(),

@@ -259,6 +259,12 @@ void DaemonCore::Do(const Assign& assign) {
 }
 
 absl::Status DaemonCore::CheckDevices(const DesiredAttempt& wanted) const {
+  const bool is_deviceless =
+      std::any_of(wanted.ranks.begin(), wanted.ranks.end(),
+                  [](const DesiredRank& rank) { return rank.device.empty(); });
+  if (is_deviceless && !wanted.runs_program) {
+    return absl::InvalidArgumentError("a rank without a device can only run a program");
+  }
   const int rank = FirstWithoutDevice(wanted.ranks);
   for (const DesiredRank& candidate : wanted.ranks) {
     if (candidate.rank != rank) continue;
@@ -273,7 +279,8 @@ absl::Status DaemonCore::CheckDevices(const DesiredAttempt& wanted) const {
 // here.
 int DaemonCore::FirstWithoutDevice(const std::vector<DesiredRank>& ranks) const {
   const auto found = std::find_if(ranks.begin(), ranks.end(), [this](const DesiredRank& rank) {
-    return std::none_of(devices_.begin(), devices_.end(),
+    return !rank.device.empty() &&
+           std::none_of(devices_.begin(), devices_.end(),
                         [&rank](const Device& device) { return device.name == rank.device; });
   });
   return found == ranks.end() ? -1 : found->rank;

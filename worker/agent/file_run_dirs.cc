@@ -111,9 +111,54 @@ std::vector<Attempt> FileRunDirs::Adopt() {
 void FileRunDirs::SetAssignment(Attempt& attempt, const run_dir::Assignment& assignment) {
   attempt.global_batch = GlobalBatch(assignment.spec_json);
   attempt.ranks.clear();
+  std::vector<int64_t>& cpus = cpus_[attempt.id];
+  cpus.clear();
   for (const run_dir::RankAssignment& rank : assignment.ranks) {
-    attempt.ranks.push_back({rank.rank, rank.device});
+    attempt.ranks.push_back(
+        {rank.rank, rank.device, static_cast<int64_t>(rank.cpus.size()), rank.host_memory_bytes});
+    cpus.insert(cpus.end(), rank.cpus.begin(), rank.cpus.end());
   }
+}
+
+std::set<int64_t> FileRunDirs::TakenCpus(AttemptId id) const {
+  std::set<int64_t> taken;
+  for (const auto& [other, cpus] : cpus_) {
+    if (other == id || cpus.empty() || FileExists(DirOf(other).ExitPath())) continue;
+    taken.insert(cpus.begin(), cpus.end());
+  }
+  return taken;
+}
+
+run_dir::RankAssignment FileRunDirs::MakeRank(const DesiredRank& rank,
+                                              std::set<int64_t>& taken) const {
+  run_dir::RankAssignment item;
+  item.rank = rank.rank;
+  item.device_type = run_dir::kNoDevice;
+  item.host_memory_bytes = rank.memory_bytes;
+  std::vector<int64_t> preferred;
+  if (!rank.device.empty()) {
+    const auto device =
+        std::find_if(devices_.begin(), devices_.end(),
+                     [&rank](const Device& candidate) { return candidate.name == rank.device; });
+    TY_CHECK(device != devices_.end());  // the daemon core has checked that
+    item.device = device->name;
+    item.device_type = device->type;
+    item.cpus = device->cpus;
+    item.threads = device->threads;
+    item.memory_bytes = device->memory_bytes;
+    preferred = device->type == "cpu" ? device->cpus : device->near_cpus;
+  }
+  if (rank.cpus == 0) return item;
+  // The threads of a CPU device are part of what it is. Devices that share processors stay as they
+  // are.
+  const bool is_cpu = item.device_type == "cpu";
+  if (!is_cpu) item.threads = static_cast<int>(rank.cpus);
+  if (is_cpu && preferred.empty()) return item;
+  std::vector<int64_t> chosen = ChooseCpus(settings_.host, preferred, taken, rank.cpus);
+  if (chosen.empty()) return item;
+  taken.insert(chosen.begin(), chosen.end());
+  item.cpus = std::move(chosen);
+  return item;
 }
 
 void FileRunDirs::Watch(Attempt& attempt, const run_dir::Assignment* assignment) {
@@ -331,24 +376,15 @@ absl::StatusOr<run_dir::Assignment> FileRunDirs::MakeAssignment(
   } else if (wanted.init_from.has_value()) {
     assignment.init_from = ResumeFolder(id, *wanted.init_from);
   }
-  const auto backend_of = [&wanted](const Device& device) {
+  const auto backend_of = [&wanted](const std::string& type) {
     if (wanted.runs_program) return run_dir::kProgramBackend;
-    return device.type == "cpu" ? "cpu" : "cuda";
+    return type == "cpu" ? "cpu" : "cuda";
   };
+  std::set<int64_t> taken = TakenCpus(id);
   for (const DesiredRank& rank : wanted.ranks) {
-    const auto device =
-        std::find_if(devices_.begin(), devices_.end(),
-                     [&rank](const Device& candidate) { return candidate.name == rank.device; });
-    TY_CHECK(device != devices_.end());  // the daemon core has checked that
-    run_dir::RankAssignment item;
-    item.rank = rank.rank;
+    run_dir::RankAssignment item = MakeRank(rank, taken);
     item.local_rank = static_cast<int>(assignment.ranks.size());
-    item.device = device->name;
-    item.device_type = device->type;
-    item.cpus = device->cpus;
-    item.threads = device->threads;
-    item.memory_bytes = device->memory_bytes;
-    assignment.backend = backend_of(*device);
+    assignment.backend = backend_of(item.device_type);
     assignment.ranks.push_back(std::move(item));
   }
   return assignment;
@@ -428,6 +464,7 @@ void FileRunDirs::Discard(AttemptId id) {
     LogWarning("a run directory cannot be removed", {{"error", std::string(removed.message())}});
   }
   accounts_.erase(id);
+  cpus_.erase(id);
 }
 
 absl::Status FileRunDirs::Remove(AttemptId id) {
@@ -435,6 +472,7 @@ absl::Status FileRunDirs::Remove(AttemptId id) {
   if (const FileOwner owner = OwnerOf(id); !owner.is_self) EndProcesses(DirOf(id), owner);
   TY_RETURN_IF_ERROR(sweeper_.Remove(root, absl::StrCat(id.job.value, ".", id.number)));
   accounts_.erase(id);
+  cpus_.erase(id);
   // The job's folder is removed with its last attempt.
   (void)rmdir(root.substr(0, root.rfind('/')).c_str());
   return absl::OkStatus();

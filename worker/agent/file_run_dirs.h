@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,7 @@ struct HostSettings {
   std::string interface;  // for gangs on this host only
   std::string address;    // for gangs over several hosts
   std::string worker;     // our name in the pool
+  HostResources host = {};
   Programs programs;
   RunAs run_as = RunAs::kAnyone;
   bool runs_root_jobs = false;  // for kOwner
@@ -80,7 +82,11 @@ class FileRunDirs : public RunDirs {
   // Returns the folder of the owner in which ranks keep what later ones can use again.
   absl::StatusOr<std::string> MakeCacheHome(const FileOwner& owner) const;
   // Fills in what the attempt holds of the assignment.
-  static void SetAssignment(Attempt& attempt, const run_dir::Assignment& assignment);
+  void SetAssignment(Attempt& attempt, const run_dir::Assignment& assignment);
+  // Returns the rank, bound to processors that no other rank is bound to.
+  run_dir::RankAssignment MakeRank(const DesiredRank& rank, std::set<int64_t>& taken) const;
+  // Returns the processors to which ranks of other attempts are bound, as far as these run.
+  std::set<int64_t> TakenCpus(AttemptId id) const;
   absl::StatusOr<run_dir::Assignment> MakeAssignment(AttemptId id,
                                                      const DesiredAttempt& wanted) const;
   // Returns the folder for a fetched checkpoint.
@@ -93,9 +99,10 @@ class FileRunDirs : public RunDirs {
   Clock& clock_;
   FileWatch* const watch_;
   Sweeper sweeper_;
-  std::map<int, AttemptId> folders_;        // by the number of their watch
-  std::map<pid_t, AttemptId> supervisors_;  // our child processes
-  std::map<AttemptId, Account> accounts_;   // of the attempts that have a run directory
+  std::map<int, AttemptId> folders_;                // by the number of their watch
+  std::map<pid_t, AttemptId> supervisors_;          // our child processes
+  std::map<AttemptId, std::vector<int64_t>> cpus_;  // of the ranks of each attempt
+  std::map<AttemptId, Account> accounts_;           // of the attempts that have a run directory
   std::map<std::string, std::string> refused_users_;
   absl::Duration review_due_;
 };

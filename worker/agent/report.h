@@ -58,7 +58,8 @@ struct Device {
   Health health = Health::kOk;
   std::string health_reason;
   std::optional<DeviceUsage> usage;
-  bool bf16 = false;  // it computes in bf16
+  bool bf16 = false;                    // it computes in bf16
+  std::vector<int64_t> near_cpus = {};  // of a GPU; empty if they are not known
 
   friend bool operator==(const Device&, const Device&) = default;
 };

@@ -129,11 +129,15 @@ absl::Status RunWorker(const WorkerFlags& flags) {
                       ParseDuration(flags.device_metrics_interval));
   options.dataset_look_interval = kDatasetLookInterval;
   TY_ASSIGN_OR_RETURN(options.devices, FindDevices(flags, gpus));
+  TY_ASSIGN_OR_RETURN(options.identity.host, FindHost(flags, options.devices));
+  options.settings.host = options.identity.host;
   LogInfo("worker starts",
           {{"name", flags.name},
            {"server", flags.server},
            {"address", absl::StrCat(address->address, " (", address->interface, ")")},
            {"devices", absl::StrCat(options.devices.size())},
+           {"cpus", absl::StrCat(options.settings.host.cpus)},
+           {"memory_bytes", absl::StrCat(options.settings.host.memory_bytes)},
            {"jobs_of", RunsJobsOf(options)},
            {"version", Version()}});
   Agent daemon(std::move(options), *stub, gpus, *Clock::Real(), *Rng::Real());

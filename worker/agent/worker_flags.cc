@@ -56,6 +56,11 @@ std::optional<int> ReadWorkerFlags(int argc, char** argv, WorkerFlags& flags) {
                  "threads and processors of a CPU device; 0: processors / devices");
   app.add_flag("--share_cpus", flags.cpu.share,
                "CPU devices share all processors, so that there may be more of them");
+  app.add_option("--reserve_cpus", flags.reserved.cpus,
+                 "processors that no job gets; the first ones of this host")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--reserve_memory", flags.reserved.memory_bytes, "memory that no job gets: 4GiB")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true));
   app.add_option("--dataset_dir", flags.dataset_dir, "folder of the data sets");
   app.add_option(
       "--interface", flags.interface,

@@ -7,6 +7,7 @@
 
 #include "common/base/log.h"
 #include "worker/agent/device_inventory.h"
+#include "worker/agent/host_resources.h"
 #include "worker/agent/run_as.h"
 
 namespace trainyard::agent {
@@ -32,6 +33,7 @@ struct WorkerFlags {
   LogFormat log_format = LogFormat::kText;
   std::string cpu_devices = "0";
   CpuDeviceOptions cpu;
+  ReservedResources reserved;
 };
 
 // Reads the command line into `flags`, whose defaults come from the environment and from the folder

@@ -18,7 +18,8 @@ std::string VisibleGpus(const ProgramSpec& spec, const run_dir::Assignment& assi
   std::vector<std::string> devices;
   for (const run_dir::RankAssignment& other : assignment.ranks) {
     const bool is_mine = spec.is_per_host || other.rank == rank.rank;
-    if (is_mine && other.device_type != "cpu") devices.push_back(other.device);
+    const bool is_gpu = !other.device.empty() && other.device_type != "cpu";
+    if (is_mine && is_gpu) devices.push_back(other.device);
   }
   return absl::StrJoin(devices, ",");
 }

@@ -27,6 +27,7 @@ RankAssignment ReadRank(FieldReader& reader, int world_size) {
   reader.Integers("cpus", rank.cpus, 0, kMaxCpu);
   reader.Integer("threads", rank.threads, 1, kMaxThreads);
   reader.Integer("memory_bytes", rank.memory_bytes, 0, kMaxNumber);
+  reader.Integer("host_memory_bytes", rank.host_memory_bytes, 0, kMaxNumber);
   return rank;
 }
 
@@ -58,6 +59,7 @@ absl::StatusOr<std::string> EncodeAssignment(const Assignment& assignment) {
     item["cpus"] = rank.cpus;
     item["threads"] = rank.threads;
     if (rank.memory_bytes > 0) item["memory_bytes"] = rank.memory_bytes;
+    if (rank.host_memory_bytes > 0) item["host_memory_bytes"] = rank.host_memory_bytes;
     ranks.push_back(std::move(item));
   }
   json["ranks"] = std::move(ranks);
