@@ -151,6 +151,7 @@ void PrintTraining(const v1::Job& job, Sheet& sheet) {
                                        spec.train().replicas() == 1 ? " replica" : " replicas"));
     sheet.Line("precision", output::PrecisionText(spec.train().precision()));
   }
+  sheet.Line("resources", ResourcesText(job));
   if (job.attempt() > 0) {
     sheet.Line("attempt", absl::StrCat(job.attempt(), " on ", PlacementText(job)));
   }
@@ -186,6 +187,21 @@ void PrintStored(const v1::Job& job, Sheet& sheet) {
   for (const int part : job.deleted_parts()) {
     sheet.Line("deleted", part == v1::JOB_PART_LOGS ? "logs" : "metrics, but for the last values");
   }
+}
+
+// Returns what the ranks of the job hold of their hosts, or what they ask for.
+std::string ResourcesText(const v1::Job& job) {
+  int64_t cpus = 0;
+  int64_t memory_bytes = 0;
+  for (const v1::RankPlacement& rank : job.placement()) {
+    cpus += rank.cpus();
+    memory_bytes += rank.memory_bytes();
+  }
+  const std::string held = output::HostAmountText(cpus, memory_bytes);
+  if (!held.empty()) return absl::StrCat(held, " held");
+  const v1::ResourcesSpec& resources = job.resolved_spec().resources();
+  const std::string wanted = output::HostAmountText(resources.cpus(), resources.memory().bytes());
+  return wanted.empty() ? "" : absl::StrCat(wanted, " for each rank");
 }
 
 // Prints who submitted the job, what it has used, and where it comes from.

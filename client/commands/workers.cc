@@ -35,6 +35,18 @@ std::string TypesText(const v1::Worker& worker) {
   return absl::StrJoin(types, ",");
 }
 
+// Returns "6/64": the processors that are held, of those that jobs may use.
+std::string CpusText(const v1::Worker& worker) {
+  if (worker.host().cpus() == 0) return "";
+  return absl::StrCat(worker.host().cpus_held(), "/", worker.host().cpus());
+}
+
+std::string MemoryText(const v1::Worker& worker) {
+  if (worker.host().cpus() == 0) return "";
+  return absl::StrCat(FormatBytes(worker.host().memory_bytes_held()), "/",
+                      FormatBytes(worker.host().memory_bytes()));
+}
+
 std::string StateCell(const Context& context, const v1::Worker& worker, absl::Time now) {
   if (output::IsSilent(worker, now)) return context.terminal.Style("33", "SILENT");
   return context.terminal.Style(worker.state() == v1::WORKER_STATE_ACTIVE ? "32" : "31",
@@ -48,6 +60,8 @@ void PrintWorkers(const Context& context, const v1::ListWorkersResponse& respons
                {"DEVICES", Table::Align::kRight},
                {"BUSY", Table::Align::kRight},
                {"TYPE"},
+               {"CPUS", Table::Align::kRight},
+               {"MEMORY", Table::Align::kRight},
                {"SEEN", Table::Align::kRight},
                {"VERSION"}});
   const absl::Time now = context.clock.Now();
@@ -56,7 +70,7 @@ void PrintWorkers(const Context& context, const v1::ListWorkersResponse& respons
                                     [](const v1::Device& d) { return !d.attempt().empty(); });
     table.AddRow({output::ShortName(worker.name()), StateCell(context, worker, now),
                   output::SchedulingText(worker.scheduling()), absl::StrCat(worker.devices_size()),
-                  absl::StrCat(busy), TypesText(worker),
+                  absl::StrCat(busy), TypesText(worker), CpusText(worker), MemoryText(worker),
                   output::AgeText(now - output::ToTime(worker.last_seen_time())),
                   worker.version()});
   }

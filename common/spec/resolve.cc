@@ -208,7 +208,16 @@ void TakeElastic(v1::JobSpec& resolved) {
 
 void CheckDevices(const v1::JobSpec& spec, const v1::JobSpec& resolved, Violations& violations) {
   const v1::DevicesSpec& devices = spec.devices();
-  if (devices.has_max() && devices.has_count()) {
+  const bool is_deviceless = resolved.devices().has_count() && resolved.devices().count() == 0;
+  if (is_deviceless && !spec.has_program()) {
+    violations.push_back({"spec.devices.count",
+                          "0 devices are for a program alone, and this spec has a model; use at "
+                          "least 1"});
+  } else if (is_deviceless && (!devices.type().empty() || devices.has_memory())) {
+    violations.push_back({"spec.devices.count",
+                          "is 0, so that devices.type and devices.memory say nothing; leave them "
+                          "out (resources.memory is the memory of the host)"});
+  } else if (devices.has_max() && devices.has_count()) {
     violations.push_back(
         {"spec.devices.max",
          absl::StrCat("cannot stand beside devices.count, which is ", devices.count(),

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "common/base/errors.h"
 #include "common/spec/array.h"
 #include "common/spec/resolve.h"
@@ -36,6 +38,31 @@ TEST(ProgramSpec, NeedsNothingOfAModel) {
   EXPECT_FALSE(resolved->has_schedule());
   EXPECT_FALSE(resolved->has_evaluate());
   EXPECT_EQ(resolved->devices().count(), 1);
+}
+
+TEST(ProgramSpec, MayDoWithoutADevice) {
+  v1::JobSpec spec = ProgramJob();
+  spec.mutable_devices()->set_count(0);
+  spec.mutable_resources()->set_cpus(8);
+  const auto resolved = ResolveSpec(spec);
+  ASSERT_TRUE(resolved.ok()) << resolved.status();
+  EXPECT_EQ(resolved->devices().count(), 0);
+  EXPECT_EQ(resolved->resources().cpus(), 8);
+
+  spec.mutable_devices()->set_type("h200");
+  EXPECT_THAT(OnlyMistake(spec).description, HasSubstr("devices.type"));
+
+  v1::JobSpec model;
+  model.set_name("train");
+  model.mutable_model()->mutable_mlp();
+  model.mutable_devices()->set_count(0);
+  const auto violations = GetFieldViolations(ResolveSpec(model).status());
+  const bool is_refused =
+      std::any_of(violations.begin(), violations.end(), [](const FieldViolation& violation) {
+        return violation.field == "spec.devices.count" &&
+               violation.description.find("for a program alone") != std::string::npos;
+      });
+  EXPECT_TRUE(is_refused);
 }
 
 TEST(ProgramSpec, StandsBesideNoModel) {
