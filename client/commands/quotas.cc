@@ -1,6 +1,9 @@
 // quotas lists, sets and removes the limits of users and projects.
 #include <algorithm>
 #include <ostream>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -81,20 +84,33 @@ Result ListQuotas(const Context& context) {
     context.Say("no quotas; `trainyard quotas set user:NAME --devices 4` sets one");
     return link::kOk;
   }
-  Table table({{"SUBJECT"},
-               {"DEVICES", Table::Align::kRight},
-               {"CPUS", Table::Align::kRight},
-               {"MEMORY", Table::Align::kRight},
-               {"QUEUED", Table::Align::kRight},
-               {"SUBMITS/MIN", Table::Align::kRight},
-               {"STORAGE", Table::Align::kRight},
-               {"WEIGHT", Table::Align::kRight}});
+  const bool has_hosts = std::any_of(
+      response.quotas().begin(), response.quotas().end(),
+      [](const v1::Quota& quota) { return quota.cpus() > 0 || quota.memory_bytes() > 0; });
+  std::vector<Table::Column> columns = {{"SUBJECT"},
+                                        {"DEVICES", Table::Align::kRight},
+                                        {"QUEUED", Table::Align::kRight},
+                                        {"SUBMITS/MIN", Table::Align::kRight},
+                                        {"STORAGE", Table::Align::kRight},
+                                        {"WEIGHT", Table::Align::kRight}};
+  if (has_hosts) {
+    columns.push_back({"CPUS", Table::Align::kRight});
+    columns.push_back({"MEMORY", Table::Align::kRight});
+  }
+  Table table(std::move(columns));
   for (const v1::Quota& quota : response.quotas()) {
-    table.AddRow({quota.subject(), LimitText(quota.devices()), LimitText(quota.cpus()),
-                  quota.memory_bytes() == 0 ? "" : FormatBytes(quota.memory_bytes()),
-                  LimitText(quota.queued_jobs()), LimitText(quota.submits_per_minute()),
-                  quota.stored_bytes() == 0 ? "" : FormatBytes(quota.stored_bytes()),
-                  absl::StrCat(std::max(quota.weight(), 1))});
+    std::vector<std::string> row = {
+        quota.subject(),
+        LimitText(quota.devices()),
+        LimitText(quota.queued_jobs()),
+        LimitText(quota.submits_per_minute()),
+        quota.stored_bytes() == 0 ? "" : FormatBytes(quota.stored_bytes()),
+        absl::StrCat(std::max(quota.weight(), 1))};
+    if (has_hosts) {
+      row.push_back(LimitText(quota.cpus()));
+      row.push_back(quota.memory_bytes() == 0 ? "" : FormatBytes(quota.memory_bytes()));
+    }
+    table.AddRow(std::move(row));
   }
   context.out << table.Render();
   return link::kOk;

@@ -2,6 +2,9 @@
 #include <algorithm>
 #include <ostream>
 #include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -13,6 +16,7 @@
 #include "client/output/text.h"
 #include "common/base/ids.h"
 #include "common/base/status_macros.h"
+#include "common/base/strings.h"
 #include "common/base/worker_name.h"
 
 namespace trainyard::commands {
@@ -54,25 +58,39 @@ std::string StateCell(const Context& context, const v1::Worker& worker, absl::Ti
 }
 
 void PrintWorkers(const Context& context, const v1::ListWorkersResponse& response) {
-  Table table({{"WORKER"},
-               {"STATE"},
-               {"SCHEDULING"},
-               {"DEVICES", Table::Align::kRight},
-               {"BUSY", Table::Align::kRight},
-               {"TYPE"},
-               {"CPUS", Table::Align::kRight},
-               {"MEMORY", Table::Align::kRight},
-               {"SEEN", Table::Align::kRight},
-               {"VERSION"}});
+  const bool has_hosts = std::any_of(response.workers().begin(), response.workers().end(),
+                                     [](const v1::Worker& worker) { return worker.has_host(); });
+  std::vector<Table::Column> columns = {{"WORKER"},
+                                        {"STATE"},
+                                        {"SCHEDULING"},
+                                        {"DEVICES", Table::Align::kRight},
+                                        {"BUSY", Table::Align::kRight},
+                                        {"TYPE"},
+                                        {"SEEN", Table::Align::kRight},
+                                        {"VERSION"}};
+  if (has_hosts) {
+    columns.push_back({"CPUS", Table::Align::kRight});
+    columns.push_back({"MEMORY", Table::Align::kRight});
+  }
+  Table table(std::move(columns));
   const absl::Time now = context.clock.Now();
   for (const v1::Worker& worker : response.workers()) {
     const auto busy = std::count_if(worker.devices().begin(), worker.devices().end(),
                                     [](const v1::Device& d) { return !d.attempt().empty(); });
-    table.AddRow({output::ShortName(worker.name()), StateCell(context, worker, now),
-                  output::SchedulingText(worker.scheduling()), absl::StrCat(worker.devices_size()),
-                  absl::StrCat(busy), TypesText(worker), CpusText(worker), MemoryText(worker),
-                  output::AgeText(now - output::ToTime(worker.last_seen_time())),
-                  worker.version()});
+    std::vector<std::string> row = {
+        output::ShortName(worker.name()),
+        StateCell(context, worker, now),
+        output::SchedulingText(worker.scheduling()),
+        absl::StrCat(worker.devices_size()),
+        absl::StrCat(busy),
+        TypesText(worker),
+        output::AgeText(now - output::ToTime(worker.last_seen_time())),
+        worker.version()};
+    if (has_hosts) {
+      row.push_back(CpusText(worker));
+      row.push_back(MemoryText(worker));
+    }
+    table.AddRow(std::move(row));
   }
   context.out << table.Render();
 }

@@ -13,6 +13,7 @@
 #include "common/base/file_watch.h"
 #include "worker/agent/accounts.h"
 #include "worker/agent/checkpoint_fetcher.h"
+#include "worker/agent/host_resources.h"
 #include "worker/agent/launch.h"
 #include "worker/agent/run_as.h"
 #include "worker/agent/run_dirs.h"

@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/base/strings.h"
 #include "server/core/scheduling/preemption.h"
 
 namespace trainyard::core {
@@ -88,7 +87,9 @@ class Finder {
       if (less_memory) {
         const int64_t units = most((need.memory_bytes + kUnit - 1) / kUnit, set_memory);
         if (units == 0) continue;
-        const std::string memory = FormatBytes(units * kUnit);
+        // It is exact, because the change is tried as it stands.
+        const std::string memory = units % 4 == 0 ? absl::StrCat(units / 4, " GiB")
+                                                  : absl::StrCat(units * 256, " MiB");
         parts.push_back(absl::StrCat(memory, " of memory"));
         change.fields.emplace_back("resources.memory", memory);
       }

@@ -22,16 +22,17 @@ inline constexpr int32_t kNoLimit = 1 << 30;  // more devices than exist
 // Counts what is held against quotas. It borrows the quotas.
 class Quotas {
  public:
-  explicit Quotas(const std::map<std::string, QuotaRecord>& quotas) : quotas_(quotas) {}
+  explicit Quotas(const std::map<std::string, QuotaRecord>& quotas)
+      : quotas_(quotas),
+        has_host_limits_(std::any_of(quotas.begin(), quotas.end(), [](const auto& quota) {
+          return !quota.second.held.empty();
+        })) {}
 
   // Notes that the user holds this much more in the project, or less if it is negative.
   void Charge(const std::string& user, const std::string& project, int32_t devices,
               const HostAmount& of_hosts = {});
   // Returns true if a quota limits what is held of hosts.
-  bool has_host_limits() const {
-    return std::any_of(quotas_.begin(), quotas_.end(),
-                       [](const auto& quota) { return !quota.second.held.empty(); });
-  }
+  bool has_host_limits() const { return has_host_limits_; }
   void ChargeArray(JobId array) { ++arrays_[array]; }
 
   // Returns how many more ranks the user may have in the project, or kNoLimit if nothing limits
@@ -47,6 +48,7 @@ class Quotas {
 
  private:
   const std::map<std::string, QuotaRecord>& quotas_;
+  const bool has_host_limits_;
   struct Held {
     int32_t devices = 0;
     HostAmount of_hosts;
