@@ -4,6 +4,7 @@ find_package(Protobuf REQUIRED)           # module mode: the config of 3.21 is n
 find_package(gRPC CONFIG REQUIRED)
 find_package(absl CONFIG REQUIRED)
 find_package(SQLite3 REQUIRED)
+find_package(Boost 1.81 REQUIRED)        # headers alone: Asio and Beast
 find_package(ZLIB REQUIRED)
 find_package(JPEG REQUIRED)               # libjpeg-turbo
 find_library(ZSTD_LIBRARY zstd REQUIRED)
