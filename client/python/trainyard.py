@@ -131,9 +131,10 @@ def checkpoint(step):
     temporary.mkdir(parents=True)
     try:
         yield temporary
-        for file in temporary.iterdir():
-            with open(file, "rb") as written:
-                os.fsync(written.fileno())
+        for file in temporary.rglob("*"):
+            if file.is_file():
+                with open(file, "rb") as written:
+                    os.fsync(written.fileno())
         if not in_job():
             shutil.rmtree(folder, ignore_errors=True)
         temporary.rename(folder)

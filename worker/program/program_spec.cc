@@ -71,9 +71,11 @@ absl::StatusOr<ProgramSpec> ReadProgramSpec(absl::string_view spec_json, absl::s
   reader.Text("directory", spec.directory);
   reader.Texts("params", spec.params);
   reader.Texts("env", spec.env);
+  reader.Text("tensorboard", spec.tensorboard);
+  root.Texts("outputs", spec.outputs);
   std::string ranks;
   reader.Text("ranks", ranks);
-  spec.is_per_host = ranks == "PROGRAM_RANKS_HOST";
+  spec.is_per_host = ranks == "PROGRAM_RANKS_HOST" || ranks == "PROGRAM_RANKS_ONE";
   if (const Json* environment = reader.Find("environment", Json::value_t::object)) {
     Reader of(*environment, "spec.program.environment.", wrong);
     of.Text("venv", spec.venv);

@@ -21,6 +21,8 @@ struct ProgramSpec {
   std::string conda = {};
   std::vector<std::string> modules = {};
   std::string setup = {};
+  std::vector<std::string> outputs = {};  // patterns of files that are kept
+  std::string tensorboard = {};           // the folder of event files, or empty
   // One process runs on each host, with all devices that the job has there.
   bool is_per_host = false;
   std::string dataset = {};    // "cifar10", or empty

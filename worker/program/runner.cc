@@ -26,10 +26,11 @@
 #include "worker/program/child.h"
 #include "worker/program/command.h"
 #include "worker/program/meeting.h"
-#include "worker/program/metrics_intake.h"
+#include "worker/program/metrics_taker.h"
 #include "worker/program/program_spec.h"
 #include "worker/run_dir/assignment.h"
 #include "worker/run_dir/control.h"
+#include "worker/run_dir/outputs.h"
 #include "worker/run_dir/records.h"
 #include "worker/run_dir/tail.h"
 
@@ -42,7 +43,6 @@ using run_dir::RankResult;
 constexpr absl::Duration kLookInterval = absl::Milliseconds(100);
 constexpr absl::Duration kProgressInterval = absl::Seconds(1);
 constexpr absl::Duration kMeetTimeout = absl::Minutes(10);
-constexpr int64_t kMetricsChunk = int64_t{4} << 20;
 constexpr int64_t kLastLinesBytes = 4096;
 constexpr size_t kLastLineMax = 300;
 
@@ -63,7 +63,7 @@ class Runner {
         around_(around),
         clock_(clock),
         own_folder_(JoinPath(dir_.RankDir(rank), "program")),
-        metrics_(rank) {}
+        metrics_(rank, JoinPath(own_folder_, "metrics.jsonl")) {}
 
   // Returns the exit code.
   int Run();
@@ -99,10 +99,8 @@ class Runner {
   run_dir::Assignment assignment_;
   ProgramSpec spec_;
   UniqueFd signals_;
-  UniqueFd points_;
   bool is_stopping_ = false;
-  MetricsIntake metrics_;
-  int64_t metrics_offset_ = 0;
+  MetricsTaker metrics_;
   std::optional<CheckpointIntake> checkpoints_;
   int64_t request_passed_on_ = 0;
   int64_t request_answered_ = 0;
@@ -161,8 +159,7 @@ absl::Status Runner::MakeFiles() {
     TY_RETURN_IF_ERROR(
         ReplaceFile(JoinPath(own_folder_, "script"), ScriptText(spec_.script), 0700));
   }
-  TY_ASSIGN_OR_RETURN(
-      points_, OpenRegularFile(dir_.MetricsPath(rank_), O_WRONLY | O_CREAT | O_APPEND, 0600));
+  TY_RETURN_IF_ERROR(metrics_.Open(dir_.MetricsPath(rank_)));
   if (rank_ == 0) checkpoints_.emplace(files.checkpoints, dir_.CheckpointsDir());
   return absl::OkStatus();
 }
@@ -186,9 +183,17 @@ absl::StatusOr<Child> Runner::Start(const Place& place) {
     }
     if (CPU_COUNT(&cpus) > 0) (void)sched_setaffinity(0, sizeof(cpus), &cpus);
   }
+  const std::string start =
+      spec_.directory.empty() ? files.work : Expanded(spec_.directory, around_.home);
+  if (rank_ == 0 && !spec_.outputs.empty()) {
+    TY_RETURN_IF_ERROR(run_dir::WriteOutputsPlan(dir_, {start, spec_.outputs}));
+  }
+  // Ranks may share the folder in which they start, and each event is taken once.
+  if (rank_ == 0 && !spec_.tensorboard.empty()) {
+    metrics_.FollowEvents(JoinPath(start, spec_.tensorboard));
+  }
   return Child::Start(
-      CommandWords(spec_, JoinPath(own_folder_, "script"), JoinPath(own_folder_, "ready")),
-      spec_.directory.empty() ? files.work : Expanded(spec_.directory, around_.home));
+      CommandWords(spec_, JoinPath(own_folder_, "script"), JoinPath(own_folder_, "ready")), start);
 }
 
 void Runner::TakeSignals() {
@@ -208,25 +213,11 @@ void Runner::TakeSignals() {
 }
 
 void Runner::TakeMetrics(run_dir::TailEnd end) {
-  const std::string path = JoinPath(own_folder_, "metrics.jsonl");
-  while (true) {
-    const auto chunk = run_dir::ReadWholeLines(path, metrics_offset_, kMetricsChunk, end);
-    if (!chunk.ok() || chunk->next_offset == metrics_offset_) return;
-    metrics_offset_ = chunk->next_offset;
-    std::string points;
-    metrics_.Take(chunk->text, absl::ToUnixMicros(clock_.Now()), points);
-    if (!points.empty()) {
-      const absl::Status written = WriteFully(points_.get(), points, dir_.MetricsPath(rank_));
-      if (!written.ok()) Say(absl::StrCat("metrics are lost: ", written.message()));
-    }
-    for (const std::string& mistake : metrics_.TakeMistakes()) {
-      Say(absl::StrCat(mistake, ", and is left out; further lines of that kind are left out too"));
-    }
-  }
+  for (const std::string& said : metrics_.Take(end, absl::ToUnixMicros(clock_.Now()))) Say(said);
 }
 
 void Runner::TakeCheckpoints() {
-  if (!checkpoints_.has_value() || checkpoints_->Take(metrics_.step()) == 0) return;
+  if (!checkpoints_.has_value() || checkpoints_->Take(metrics_.intake().step()) == 0) return;
   request_answered_ = request_passed_on_;
   progress_due_ = absl::ZeroDuration();
 }
@@ -241,8 +232,8 @@ void Runner::PassOnRequests() {
 
 void Runner::WriteProgress(run_dir::Progress::State state) {
   progress_.state = state;
-  progress_.step = metrics_.step();
-  progress_.total_steps = metrics_.total_steps();
+  progress_.step = metrics_.intake().step();
+  progress_.total_steps = metrics_.intake().total_steps();
   progress_.checkpoint_request = request_answered_;
   if (checkpoints_.has_value()) progress_.last_checkpoint_step = checkpoints_->last_step();
   progress_.update_time_us = absl::ToUnixMicros(clock_.Now());
@@ -289,12 +280,13 @@ std::string Runner::LastLine() const {
 
 RankResult Runner::ResultOf(const Child::End& end) const {
   RankResult result;
-  result.step = metrics_.step();
-  result.metrics = metrics_.last();
+  result.step = metrics_.intake().step();
+  result.metrics = metrics_.intake().last();
   const bool is_well = end.signal == 0 && end.exit_code == 0;
   // A program that ends because it was asked to says so with 0 too, so only its steps tell whether
   // it was done.
-  const bool is_done = metrics_.total_steps() > 0 && metrics_.step() >= metrics_.total_steps();
+  const bool is_done = metrics_.intake().total_steps() > 0 &&
+                       metrics_.intake().step() >= metrics_.intake().total_steps();
   if (is_stopping_ && !(is_well && is_done)) {
     result.outcome = Outcome::kStopped;
     return result;

@@ -39,6 +39,10 @@ std::string RunDir::StopRequestPath() const {
 std::string RunDir::RendezvousDir() const {
   return JoinPath(root_, "rendezvous");
 }
+std::string RunDir::OutputsPath() const {
+  return JoinPath(root_, "outputs.json");
+}
+
 std::string RunDir::CheckpointsDir() const {
   return JoinPath(root_, "checkpoints");
 }

@@ -28,6 +28,7 @@ class RunDir {
   std::string StopRequestPath() const;        // control/stop
   std::string RendezvousDir() const;          // rendezvous
   std::string CheckpointsDir() const;         // checkpoints
+  std::string OutputsPath() const;            // outputs.json
 
   std::string RankDir(int rank) const;      // ranks/<r>
   std::string LogPath(int rank) const;      // ranks/<r>/log
