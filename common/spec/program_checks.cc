@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "common/datasets.h"
 #include "common/spec/array.h"
@@ -82,10 +83,35 @@ void CheckFiles(const v1::DataSpec& data, Violations& violations) {
   }
 }
 
+// Patterns name files below the folder in which the program starts.
+void CheckOutputs(const v1::JobSpec& spec, Violations& violations) {
+  constexpr int kPatternsMax = 64;
+  if (spec.outputs_size() > kPatternsMax) {
+    violations.push_back(
+        {"spec.outputs", absl::StrCat("has ", spec.outputs_size(), " patterns; at most ",
+                                      kPatternsMax, " are accepted")});
+  }
+  for (int i = 0; i < spec.outputs_size() && i < kPatternsMax; ++i) {
+    const std::vector<absl::string_view> parts = absl::StrSplit(spec.outputs(i), '/');
+    if (std::find(parts.begin(), parts.end(), "..") == parts.end()) continue;
+    violations.push_back({absl::StrCat("spec.outputs[", i, "]"),
+                          absl::StrCat("'", spec.outputs(i),
+                                       "' leads out of the folder in which the program starts; "
+                                       "write a path below it, without '..'")});
+  }
+}
+
 }  // namespace
 
 void CheckProgram(const v1::JobSpec& spec, Violations& violations) {
-  if (!spec.has_program()) return;
+  if (!spec.has_program()) {
+    if (!spec.outputs().empty()) {
+      violations.push_back({"spec.outputs",
+                            "are files of a program, and a trainer leaves none but its "
+                            "checkpoints; leave them out"});
+    }
+    return;
+  }
   const auto& type = *v1::JobSpec::descriptor();
   for (const char* name : kOfModels) {
     if (!IsGiven(spec, *type.FindFieldByName(name))) continue;
@@ -100,6 +126,12 @@ void CheckProgram(const v1::JobSpec& spec, Violations& violations) {
   }
   CheckCommand(spec.program(), violations);
   CheckEnvironment(spec.program(), violations);
+  CheckOutputs(spec, violations);
+  if (spec.program().ranks() == v1::PROGRAM_RANKS_ONE && spec.devices().spread()) {
+    violations.push_back({"spec.devices.spread",
+                          "cannot stand beside program.ranks: one, whose devices are on one host; "
+                          "leave one of them out"});
+  }
   if (spec.has_data()) CheckFiles(spec.data(), violations);
 }
 

@@ -108,6 +108,7 @@ void TakeSpec(const v1::JobSpec& resolved, core::Submission& submission) {
   submission.tags.assign(resolved.tags().begin(), resolved.tags().end());
   submission.demand = DemandOf(resolved.devices());
   submission.demand.multiple_of = std::max(1, resolved.stages().count());
+  submission.demand.one_host = resolved.program().ranks() == v1::PROGRAM_RANKS_ONE;
   submission.work = WorkOf(resolved);
   submission.demand.dataset = spec::DatasetKey(resolved.data());
   if (!submission.demand.dataset.empty()) {

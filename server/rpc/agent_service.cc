@@ -73,6 +73,16 @@ auto CheckpointCheck(const Request& request, AttemptId attempt) {
   };
 }
 
+// Returns the step under which what the request is about is kept.
+template <typename Request>
+int64_t StepOf(const Request& request, RequestCheck& check) {
+  check.NotNegative("step", request.step());
+  if (request.is_output() && request.step() != 0) {
+    check.Add("step", absl::StrCat(request.step(), " is given, but outputs have no step"));
+  }
+  return request.is_output() ? core::kOutputsStep : request.step();
+}
+
 // A certificate is for one worker.
 absl::Status CheckOwnName(const access::Caller& caller, const std::string& worker) {
   if (caller.worker.empty() || caller.worker == worker) return absl::OkStatus();
@@ -263,17 +273,17 @@ grpc::ServerUnaryReactor* AgentServiceImpl::AppendCheckpointFile(
   }
   RequestCheck check;
   const AttemptId attempt = CheckStreamRequest(*request, check);
-  check.NotNegative("step", request->step());
+  const int64_t step = StepOf(*request, check);
   check.NotNegative("offset", request->offset());
   check.MaxBytes("data", request->data(), kChunkBytesMax);
   const core::CheckpointFile file = FromProto(request->file(), "file", check);
   if (!check.ok()) return Refused(context, check);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   CheckThenWork(reactor, CheckpointCheck(*request, attempt), services_.executor,
-                [this, reactor, request, response, attempt, file] {
+                [this, reactor, request, response, attempt, step, file] {
                   FinishAppend(reactor,
-                               services_.blobs.Append({attempt, request->step()}, file,
-                                                      request->offset(), request->data()),
+                               services_.blobs.Append({attempt, step}, file, request->offset(),
+                                                      request->data()),
                                response);
                 });
   return reactor;
@@ -290,10 +300,12 @@ grpc::ServerUnaryReactor* AgentServiceImpl::CommitCheckpoint(
   input.session = request->session();
   input.attempt = CheckStreamRequest(*request, check);
   input.fencing_token = request->fencing_token();
-  input.step = request->step();
-  check.NotNegative("step", request->step());
+  input.step = StepOf(*request, check);
+  input.left_out = request->left_out();
+  check.MaxBytes("left_out", request->left_out(), kLeftOutBytesMax);
   check.MaxCount("files", request->files_size(), kFilesMax);
-  if (request->files().empty()) check.Add("files", "must be given");
+  const bool may_be_empty = request->is_output() && !request->left_out().empty();
+  if (request->files().empty() && !may_be_empty) check.Add("files", "must be given");
   std::set<std::string> names;
   for (int i = 0; i < request->files_size() && i < kFilesMax; ++i) {
     const std::string field = absl::StrCat("files[", i, "]");
@@ -323,19 +335,22 @@ void AgentServiceImpl::CommitSealed(grpc::ServerUnaryReactor* reactor, core::Com
   // anew.
   std::shared_ptr<const void> pin;
   const auto known = services_.board.FindCheckpoint(sent.id);
-  if (known == nullptr || !known->is_whole() || known->files == input.files) {
+  const bool is_kept = known != nullptr && known->is_whole() && known->files != input.files;
+  if (input.step == core::kOutputsStep || !is_kept) {
     auto sealed = services_.blobs.Seal({input.attempt, input.step}, input.files);
     if (!sealed.ok()) {
       reactor->Finish(ToGrpcStatus(sealed.status()));
       return;
     }
     pin = *std::move(sealed);
-    input.evaluation = ReadEvaluation(services_.blobs, input.files);
+    if (input.step != core::kOutputsStep) {
+      input.evaluation = ReadEvaluation(services_.blobs, input.files);
+    }
   }
   services_.runtime.Post(
       std::move(input), [this, reactor, response, sent = std::move(sent),
                          pin = std::move(pin)](const absl::StatusOr<core::Reply>& reply) {
-        if (reply.ok()) {
+        if (reply.ok() && !sent.id.is_outputs()) {
           const auto stored = services_.board.FindCheckpoint(sent.id);
           // This is null if newer checkpoints have replaced it at once.
           *response->mutable_checkpoint() = ToProto(stored != nullptr ? *stored : sent);

@@ -335,11 +335,13 @@ core::SyncReport FromProto(const v1::SyncWorkerRequest& request, RequestCheck& c
 core::CheckpointFile FromProto(const v1::CheckpointFile& file, const std::string& field,
                                RequestCheck& check) {
   // A trainer could not read a checkpoint with a hidden file, or with a second manifest.
-  if (!IsWord(file.name(), "_.-", kNameBytesMax) || !IsCheckpointFileName(file.name())) {
-    check.Add(field + ".name", absl::StrCat("'", file.name().substr(0, 64),
-                                            "' is no name of a checkpoint's file; expected "
-                                            "letters, digits, '_', '-' and '.', which must not be "
-                                            "the first, and not MANIFEST"));
+  if (!IsCheckpointFileName(file.name())) {
+    check.Add(
+        field + ".name",
+        absl::StrCat("'", PlainText(file.name(), 64),
+                     "' is no name of a checkpoint's file; expected at most ", kFileNameBytesMax,
+                     " bytes without control characters, of which no folder or file begins "
+                     "with '.', and not MANIFEST"));
   }
   check.NotNegative(field + ".size", file.size());
   const auto digits = HashDigits(file.hash());

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "absl/time/time.h"
+#include "common/base/checkpoint_file.h"
 #include "common/spec/fields.h"
 #include "trainyard/v1/spec.pb.h"
 
@@ -65,7 +66,9 @@ inline constexpr int kPointsMax = 10'000;
 inline constexpr int kDevicesMax = 1024;
 inline constexpr int kAttemptsMax = 4096;
 inline constexpr int kSplitsMax = 1000;  // of the data sets of a worker
-inline constexpr int kFilesMax = 64;
+inline constexpr int kFilesMax = kCheckpointFilesMax;
+// What the outputs of an attempt leave out.
+inline constexpr size_t kLeftOutBytesMax = 4096;
 inline constexpr size_t kNameBytesMax = 200;
 inline constexpr size_t kPathBytesMax = 1000;
 // The largest state.json. It is read when a checkpoint is committed, and contains a spec and some

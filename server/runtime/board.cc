@@ -133,6 +133,7 @@ void Board::PutJob(const core::Yard& yard, JobId job) {
   while (it != checkpoints_.begin() && (--it)->first.job == job) {
     const core::CheckpointRecord& checkpoint = *it->second;
     view->checkpoint_bytes += checkpoint.bytes();
+    if (it->first.is_outputs()) break;
     if (view->checkpoint_step == 0 && checkpoint.is_whole()) view->checkpoint_step = it->first.step;
   }
   if (const core::StreamBytes* known = yard.FindStreams(job)) view->streams = *known;
@@ -209,7 +210,7 @@ std::vector<std::shared_ptr<const core::AttemptRecord>> Board::AttemptsOf(JobId 
 std::vector<std::shared_ptr<const core::CheckpointRecord>> Board::CheckpointsOf(JobId job) const {
   std::vector<std::shared_ptr<const core::CheckpointRecord>> found;
   const MutexLock lock(&mutex_);
-  for (auto it = checkpoints_.lower_bound({job, std::numeric_limits<int64_t>::min()});
+  for (auto it = checkpoints_.lower_bound({job, 0});
        it != checkpoints_.end() && it->first.job == job; ++it) {
     found.push_back(it->second);
   }

@@ -28,6 +28,7 @@ struct JobView {
   std::shared_ptr<const core::AttemptRecord> attempt;
   int64_t checkpoint_step = 0;  // of the newest committed checkpoint; 0 if there is none
   // Bytes on the server's disk. Files that several checkpoints share count each time.
+  // Outputs are among them.
   int64_t checkpoint_bytes = 0;
   core::StreamBytes streams;
 };

@@ -185,6 +185,7 @@ grpc::Status Service::CallUnary(size_t number, absl::string_view request) {
       [&] { return Call(*checkpoints_, &Checkpoints::ListCheckpoints, request); },
       [&] { return Call(*checkpoints_, &Checkpoints::GetCheckpoint, request); },
       [&] { return Call(*checkpoints_, &Checkpoints::VerifyCheckpoint, request); },
+      [&] { return Call(*checkpoints_, &Checkpoints::GetOutputs, request); },
       [&] { return Call(*agents_, &Agents::RegisterWorker, request); },
       [&] { return Call(*agents_, &Agents::SyncWorker, request); },
       [&] { return Call(*agents_, &Agents::AppendLog, request); },
@@ -206,7 +207,7 @@ grpc::Status Service::CallUnary(size_t number, absl::string_view request) {
 }
 
 grpc::Status Service::CallStream(size_t number, absl::string_view request) {
-  switch (number % 5) {
+  switch (number % 6) {
     case 0:
       return CallBytes(*jobs_, &rpc::JobServiceImpl::WatchJobs, *executor_, request);
     case 1:
@@ -215,6 +216,9 @@ grpc::Status Service::CallStream(size_t number, absl::string_view request) {
       return CallBytes(*jobs_, &rpc::JobServiceImpl::WatchMetrics, *executor_, request);
     case 3:
       return CallBytes(*checkpoints_, &rpc::CheckpointServiceImpl::DownloadCheckpoint, *executor_,
+                       request);
+    case 4:
+      return CallBytes(*checkpoints_, &rpc::CheckpointServiceImpl::DownloadOutput, *executor_,
                        request);
     default:
       return CallBytes(*agents_, &rpc::AgentServiceImpl::FetchCheckpoint, *executor_, request);

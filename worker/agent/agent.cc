@@ -32,6 +32,12 @@ bool RunsHere(const Attempt& attempt) {
          (attempt.local.phase == Phase::kLaunching || attempt.local.phase == Phase::kAlive);
 }
 
+// Returns true if rank 0 was here, and was to leave files.
+bool HasOutputs(const UploadTarget& target) {
+  const ActAs as(target.owner);
+  return FileExists(target.dir.OutputsPath());
+}
+
 // Returns as whom data sets are looked at. Ranks of a worker that runs jobs as their owners have no
 // rights of root, and a look has none either.
 Account ReaderOfDatasets(RunAs run_as) {
@@ -162,6 +168,7 @@ void Agent::TakeNews() {
   for (const AttemptId id : ids) {
     CheckpointUploader::Progress checkpoints = checkpoints_.ProgressOf(id);
     const bool is_all_sent = checkpoints.done && streams_.ProgressOf(id).done;
+    checkpoints.committed.erase(kOutputsStep);
     core_.Uploaded(id, std::move(checkpoints.committed), is_all_sent);
   }
 }
@@ -177,6 +184,7 @@ void Agent::SetTargets() {
     target.owner = dirs_.OwnerOf(id);
     target.checkpoints = attempt.local.checkpoints;
     target.exited = attempt.exit.has_value();
+    if (target.exited && HasOutputs(target)) target.checkpoints.push_back(kOutputsStep);
     for (const DesiredRank& rank : attempt.ranks) target.ranks.push_back(rank.rank);
     targets.push_back(std::move(target));
   }

@@ -14,9 +14,14 @@
 
 namespace trainyard::core {
 
+// The outputs of a job are kept as its checkpoints are, in one record under this step.
+inline constexpr int64_t kOutputsStep = -1;
+
 struct CheckpointRef {
   JobId job;
   int64_t step = 0;
+
+  bool is_outputs() const { return step == kOutputsStep; }
 
   friend auto operator<=>(const CheckpointRef&, const CheckpointRef&) = default;
 };
@@ -31,7 +36,8 @@ struct Demand {
   std::map<std::string, std::string> labels = {};  // the worker must carry all of them
   // Over as many workers as possible, instead of as few.
   bool spread = false;
-  bool bf16 = false;  // each device must compute in bf16
+  bool bf16 = false;      // each device must compute in bf16
+  bool one_host = false;  // all of them on one worker
   int32_t multiple_of =
       1;  // the stages of a pipeline, which the number of devices must be a multiple of
   // The data set that the worker must have, as workers tell it, and the hash that it must have

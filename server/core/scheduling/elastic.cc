@@ -73,12 +73,14 @@ std::vector<std::pair<JobId, std::vector<int32_t>>> GrowElastic(
     if (!job->demand.mixed) offer = OfType(slots, offer, slots.ClassOf(own->second.front()).type);
     const int32_t more = std::min(job->demand.count - static_cast<int32_t>(job->ranks.size()),
                                   quotas.Room(job->user, job->project));
-    if (more <= 0) continue;
+    // Devices of another worker would be of no use, and whether there are some here is not known
+    // yet.
+    if (more <= 0 || job->demand.one_host) continue;
     std::vector<int32_t> picked = PickNear(slots, offer, static_cast<size_t>(more), own->second);
     for (const int32_t slot : picked) slots.SetClaim(slot, job->id);
     const int32_t rest = more - static_cast<int32_t>(picked.size());
     if (rest > 0) {
-      const GangDemand gang{1, rest, job->demand.mixed, job->demand.spread};
+      const GangDemand gang{1, rest, job->demand.mixed, job->demand.spread, false};
       for (const int32_t slot : PickSlots(slots, offer, gang)) {
         slots.SetClaim(slot, job->id);
         picked.push_back(slot);

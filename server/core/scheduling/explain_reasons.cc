@@ -74,6 +74,7 @@ std::string DemandText(const Demand& demand) {
                          : Devices(demand.count);
   if (!demand.type.empty()) absl::StrAppend(&text, " of type ", demand.type);
   if (demand.memory_bytes > 0) absl::StrAppend(&text, " with ", MemoryText(demand.memory_bytes));
+  if (demand.one_host) absl::StrAppend(&text, " on one host");
   if (demand.bf16) absl::StrAppend(&text, demand.memory_bytes > 0 ? " and" : " with", " bf16");
   if (!demand.labels.empty()) {
     absl::StrAppend(&text, " on workers with ", LabelsText(demand.labels));
@@ -205,6 +206,14 @@ std::vector<std::string> CapacityReasons::Find(const QueuedJob& job) const {
     }
     AddMismatches(job, reasons);
     return reasons;
+  }
+  if (demand.one_host && !IsFeasible(job)) {
+    reasons.push_back(absl::StrCat(needs, "; no host has as many: it can never start here"));
+    AddMismatches(job, reasons);
+    return reasons;
+  }
+  if (demand.one_host && tally.free >= least) {
+    reasons.push_back(absl::StrCat(needs, "; ", tally.free, " are free, but on several hosts"));
   }
   if (tally.free >= least) return reasons;
   std::string sentence = absl::StrCat(needs, "; ", tally.free, " of ", tally.total,

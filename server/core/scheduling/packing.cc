@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
@@ -276,19 +277,58 @@ int32_t MostOf(const TypeCounts& counts, bool mixed) {
   return most;
 }
 
+// Returns the most slots that one worker has of one type, or of all types for a mixed gang, as
+// `count` says for a shelf. The shelves of a worker follow each other.
+template <typename CountShelf>
+int32_t MostOnOneWorker(const Slots& slots, const Offer& offer, bool mixed, CountShelf count) {
+  int32_t most = 0;
+  std::map<int32_t, int32_t> by_type;
+  int32_t worker = -1;
+  for (const Shelf& shelf : slots.shelves()) {
+    if (shelf.worker != worker) by_type.clear();
+    worker = shelf.worker;
+    const auto cls = static_cast<size_t>(shelf.cls);
+    if (offer[cls] == Access::kNone) continue;
+    int32_t& sum = by_type[mixed ? kAnyType : slots.classes()[cls].type];
+    sum += count(shelf, offer[cls]);
+    most = std::max(most, sum);
+  }
+  return most;
+}
+
+int32_t FreeOnOneWorker(const Slots& slots, const Offer& offer, bool mixed) {
+  return MostOnOneWorker(slots, offer, mixed, [](const Shelf& shelf, Access access) {
+    return shelf.open + (access == Access::kKept ? shelf.kept : 0);
+  });
+}
+
 }  // namespace
 
 int32_t LargestGang(const Slots& slots, const Offer& offer, const GangDemand& gang) {
-  const int32_t free = MostOf(FreeByType(slots, offer), gang.mixed);
+  const int32_t free = gang.one_host ? FreeOnOneWorker(slots, offer, gang.mixed)
+                                     : MostOf(FreeByType(slots, offer), gang.mixed);
   return free < gang.least ? 0 : std::min(free, gang.most);
 }
 
 bool CouldHold(const Slots& slots, const Offer& offer, const GangDemand& gang) {
+  if (gang.one_host) {
+    const auto all = [](const Shelf& shelf, Access) { return shelf.end - shelf.begin; };
+    return MostOnOneWorker(slots, offer, gang.mixed, all) >= gang.least;
+  }
   const auto total = [](const DeviceClass& cls, Access) { return cls.total; };
   return MostOf(ByType(slots, offer, total), gang.mixed) >= gang.least;
 }
 
 std::vector<int32_t> PickSlots(const Slots& slots, const Offer& offer, const GangDemand& gang) {
+  if (gang.one_host) {
+    // A gang that fits on one worker is packed there.
+    GangDemand rest = gang;
+    rest.one_host = rest.spread = false;
+    rest.most = LargestGang(slots, offer, gang);
+    if (rest.most == 0) return {};
+    std::vector<int32_t> picked = PickSlots(slots, offer, rest);
+    return WorkersOf(slots, picked) == 1 ? picked : std::vector<int32_t>();
+  }
   const TypeCounts free = FreeByType(slots, offer);
   const int32_t most_of_one = std::min(MostOf(free, /*mixed=*/false), gang.most);
   // A gang that may be mixed is mixed only if that makes it larger.

@@ -15,6 +15,7 @@ struct GangDemand {
   int32_t most = 1;
   bool mixed = false;
   bool spread = false;
+  bool one_host = false;
 };
 
 // Returns the size of the largest gang that the free slots of the offer hold, up to `most`, or 0 if
@@ -30,6 +31,7 @@ bool CouldHold(const Slots& slots, const Offer& offer, const GangDemand& gang);
 //            as few workers as possible
 //   spread   evenly over as many workers as possible
 //   unmixed  of the type of which most fit; of equal ones, where it spans the fewest workers
+//   one host on one worker, or none
 std::vector<int32_t> PickSlots(const Slots& slots, const Offer& offer, const GangDemand& gang);
 
 // Returns the ranks on these slots.

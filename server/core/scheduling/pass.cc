@@ -332,7 +332,7 @@ const Reach& PassState::ReachOf(const QueuedJob& job) const {
 
 GangDemand PassState::GangOf(const Demand& demand, int32_t room) const {
   const int32_t least = options.elastic ? demand.least() : demand.count;
-  return {least, std::min(demand.count, room), demand.mixed, demand.spread};
+  return {least, std::min(demand.count, room), demand.mixed, demand.spread, demand.one_host};
 }
 
 int32_t PassState::RoomOf(const QueuedJob& job) const {

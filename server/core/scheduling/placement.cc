@@ -99,6 +99,10 @@ absl::Status CheckPlacement(const Pool& pool, const QueuedJob& job,
     }
     if (absl::Status status = CheckDevice(*worker, *device, job); !status.ok()) return status;
     types.insert(device->type);
+    if (demand.one_host && rank.worker != ranks.front().worker) {
+      return Bad(absl::StrCat("ranks on ", ranks.front().worker, " and ", rank.worker,
+                              "; the demand is one host"));
+    }
   }
   if (!demand.mixed && types.size() > 1) {
     return Bad("devices of different types; the demand is not mixed");

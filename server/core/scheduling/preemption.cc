@@ -102,7 +102,7 @@ class Search {
   // First tries to shrink elastic jobs only so far that they can continue. If that does not
   // suffice, stops them.
   std::vector<Candidate> On(const Offer& offer) const {
-    const GangDemand any{1, gang_.least, /*mixed=*/true, false};
+    const GangDemand any{1, gang_.least, /*mixed=*/true, false, gang_.one_host};
     const int32_t need = gang_.least - LargestGang(slots_, offer, any);
     std::vector<Candidate> chosen = Choose(Candidates(offer, /*shrink=*/true), need);
     if (chosen.empty()) chosen = Choose(Candidates(offer, /*shrink=*/false), need);

@@ -109,6 +109,8 @@ struct CommitCheckpoint {
   int64_t step = 0;
   std::vector<CheckpointFile> files;
   std::optional<CheckpointEvaluation> evaluation = {};
+  // For outputs, whose step is kOutputsStep: what is no part of them, and why.
+  std::string left_out = {};
 };
 
 // The server has hashed the files of the checkpoint `seen`. `damage` says what is wrong with them;

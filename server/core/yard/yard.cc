@@ -139,8 +139,7 @@ const CheckpointRecord* Yard::FindCheckpoint(const CheckpointRef& checkpoint) co
 std::vector<const CheckpointRecord*> Yard::CheckpointsOf(JobId job) const {
   std::vector<const CheckpointRecord*> found;
   const auto& all = snapshot().checkpoints;
-  for (auto it = all.lower_bound({job, std::numeric_limits<int64_t>::min()});
-       it != all.end() && it->first.job == job; ++it) {
+  for (auto it = all.lower_bound({job, 0}); it != all.end() && it->first.job == job; ++it) {
     found.push_back(&it->second);
   }
   return found;
