@@ -86,12 +86,18 @@ void CheckFiles(const v1::DataSpec& data, Violations& violations) {
 // Patterns name files below the folder in which the program starts.
 void CheckOutputs(const v1::JobSpec& spec, Violations& violations) {
   constexpr int kPatternsMax = 64;
+  constexpr size_t kPatternBytesMax = 256;
   if (spec.outputs_size() > kPatternsMax) {
     violations.push_back(
         {"spec.outputs", absl::StrCat("has ", spec.outputs_size(), " patterns; at most ",
                                       kPatternsMax, " are accepted")});
   }
   for (int i = 0; i < spec.outputs_size() && i < kPatternsMax; ++i) {
+    if (spec.outputs(i).size() > kPatternBytesMax) {
+      violations.push_back({absl::StrCat("spec.outputs[", i, "]"),
+                            absl::StrCat("has ", spec.outputs(i).size(), " bytes; at most ",
+                                         kPatternBytesMax, " are accepted")});
+    }
     const std::vector<absl::string_view> parts = absl::StrSplit(spec.outputs(i), '/');
     if (std::find(parts.begin(), parts.end(), "..") == parts.end()) continue;
     violations.push_back({absl::StrCat("spec.outputs[", i, "]"),

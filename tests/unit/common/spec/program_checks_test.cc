@@ -55,6 +55,28 @@ TEST(ProgramSpec, HasACommandOrAScript) {
   EXPECT_EQ(OnlyMistake(spec).field, "spec.program.command[0]");
 }
 
+TEST(ProgramSpec, OutputsStayBelowItsFolder) {
+  v1::JobSpec spec = ProgramJob();
+  spec.add_outputs("results/**");
+  spec.add_outputs("a..b");
+  EXPECT_TRUE(ResolveSpec(spec).ok());
+  spec.set_outputs(1, "a/../../b");
+  EXPECT_EQ(OnlyMistake(spec).field, "spec.outputs[1]");
+  spec.set_outputs(1, std::string(257, 'a'));
+  EXPECT_THAT(OnlyMistake(spec).description, HasSubstr("at most 256"));
+  for (int i = 0; i < 63; ++i) spec.add_outputs("a");
+  spec.set_outputs(1, "a");
+  EXPECT_THAT(OnlyMistake(spec).description, HasSubstr("65 patterns"));
+}
+
+TEST(ProgramSpec, DevicesOfOneProcessAreNotSpread) {
+  v1::JobSpec spec = ProgramJob();
+  spec.mutable_program()->set_ranks(v1::PROGRAM_RANKS_ONE);
+  EXPECT_TRUE(ResolveSpec(spec).ok());
+  spec.mutable_devices()->set_spread(true);
+  EXPECT_EQ(OnlyMistake(spec).field, "spec.devices.spread");
+}
+
 TEST(ProgramSpec, NamesOfTrainyardAreItsOwn) {
   v1::JobSpec spec = ProgramJob();
   (*spec.mutable_program()->mutable_env())["TRAINYARD_RUN_DIR"] = "/tmp";
