@@ -3,10 +3,9 @@
 
 Starts a server and a worker of its own (`trainyard up`). A program appends lines to its metrics.jsonl at a given rate, or
 all at once, and every point is counted afterwards.
-usage: bench_program_metrics.py --bin DIR [--seconds 5]
+usage: bench_program_metrics.py --bin DIR [--seconds 5] [--burst 1000000]
 """
 import argparse
-import json
 import os
 import subprocess
 import tempfile
@@ -29,6 +28,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--bin", required=True)
     parser.add_argument("--seconds", type=int, default=5)
+    parser.add_argument("--burst", type=int, default=1_000_000, help="lines that are written as fast as it goes")
     args = parser.parse_args()
     cli = os.path.join(args.bin, "trainyard")
     with tempfile.TemporaryDirectory() as state:
@@ -43,16 +43,12 @@ def main():
         run("up", "--detach", "--state-dir", state, "--cpu-devices", "1", "--threads-per-device", "1")
         try:
             print(f"{'lines':>10} {'lines/s':>10} {'wrote s':>9} {'stored s':>9} {'points':>10} {'lost':>6}")
-            for rate, lines in ((10_000, 10_000 * args.seconds), (0, 1_000_000)):
+            for rate, lines in ((10_000, 10_000 * args.seconds), (0, args.burst)):
                 begin = time.monotonic()
                 wrote = float(run("run", "-q", "--", "python3", script, str(rate), str(lines)))
-                while True:
-                    series = json.loads(run("metrics", "last", "--metric", "loss", "-o", "json", "--points", "0"))
-                    points = len(series[0]["points"]) if series else 0
-                    stored = time.monotonic() - begin
-                    if points >= lines or stored > wrote + 120:
-                        break
-                    time.sleep(0.2)
+                # Following ends once every point of the job has come.
+                points = run("metrics", "-f", "last", "--metric", "loss", "-o", "jsonl").count("\n")
+                stored = time.monotonic() - begin
                 print(f"{lines:10} {lines / wrote:10.0f} {wrote:9.1f} {stored:9.1f} {points:10} {lines - points:6}")
         finally:
             run("down", "--state-dir", state)
