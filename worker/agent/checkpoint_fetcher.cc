@@ -115,9 +115,9 @@ absl::Status FetchCheckpoint(v1::AgentService::StubInterface& stub, const Resume
       return absl::InvalidArgumentError(
           absl::StrCat("checkpoint '", source.name, "' has a file '", file.name, "'"));
     }
-    if (const size_t folder = file.name.rfind('/'); folder != std::string::npos) {
+    if (const size_t slash = file.name.rfind('/'); slash != std::string::npos) {
       const ActAs as(owner);
-      TY_RETURN_IF_ERROR(MakeDirectories(JoinPath(partial, file.name.substr(0, folder))));
+      TY_RETURN_IF_ERROR(MakeDirectories(JoinPath(partial, file.name.substr(0, slash))));
     }
     TY_RETURN_IF_ERROR(FetchFile(stub, source, file, partial, owner, token));
     manifest.files.push_back({file.name, file.size, file.hash});

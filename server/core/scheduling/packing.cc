@@ -310,6 +310,28 @@ int32_t LargestGang(const Slots& slots, const Offer& offer, const GangDemand& ga
   return free < gang.least ? 0 : std::min(free, gang.most);
 }
 
+namespace {
+
+// A gang that fits on one worker is packed there. Types are mixed only if no worker has as many of
+// one.
+std::vector<int32_t> PickOnOneWorker(const Slots& slots, const Offer& offer,
+                                     const GangDemand& gang) {
+  const int32_t count = LargestGang(slots, offer, gang);
+  if (count == 0) return {};
+  const TypeCounts free = FreeByType(slots, offer);
+  const auto pack = [&](int32_t type) { return Picker(slots, offer, type).Pack(count); };
+  for (size_t type = 0; type < free.size(); ++type) {
+    if (free[type] < count) continue;
+    std::vector<int32_t> picked = pack(static_cast<int32_t>(type));
+    if (WorkersOf(slots, picked) == 1) return picked;
+  }
+  std::vector<int32_t> picked;
+  if (gang.mixed) picked = pack(kAnyType);
+  return WorkersOf(slots, picked) == 1 ? picked : std::vector<int32_t>();
+}
+
+}  // namespace
+
 bool CouldHold(const Slots& slots, const Offer& offer, const GangDemand& gang) {
   if (gang.one_host) {
     const auto all = [](const Shelf& shelf, Access) { return shelf.end - shelf.begin; };
@@ -320,15 +342,7 @@ bool CouldHold(const Slots& slots, const Offer& offer, const GangDemand& gang) {
 }
 
 std::vector<int32_t> PickSlots(const Slots& slots, const Offer& offer, const GangDemand& gang) {
-  if (gang.one_host) {
-    // A gang that fits on one worker is packed there.
-    GangDemand rest = gang;
-    rest.one_host = rest.spread = false;
-    rest.most = LargestGang(slots, offer, gang);
-    if (rest.most == 0) return {};
-    std::vector<int32_t> picked = PickSlots(slots, offer, rest);
-    return WorkersOf(slots, picked) == 1 ? picked : std::vector<int32_t>();
-  }
+  if (gang.one_host) return PickOnOneWorker(slots, offer, gang);
   const TypeCounts free = FreeByType(slots, offer);
   const int32_t most_of_one = std::min(MostOf(free, /*mixed=*/false), gang.most);
   // A gang that may be mixed is mixed only if that makes it larger.
