@@ -33,7 +33,8 @@ struct UploadId {
 class BlobStore {
  public:
   static constexpr int64_t kFileBytesMax = int64_t{1} << 40;
-  // The files of an attempt that are not committed: those of a checkpoint with as many as it may have, and of some more.
+  // The files of an attempt that are not committed: those of a checkpoint with as many as it may
+  // have, and of some more.
   static constexpr int kUploadsMax = kCheckpointFilesMax + 256;
 
   // Opens the store, and makes its folders.
