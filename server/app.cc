@@ -35,6 +35,7 @@
 #include "server/rpc/access_service.h"
 #include "server/rpc/agent_service.h"
 #include "server/rpc/checkpoint_service.h"
+#include "server/rpc/code_service.h"
 #include "server/rpc/fleet_service.h"
 #include "server/rpc/job_service.h"
 #include "server/rpc/sharing_service.h"
@@ -127,6 +128,7 @@ class App::Impl {
   std::unique_ptr<store::Store> store_;
   std::unique_ptr<store::MetricsStore> metrics_;
   std::unique_ptr<runtime::BlobStore> blobs_;
+  std::unique_ptr<runtime::CodeStore> code_;
   std::unique_ptr<runtime::LogStore> logs_;
   runtime::Notifier notifier_;
   runtime::Board board_{notifier_};
@@ -146,6 +148,7 @@ class App::Impl {
   std::unique_ptr<rpc::FleetServiceImpl> fleet_;
   std::unique_ptr<rpc::SharingServiceImpl> sharing_;
   std::unique_ptr<rpc::CheckpointServiceImpl> checkpoints_;
+  std::unique_ptr<rpc::CodeServiceImpl> code_service_;
   std::unique_ptr<rpc::AgentServiceImpl> agents_;
   std::unique_ptr<rpc::AccessServiceImpl> access_;
   std::unique_ptr<grpc::Server> server_;
@@ -162,6 +165,7 @@ absl::Status App::Impl::Open(const std::string& state_dir, const ServerOptions& 
   const std::vector<store::LostPoints> lost = metrics->lost();
   metrics_ = std::move(metrics);
   TY_ASSIGN_OR_RETURN(blobs_, runtime::BlobStore::Open(state_dir_));
+  TY_ASSIGN_OR_RETURN(code_, runtime::CodeStore::Open(state_dir_, *Clock::Real()));
   logs_ = std::make_unique<runtime::LogStore>(JoinPath(state_dir_, "logs"));
   runtime::Runtime::Options options;
   options.config = given.config;
@@ -185,13 +189,15 @@ absl::Status App::Impl::Open(const std::string& state_dir, const ServerOptions& 
   verifier_ = std::make_unique<runtime::CheckpointVerifier>(*blobs_, board_, executor_, *runtime_);
   TY_RETURN_IF_ERROR(OpenAccess(given));
   services_ = std::make_unique<rpc::Services>(rpc::Services{
-      *runtime_, board_, notifier_, executor_, metric_reads_, metric_writes_, *logs_, *blobs_,
-      *verifier_, *metrics_, *store_, streams_, *Rng::Real(), entrance_->connections(), directory_,
-      *access_store_, *audit_, Version(), entrance_->sign_in()});
+      *runtime_,      board_,         notifier_, executor_,    metric_reads_,
+      metric_writes_, *logs_,         *blobs_,   *code_,       *verifier_,
+      *metrics_,      *store_,        streams_,  *Rng::Real(), entrance_->connections(),
+      directory_,     *access_store_, *audit_,   Version(),    entrance_->sign_in()});
   jobs_ = std::make_unique<rpc::JobServiceImpl>(*services_);
   fleet_ = std::make_unique<rpc::FleetServiceImpl>(*services_);
   sharing_ = std::make_unique<rpc::SharingServiceImpl>(*services_);
   checkpoints_ = std::make_unique<rpc::CheckpointServiceImpl>(*services_);
+  code_service_ = std::make_unique<rpc::CodeServiceImpl>(*services_);
   agents_ = std::make_unique<rpc::AgentServiceImpl>(*services_);
   access_ = std::make_unique<rpc::AccessServiceImpl>(*services_);
   return absl::OkStatus();
@@ -273,6 +279,7 @@ absl::Status App::Impl::Listen(const ServerOptions& given) {
   builder.RegisterService(fleet_.get());
   builder.RegisterService(sharing_.get());
   builder.RegisterService(checkpoints_.get());
+  builder.RegisterService(code_service_.get());
   builder.RegisterService(agents_.get());
   builder.RegisterService(access_.get());
   server_ = builder.BuildAndStart();
@@ -295,6 +302,9 @@ void App::Impl::KeepHouse(const KeepRules& keep) {
   options.memory.trim = [] { malloc_trim(0); };
   options.memory.close_connections = [this] { entrance_->EndConnections(); };
   options.sweep_connections = [this] { entrance_->Sweep(); };
+  options.sweep_code = [this] {
+    code_->Sweep([this](const std::string& digest) { return board_.IsCodeUsed(digest); });
+  };
   options.memory_high = std::min(kResidentMax, AllowedMemory() / 2);
   housekeeper_.emplace(std::move(options), *runtime_, *Clock::Real());
 }

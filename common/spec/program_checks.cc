@@ -65,6 +65,21 @@ void CheckEnvironment(const v1::ProgramSpec& program, Violations& violations) {
   }
 }
 
+// Only the folder of the code is the same wherever the program runs.
+void CheckDirectory(const v1::ProgramSpec& program, Violations& violations) {
+  const std::string& directory = program.directory();
+  CheckText(directory, "spec.program.directory", violations);
+  CheckText(program.code(), "spec.program.code", violations);
+  const bool is_named = directory.empty() || directory == "~" || directory[0] == '/' ||
+                        absl::StartsWith(directory, "~/");
+  if (is_named || (!program.code().empty() && datasets::StaysBelow(directory))) return;
+  violations.push_back(
+      {"spec.program.directory",
+       absl::StrCat("'", directory,
+                    "' is not accepted; expected an absolute path, one that begins ",
+                    "with ~/, or with program.code one below the folder of the code")});
+}
+
 // The program reads the files of the data set by itself.
 void CheckFiles(const v1::DataSpec& data, Violations& violations) {
   const datasets::Facts* facts = datasets::Find(data.dataset());
@@ -100,6 +115,7 @@ void CheckProgram(const v1::JobSpec& spec, Violations& violations) {
   }
   CheckCommand(spec.program(), violations);
   CheckEnvironment(spec.program(), violations);
+  CheckDirectory(spec.program(), violations);
   if (spec.has_data()) CheckFiles(spec.data(), violations);
 }
 

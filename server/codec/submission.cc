@@ -82,6 +82,7 @@ absl::Status TakeOptions(const v1::Job& options, core::Submission& submission) {
                         ParseCheckpointName(provenance.parent_checkpoint()));
     submission.parent_checkpoint = core::CheckpointRef{parent.job, parent.step};
   }
+  TakeCodeOrigin(provenance.code(), submission);
   for (const v1::Dependency& dependency : options.dependencies()) {
     TY_ASSIGN_OR_RETURN(const JobId job, ParseJobName(dependency.job()));
     submission.dependencies.push_back({job, dependency.ok()});
@@ -102,7 +103,13 @@ bool IsPrintable(absl::string_view text) {
 
 }  // namespace
 
+void TakeCodeOrigin(const v1::CodeOrigin& origin, core::Submission& submission) {
+  submission.code_diff_digest = origin.diff_digest();
+  submission.code_origin = origin.SerializeAsString();
+}
+
 void TakeSpec(const v1::JobSpec& resolved, core::Submission& submission) {
+  submission.code_digest = resolved.program().code();
   submission.name = resolved.name();
   submission.project = resolved.project();
   submission.tags.assign(resolved.tags().begin(), resolved.tags().end());
@@ -140,6 +147,9 @@ void SetOptions(const core::Submission& submission, v1::Job& job) {
   }
   if (const auto& parent = submission.parent_checkpoint) {
     provenance.set_parent_checkpoint(CheckpointName(parent->job, parent->step));
+  }
+  if (!submission.code_origin.empty()) {
+    (void)provenance.mutable_code()->ParseFromString(submission.code_origin);
   }
   for (const core::Dependency& dependency : submission.dependencies) {
     v1::Dependency* added = job.add_dependencies();

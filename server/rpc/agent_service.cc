@@ -8,12 +8,14 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/code_errors.h"
 #include "common/base/report_limits.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/status.h"
 #include "common/spec/interval.h"
 #include "server/rpc/answers.h"
 #include "server/rpc/checkpoint_evaluation.h"
+#include "server/rpc/code_download.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/convert_agent.h"
 #include "server/rpc/decisions.h"
@@ -150,6 +152,10 @@ void AgentServiceImpl::GrantCheckpoints(const std::string& session,
   for (const v1::DesiredAttempt& attempt : desired.attempts()) {
     if (attempt.has_resume_from()) sessions_.Grant(session, attempt.resume_from().name());
     if (attempt.has_init_from()) sessions_.Grant(session, attempt.init_from().name());
+    if (attempt.spec().program().code().empty()) continue;
+    if (const auto id = ParseAttemptName(attempt.attempt()); id.ok()) {
+      sessions_.Grant(session, JobName(id->job));
+    }
   }
 }
 
@@ -350,6 +356,15 @@ grpc::ServerWriteReactor<v1::DownloadCheckpointResponse>* AgentServiceImpl::Fetc
     return FailedStream<v1::DownloadCheckpointResponse>(may);
   }
   return StartDownload(services_, {std::string(Streams::kWorkers)}, *request);
+}
+
+grpc::ServerWriteReactor<v1::DownloadCodeResponse>* AgentServiceImpl::FetchCode(
+    const access::Caller& caller, const v1::DownloadCodeRequest* request) {
+  if (!sessions_.CheckFetch(caller, request->name()).ok()) {
+    return FailedStream<v1::DownloadCodeResponse>(error::CodeNotFound(
+        absl::StrCat("the worker was not told to run '", request->name().substr(0, 64), "'")));
+  }
+  return StartCodeDownload(services_, {std::string(Streams::kWorkers)}, *request);
 }
 
 grpc::ServerUnaryReactor* AgentServiceImpl::VerifyCheckpoint(

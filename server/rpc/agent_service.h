@@ -25,6 +25,7 @@ class AgentServiceImpl : public v1::AgentService::CallbackService {
   TY_UNARY_RPC(AgentService, CommitCheckpoint, CommitCheckpointRequest, CommitCheckpointResponse);
   TY_STREAM_RPC(AgentService, FetchCheckpoint, DownloadCheckpointRequest,
                 DownloadCheckpointResponse);
+  TY_STREAM_RPC(AgentService, FetchCode, DownloadCodeRequest, DownloadCodeResponse);
   TY_UNARY_RPC(AgentService, VerifyCheckpoint, VerifyCheckpointRequest, Checkpoint);
   TY_UNARY_RPC(AgentService, JoinWorker, JoinWorkerRequest, JoinWorkerResponse);
   TY_UNARY_RPC(AgentService, RenewCertificate, RenewCertificateRequest, RenewCertificateResponse);

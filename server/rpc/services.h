@@ -13,6 +13,7 @@
 #include "server/runtime/blob_store.h"
 #include "server/runtime/board.h"
 #include "server/runtime/checkpoint_verifier.h"
+#include "server/runtime/code_store.h"
 #include "server/runtime/connections.h"
 #include "server/runtime/executor.h"
 #include "server/runtime/log_store.h"
@@ -37,6 +38,7 @@ struct Services {
   runtime::Executor& metric_writes;
   runtime::LogStore& logs;
   runtime::BlobStore& blobs;
+  runtime::CodeStore& code;
   runtime::CheckpointVerifier& verifier;
   store::MetricsStore& metrics;
   store::Store& store;  // for events only

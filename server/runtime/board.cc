@@ -35,6 +35,7 @@ void Board::Load(const core::Yard& yard) {
     checkpoints_.clear();
     references_.clear();
     tallies_.clear();
+    code_uses_.clear();
     for (const auto& [id, attempt] : snapshot.attempts) PutAttempt(attempt);
     for (const auto& [id, checkpoint] : snapshot.checkpoints) PutCheckpoint(checkpoint);
     for (const auto& [id, job] : snapshot.jobs) PutJob(yard, id);
@@ -110,6 +111,35 @@ void Board::Count(const JobView& view, int64_t sign) {
   Tally& tally = tallies_[key];
   tally.Add(change);
   if (tally == Tally{}) tallies_.erase(key);
+  CountCode(*view.record.submission, sign);
+}
+
+void Board::CountCode(const core::Submission& submission, int64_t sign) {
+  for (const std::string* digest : {&submission.code_digest, &submission.code_diff_digest}) {
+    if (digest->empty()) continue;
+    const auto [use, is_new] =
+        code_uses_.try_emplace({*digest, submission.user, submission.project}, 0);
+    use->second += sign;
+    if (use->second == 0) code_uses_.erase(use);
+  }
+}
+
+bool Board::IsCodeUsed(const std::string& digest, const AcceptOwner& accept) const {
+  const MutexLock lock(&mutex_);
+  for (auto use = code_uses_.lower_bound({digest, "", ""});
+       use != code_uses_.end() && use->first.digest == digest; ++use) {
+    if (accept(use->first.user, use->first.project)) return true;
+  }
+  return false;
+}
+
+std::set<std::string> Board::CodeOf(const std::string& user) const {
+  std::set<std::string> digests;
+  const MutexLock lock(&mutex_);
+  for (const auto& [use, jobs] : code_uses_) {
+    if (use.user == user) digests.insert(use.digest);
+  }
+  return digests;
 }
 
 std::map<core::UsageKey, Board::Tally> Board::Tallies() const {

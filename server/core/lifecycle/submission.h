@@ -90,7 +90,12 @@ struct Submission {
   std::optional<CheckpointRef> parent_checkpoint;  // whose training it continues
   std::optional<CheckpointRef> init_checkpoint;    // whose weights it begins with
   std::string server_version;                      // of the server that resolved the spec
-  std::string project;                             // empty means none
+  std::string code_digest;                         // of the code archive; empty if there is none
+  std::string code_diff_digest;                    // of how its folder differed from the commit
+  // The rest of what is known of its origin, as a serialized trainyard.v1.CodeOrigin; it may be
+  // empty.
+  std::string code_origin;
+  std::string project;  // empty means none
   std::vector<std::string> tags;
   std::vector<Dependency> dependencies;
   int64_t not_before_us = 0;          // wall time; 0 means at once

@@ -9,6 +9,7 @@
 #include "common/base/check.h"
 #include "common/base/errors.h"
 #include "server/codec/progress.h"
+#include "server/codec/submission.h"
 #include "server/store/memory_store.h"
 #include "server/store/sqlite/sqlite_store.h"
 #include "tests/testing/resolved_spec.h"
@@ -156,6 +157,10 @@ TEST_P(StoreContract, EveryFieldOfAJobComesBack) {
   Submission submission = *job.submission;
   submission.cloned_from = JobId{3};
   submission.parent_checkpoint = core::CheckpointRef{JobId{3}, 0};
+  v1::CodeOrigin origin;
+  origin.set_commit("0123abcd");
+  origin.set_diff_digest("sha256:00");
+  codec::TakeCodeOrigin(origin, submission);
   submission.demand.min_count = 2;
   submission.demand.memory_bytes = int64_t{40} << 30;
   submission.demand.labels = {{"rack", "r1"}, {"zone", ""}};

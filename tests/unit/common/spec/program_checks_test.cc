@@ -93,6 +93,17 @@ TEST(ProgramSpec, FoldersAreAbsoluteOrBelowTheHome) {
   EXPECT_EQ(OnlyMistake(spec).field, "spec.program.directory");
 }
 
+TEST(ProgramSpec, WithCodeAFolderMayLieBelowIt) {
+  v1::JobSpec spec = ProgramJob();
+  spec.mutable_program()->set_code(".");
+  for (const char* good : {"", "src", "src/train", "/srv", "~/a"}) {
+    spec.mutable_program()->set_directory(good);
+    EXPECT_TRUE(ResolveSpec(spec).ok()) << good;
+  }
+  spec.mutable_program()->set_directory("src/../..");
+  EXPECT_EQ(OnlyMistake(spec).field, "spec.program.directory");
+}
+
 TEST(ProgramSpec, ElementsOfAnArrayDifferInTheirIndex) {
   const auto resolved = ResolveSpec(ProgramJob());
   ASSERT_TRUE(resolved.ok());

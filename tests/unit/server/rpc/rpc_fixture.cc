@@ -15,6 +15,7 @@ namespace trainyard::rpc {
 
 RpcTest::RpcTest() {
   blobs_ = *runtime::BlobStore::Open(dir_.path());
+  code_ = *runtime::CodeStore::Open(dir_.path(), clock_);
   runtime::Runtime::Options options;
   options.on_fatal = [](const absl::Status& status) { TY_CHECK_OK(status); };
   runtime_ = *runtime::Runtime::Start(std::move(options), store_, clock_, board_);
@@ -22,8 +23,8 @@ RpcTest::RpcTest() {
   audit_ = std::make_unique<runtime::AuditLog>(access_store_, clock_, absl::InfiniteDuration());
   services_ = std::make_unique<Services>(
       Services{*runtime_, board_, notifier_, executor_, metric_reads_, metric_writes_, logs_,
-               *blobs_, *verifier_, metrics_, store_, open_streams_, *Rng::Real(), connections_,
-               directory_, access_store_, *audit_, "1.2.3"});
+               *blobs_, *code_, *verifier_, metrics_, store_, open_streams_, *Rng::Real(),
+               connections_, directory_, access_store_, *audit_, "1.2.3"});
   services_->sign_in->user_of_system = [](const std::string& user) {
     return User(user, access::Role::kAdmin);
   };
@@ -31,6 +32,7 @@ RpcTest::RpcTest() {
   fleet_service_ = std::make_unique<FleetServiceImpl>(*services_);
   sharing_service_ = std::make_unique<SharingServiceImpl>(*services_);
   checkpoint_service_ = std::make_unique<CheckpointServiceImpl>(*services_);
+  code_service_ = std::make_unique<CodeServiceImpl>(*services_);
   agent_service_ = std::make_unique<AgentServiceImpl>(*services_);
   access_service_ = std::make_unique<AccessServiceImpl>(*services_);
   grpc::ServerBuilder builder;
@@ -38,6 +40,7 @@ RpcTest::RpcTest() {
   builder.RegisterService(fleet_service_.get());
   builder.RegisterService(sharing_service_.get());
   builder.RegisterService(checkpoint_service_.get());
+  builder.RegisterService(code_service_.get());
   builder.RegisterService(agent_service_.get());
   builder.RegisterService(access_service_.get());
   server_ = builder.BuildAndStart();
@@ -49,6 +52,7 @@ RpcTest::RpcTest() {
   fleet_ = v1::FleetService::NewStub(channel);
   sharing_ = v1::SharingService::NewStub(channel);
   checkpoints_ = v1::CheckpointService::NewStub(channel);
+  code_calls_ = v1::CodeService::NewStub(channel);
   agents_ = v1::AgentService::NewStub(channel);
   access_ = v1::AccessService::NewStub(channel);
 }

@@ -14,6 +14,7 @@
 #include "server/rpc/access_service.h"
 #include "server/rpc/agent_service.h"
 #include "server/rpc/checkpoint_service.h"
+#include "server/rpc/code_service.h"
 #include "server/rpc/fleet_service.h"
 #include "server/rpc/job_service.h"
 #include "server/rpc/sharing_service.h"
@@ -78,6 +79,7 @@ class RpcTest : public ::testing::Test {
   runtime::Connections connections_{clock_};
   HeldMetricsStore metrics_;
   std::unique_ptr<runtime::BlobStore> blobs_;
+  std::unique_ptr<runtime::CodeStore> code_;
   runtime::LogStore logs_{dir_.File("logs")};
   runtime::Notifier notifier_;
   runtime::Board board_{notifier_};
@@ -93,6 +95,7 @@ class RpcTest : public ::testing::Test {
   std::unique_ptr<FleetServiceImpl> fleet_service_;
   std::unique_ptr<SharingServiceImpl> sharing_service_;
   std::unique_ptr<CheckpointServiceImpl> checkpoint_service_;
+  std::unique_ptr<CodeServiceImpl> code_service_;
   std::unique_ptr<AgentServiceImpl> agent_service_;
   std::unique_ptr<AccessServiceImpl> access_service_;
   std::unique_ptr<grpc::Server> server_;
@@ -100,6 +103,7 @@ class RpcTest : public ::testing::Test {
   std::unique_ptr<v1::FleetService::Stub> fleet_;
   std::unique_ptr<v1::SharingService::Stub> sharing_;
   std::unique_ptr<v1::CheckpointService::Stub> checkpoints_;
+  std::unique_ptr<v1::CodeService::Stub> code_calls_;
   std::unique_ptr<v1::AgentService::Stub> agents_;
   std::unique_ptr<v1::AccessService::Stub> access_;
   std::string session_;
