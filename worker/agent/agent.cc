@@ -50,7 +50,8 @@ Agent::Agent(AgentOptions options, v1::AgentService::StubInterface& stub, Nvml* 
         return *std::move(watch);
       }()),
       wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
-      fetcher_(stub, clock, rng, [this] { Wake(); }),
+      code_(options_.settings.state_dir, clock),
+      fetcher_(stub, code_, clock, rng, [this] { Wake(); }),
       dirs_(options_.settings, options_.devices, fetcher_, clock,
             watch_.has_value() ? &*watch_ : nullptr),
       core_(dirs_, options_.devices, clock),

@@ -72,6 +72,7 @@ class Agent {
   Session session_;
   std::optional<FileWatch> watch_;
   UniqueFd wake_;  // an eventfd
+  CodeCache code_;
   CheckpointFetcher fetcher_;
   FileRunDirs dirs_;
   DaemonCore core_;

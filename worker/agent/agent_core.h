@@ -72,12 +72,17 @@ struct DesiredAttempt {
   std::string owner;  // the user's name; empty if the server does not say
   std::string spec_json;
   bool runs_program = false;  // the spec has a program of the user's own
+  std::string code_digest;    // of its code archive; empty if there is none
   absl::Duration keep;        // how long the ranks continue without news from the server
   int world_size = 0;
   std::vector<DesiredRank> ranks;
   std::optional<ResumeSource> resume_from;
   // The checkpoint whose weights it begins with, if it resumes from none.
   std::optional<ResumeSource> init_from;
+  // Returns true if something must be fetched before its ranks can start.
+  bool needs_fetch() const {
+    return resume_from.has_value() || init_from.has_value() || !code_digest.empty();
+  }
   std::map<std::string, std::string> rendezvous;  // published on other workers
   bool spans_workers = false;
   int64_t checkpoint_request = 0;  // grows with each request; 0 means none yet

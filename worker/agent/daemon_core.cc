@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/code_errors.h"
 #include "common/base/errors.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
@@ -33,6 +34,13 @@ constexpr absl::Duration kLookStarting = absl::Milliseconds(100);
 constexpr absl::Duration kLookRunning = absl::Milliseconds(500);
 constexpr absl::Duration kLookUnwatched = absl::Milliseconds(50);
 constexpr absl::Duration kLookOrphaned = absl::Milliseconds(20);
+
+// Another host may have the device, or a better connection. The code is the same everywhere.
+run_dir::Outcome OutcomeOfFailedBegin(absl::string_view reason) {
+  if (reason == "DEVICE_NOT_FOUND") return run_dir::Outcome::kHardware;
+  if (reason == error::kCodeRefused) return run_dir::Outcome::kUserError;
+  return run_dir::Outcome::kTransient;
+}
 
 }  // namespace
 
@@ -231,10 +239,8 @@ void DaemonCore::Begin(AttemptId id, const DesiredAttempt& wanted) {
   attempt.id = id;
   attempt.local.fencing_token = wanted.fencing_token;
   attempt.local.phase = Phase::kPreparing;
-  if (wanted.resume_from.has_value()) {
-    dirs_.Fetch(id, *wanted.resume_from);
-  } else if (wanted.init_from.has_value()) {
-    dirs_.Fetch(id, *wanted.init_from);
+  if (wanted.needs_fetch()) {
+    dirs_.Fetch(id, wanted);
   } else {
     steps_.push_front(Assign{id});
   }
@@ -295,8 +301,7 @@ void DaemonCore::BeginFailed(AttemptId id, const DesiredAttempt& wanted,
   begin_tries_.erase(id);
   run_dir::AttemptExit exit;
   const std::string reason = ErrorReason(status);
-  exit.outcome =
-      reason == "DEVICE_NOT_FOUND" ? run_dir::Outcome::kHardware : run_dir::Outcome::kTransient;
+  exit.outcome = OutcomeOfFailedBegin(reason);
   exit.exit_code = run_dir::ExitCode(exit.outcome);
   exit.reason = reason.empty() ? "START_FAILED" : reason;
   exit.message = std::string(status.message());

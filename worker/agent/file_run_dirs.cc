@@ -300,8 +300,14 @@ std::string FileRunDirs::ResumeFolder(AttemptId id, const ResumeSource& source) 
   return checkpoint::CheckpointPath(JoinPath(DirOf(id).root(), "resume"), source.step);
 }
 
-void FileRunDirs::Fetch(AttemptId id, const ResumeSource& source) {
-  fetcher_.Begin(id, source, ResumeFolder(id, source), OwnerOf(id));
+void FileRunDirs::Fetch(AttemptId id, const DesiredAttempt& wanted) {
+  FetchPlan plan;
+  plan.checkpoint = wanted.resume_from.has_value() ? wanted.resume_from : wanted.init_from;
+  if (plan.checkpoint.has_value()) plan.checkpoint_folder = ResumeFolder(id, *plan.checkpoint);
+  if (!wanted.code_digest.empty()) plan.code = CodeSource{JobName(id.job), wanted.code_digest};
+  plan.code_folder = DirOf(id).CodeDir();
+  plan.owner = OwnerOf(id);
+  fetcher_.Begin(id, std::move(plan));
 }
 
 void FileRunDirs::CancelFetch(AttemptId id) {

@@ -53,7 +53,7 @@ class FileRunDirs : public RunDirs {
   void Read(Attempt& attempt) override;
   absl::StatusOr<std::string> RendezvousValue(AttemptId id, const std::string& key) override;
   absl::Status Prepare(AttemptId id, const DesiredAttempt& wanted) override;
-  void Fetch(AttemptId id, const ResumeSource& source) override;
+  void Fetch(AttemptId id, const DesiredAttempt& wanted) override;
   void CancelFetch(AttemptId id) override;
   absl::Status Assign(Attempt& attempt, const DesiredAttempt& wanted,
                       absl::Duration lease_expire) override;

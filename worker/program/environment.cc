@@ -42,6 +42,13 @@ std::string Expanded(const std::string& path, const std::string& home) {
   return absl::StrCat(home, path.substr(1));
 }
 
+std::string StartFolder(const ProgramSpec& spec, const Files& files, const std::string& home) {
+  if (spec.directory.empty()) return files.code.empty() ? files.work : files.code;
+  const bool is_elsewhere = spec.directory[0] == '/' || spec.directory[0] == '~';
+  if (is_elsewhere) return Expanded(spec.directory, home);
+  return absl::StrCat(files.code, "/", spec.directory);
+}
+
 Variables ProgramVariables(const ProgramSpec& spec, const run_dir::Assignment& assignment,
                            const run_dir::RankAssignment& rank, const Place& place,
                            const Files& files, const std::string& path, const std::string& home) {
@@ -76,6 +83,7 @@ Variables ProgramVariables(const ProgramSpec& spec, const run_dir::Assignment& a
   all["TRAINYARD_CHECKPOINT_DIR"] = files.checkpoints;
   all["TRAINYARD_RESUME_FROM"] = IfAny(files.resume_from);
   all["TRAINYARD_DATA"] = IfAny(files.data);
+  all["TRAINYARD_CODE"] = IfAny(files.code);
   return all;
 }
 

@@ -69,6 +69,9 @@ absl::StatusOr<ProgramSpec> ReadProgramSpec(absl::string_view spec_json, absl::s
   reader.Texts("command", spec.command);
   reader.Text("script", spec.script);
   reader.Text("directory", spec.directory);
+  std::string code;
+  reader.Text("code", code);
+  spec.has_code = !code.empty();
   reader.Texts("params", spec.params);
   reader.Texts("env", spec.env);
   std::string ranks;

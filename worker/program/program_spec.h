@@ -15,6 +15,7 @@ struct ProgramSpec {
   std::vector<std::string> command = {};
   std::string script = {};
   std::string directory = {};
+  bool has_code = false;  // its code lies in the run directory
   std::map<std::string, std::string> params = {};
   std::map<std::string, std::string> env = {};
   std::string venv = {};

@@ -25,6 +25,7 @@
 #include "worker/program/checkpoint_intake.h"
 #include "worker/program/child.h"
 #include "worker/program/command.h"
+#include "worker/program/environment_probe.h"
 #include "worker/program/meeting.h"
 #include "worker/program/metrics_intake.h"
 #include "worker/program/program_spec.h"
@@ -143,6 +144,7 @@ Files Runner::FilesOfRank() const {
   files.params = JoinPath(own_folder_, "params.json");
   files.work = JoinPath(own_folder_, "work");
   files.checkpoints = CheckpointFolder();
+  if (spec_.has_code) files.code = dir_.CodeDir();
   files.resume_from = dir_.Resolve(assignment_.resume_from);
   if (!spec_.dataset.empty()) {
     files.data = JoinPath(assignment_.dataset_dir,
@@ -188,7 +190,7 @@ absl::StatusOr<Child> Runner::Start(const Place& place) {
   }
   return Child::Start(
       CommandWords(spec_, JoinPath(own_folder_, "script"), JoinPath(own_folder_, "ready")),
-      spec_.directory.empty() ? files.work : Expanded(spec_.directory, around_.home));
+      StartFolder(spec_, files, around_.home));
 }
 
 void Runner::TakeSignals() {
@@ -261,12 +263,17 @@ void Runner::Look() {
 }
 
 Child::End Runner::Watch(Child& child) {
+  EnvironmentProbe probe(dir_.EnvironmentPath(rank_), clock_);
   while (true) {
+    if (rank_ == 0) probe.Look(child.pid());
     pollfd fds[] = {{child.fd(), POLLIN, 0}, {signals_.get(), POLLIN, 0}};
     (void)poll(fds, 2, static_cast<int>(absl::ToInt64Milliseconds(kLookInterval)));
     TakeSignals();
     const std::optional<Child::End> end = child.Poll();
-    if (end.has_value()) return *end;
+    if (end.has_value()) {
+      if (rank_ == 0) probe.Finish();
+      return *end;
+    }
     Look();
   }
 }

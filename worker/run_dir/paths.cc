@@ -42,6 +42,9 @@ std::string RunDir::RendezvousDir() const {
 std::string RunDir::CheckpointsDir() const {
   return JoinPath(root_, "checkpoints");
 }
+std::string RunDir::CodeDir() const {
+  return JoinPath(root_, "code");
+}
 
 std::string RunDir::RankDir(int rank) const {
   return JoinPath(root_, absl::StrCat("ranks/", rank));
@@ -55,6 +58,9 @@ std::string RunDir::DeviceMetricsPath(int rank) const {
 
 std::string RunDir::TracePath(int rank) const {
   return JoinPath(RankDir(rank), "trace.jsonl");
+}
+std::string RunDir::EnvironmentPath(int rank) const {
+  return JoinPath(RankDir(rank), "environment.json");
 }
 
 std::string RunDir::MetricsPath(int rank) const {

@@ -42,11 +42,12 @@ class CheckpointFetcherTest : public ::testing::Test {
   // Returns the result of a fetch in the background.
   absl::Status FetchInBackground() {
     bool done = false;
-    CheckpointFetcher fetcher(*stub_, *Clock::Real(), *Rng::Real(), [&] {
+    CodeCache code(JoinPath(folder_, "state"), *Clock::Real());
+    CheckpointFetcher fetcher(*stub_, code, *Clock::Real(), *Rng::Real(), [&] {
       absl::MutexLock lock(&state_.mutex);
       done = true;
     });
-    fetcher.Begin(kId, source_, Target(), FileOwner());
+    fetcher.Begin(kId, {.checkpoint = source_, .checkpoint_folder = Target()});
     EXPECT_TRUE(state_.Wait([&] { return done; }));
     return fetcher.TakeDone().at(kId);
   }
@@ -139,7 +140,7 @@ TEST_F(CheckpointFetcherTest, InTheBackgroundItTriesUntilTheServerIsBack) {
     absl::MutexLock lock(&state_.mutex);
     ++done;
   });
-  fetcher.Begin(kId, source_, Target(), FileOwner());
+  fetcher.Begin(kId, {.checkpoint = source_, .checkpoint_folder = Target()});
   ASSERT_TRUE(state_.Wait([&] { return done == 1; }));
   EXPECT_TRUE(fetcher.TakeDone().at(kId).ok());
   EXPECT_TRUE(fetcher.TakeDone().empty());
@@ -150,7 +151,7 @@ TEST_F(CheckpointFetcherTest, ACheckpointThatIsNotThereIsNotFoundAndAFetchCanBeC
   EXPECT_EQ(Fetch().code(), absl::StatusCode::kNotFound);
   server_.reset();
   CheckpointFetcher fetcher(*stub_, *Clock::Real(), *Rng::Real(), [] {});
-  fetcher.Begin(kId, source_, Target(), FileOwner());
+  fetcher.Begin(kId, {.checkpoint = source_, .checkpoint_folder = Target()});
   fetcher.Cancel(kId);
   EXPECT_TRUE(fetcher.TakeDone().empty());
 }
