@@ -6,6 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "client/commands/code_diff.h"
+#include "client/commands/code_files.h"
 #include "client/commands/follow.h"
 #include "client/commands/hosting_table.h"
 #include "client/commands/selector.h"
@@ -25,6 +27,8 @@ struct ShowOptions {
   std::vector<std::string> jobs;
   bool spec = false;
   bool events = false;
+  bool code = false;
+  bool environment = false;
 };
 
 // Prints labels and texts in two columns. The lines of a text are aligned with each other, and
@@ -202,6 +206,9 @@ void PrintHistory(const v1::Job& job, absl::Time now, Sheet& sheet) {
   }
   const v1::Provenance& provenance = job.provenance();
   sheet.Line("cloned from", provenance.cloned_from());
+  sheet.Line("code", absl::StrCat(job.resolved_spec().program().code(),
+                                  OriginText(provenance.code()).empty() ? "" : "\n",
+                                  OriginText(provenance.code())));
   sheet.Line("started from", provenance.parent_checkpoint());
   sheet.Line("data", provenance.data_digest());
   sheet.Line("server", provenance.server_version());
@@ -247,6 +254,31 @@ absl::Status PrintEvents(const Context& context, link::ServerLink& link, const s
   return absl::OkStatus();
 }
 
+// Prints what the program ran in. For a clone it says what is not as it was for the original.
+absl::Status PrintEnvironment(const Context& context, link::ServerLink& link, const v1::Job& job) {
+  TY_ASSIGN_OR_RETURN(const v1::ProgramEnvironment found, EnvironmentOf(link, job.name()));
+  if (PrintOne(context, found, job.name())) return absl::OkStatus();
+  if (found.ByteSizeLong() == 0) {
+    context.Say(absl::StrCat("the environment of ", job.name(),
+                             " is not known: only programs have one, once they run"));
+    return absl::OkStatus();
+  }
+  Sheet sheet(context.out);
+  sheet.Line("interpreter", found.interpreter());
+  sheet.Line("image", found.image_digest());
+  sheet.Line("driver", found.driver());
+  sheet.Line("system", found.system());
+  sheet.Line("packages", found.packages());
+  const std::string& origin = job.provenance().cloned_from();
+  if (origin.empty()) return absl::OkStatus();
+  const auto before = EnvironmentOf(link, origin);
+  if (!before.ok()) return absl::OkStatus();  // it was deleted
+  const std::string differences = EnvironmentDifferences(*before, found, origin, job.name());
+  context.out << "\n"
+              << (differences.empty() ? absl::StrCat("as for ", origin, "\n") : differences);
+  return absl::OkStatus();
+}
+
 // A spec that is handed on should train on the same data. Which data that was is known once the
 // first attempt has read them.
 void PinData(v1::Job& job) {
@@ -264,6 +296,13 @@ Result Show(const Context& context, const ShowOptions& options) {
     request.set_name(name);
     TY_ASSIGN_OR_RETURN(v1::Job job, link->Call(&v1::JobService::Stub::GetJob, request));
     jobs.push_back(std::move(job));
+  }
+  if (options.code || options.environment) {
+    for (const v1::Job& job : jobs) {
+      if (options.code) TY_RETURN_IF_ERROR(PrintCode(context, *link, job));
+      if (options.environment) TY_RETURN_IF_ERROR(PrintEnvironment(context, *link, job));
+    }
+    return link::kOk;
   }
   std::vector<const google::protobuf::Message*> messages;
   messages.reserve(jobs.size());
@@ -302,6 +341,10 @@ void AddShow(VerbTable& verbs) {
         flags.Switch("--spec", options.spec,
                      "Show only the resolved spec, as YAML that submit accepts");
         flags.Switch("--events", options.events, "Show the history too");
+        flags.Switch("--code", options.code,
+                     "Show only the files of the program's code, and from which commit they come");
+        flags.Switch("--environment", options.environment,
+                     "Show only what the program ran in: Python and its packages, driver, system");
       },
       Show);
 }

@@ -2,6 +2,8 @@
 // --set.
 #include "client/commands/spec_changes.h"
 
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -49,6 +51,12 @@ absl::StatusOr<std::vector<Change>> ChangesOf(const SpecFlags& flags) {
   }
   if (!flags.project.empty()) changes.push_back({"project", JsonQuote(flags.project)});
   if (!flags.name.empty()) changes.push_back({"name", JsonQuote(flags.name)});
+  if (!flags.code.empty()) {
+    // The path of a spec is relative to the spec, and that of the command line to here.
+    std::error_code failed;
+    const std::string path = std::filesystem::absolute(flags.code, failed).string();
+    changes.push_back({"program.code", JsonQuote(failed ? flags.code : path)});
+  }
   return changes;
 }
 

@@ -24,6 +24,7 @@ struct SpecFlags {
   std::optional<int> priority;
   std::string project;
   std::string name;
+  std::string code;  // a folder
 };
 
 struct Change {

@@ -38,6 +38,7 @@ ServerLink::ServerLink(std::string address, std::unique_ptr<SshTunnel> tunnel,
       interrupt_(interrupt),
       jobs_(v1::JobService::NewStub(channel_)),
       checkpoints_(v1::CheckpointService::NewStub(channel_)),
+      code_(v1::CodeService::NewStub(channel_)),
       fleet_(v1::FleetService::NewStub(channel_)),
       sharing_(v1::SharingService::NewStub(channel_)),
       access_(v1::AccessService::NewStub(channel_)) {}

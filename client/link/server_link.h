@@ -17,6 +17,7 @@
 #include "grpcpp/client_context.h"
 #include "trainyard/v1/access.grpc.pb.h"
 #include "trainyard/v1/checkpoint.grpc.pb.h"
+#include "trainyard/v1/code.grpc.pb.h"
 #include "trainyard/v1/fleet.grpc.pb.h"
 #include "trainyard/v1/job.grpc.pb.h"
 #include "trainyard/v1/sharing.grpc.pb.h"
@@ -58,6 +59,7 @@ class ServerLink {
 
   v1::JobService::Stub& jobs() { return *jobs_; }
   v1::CheckpointService::Stub& checkpoints() { return *checkpoints_; }
+  v1::CodeService::Stub& code() { return *code_; }
   Interrupt& interrupt() { return interrupt_; }
   const std::string& address() const { return address_; }
 
@@ -72,6 +74,7 @@ class ServerLink {
 
   v1::JobService::Stub& Get(v1::JobService::Stub*) { return *jobs_; }
   v1::CheckpointService::Stub& Get(v1::CheckpointService::Stub*) { return *checkpoints_; }
+  v1::CodeService::Stub& Get(v1::CodeService::Stub*) { return *code_; }
   v1::FleetService::Stub& Get(v1::FleetService::Stub*) { return *fleet_; }
   v1::SharingService::Stub& Get(v1::SharingService::Stub*) { return *sharing_; }
   v1::AccessService::Stub& Get(v1::AccessService::Stub*) { return *access_; }
@@ -83,6 +86,7 @@ class ServerLink {
   Interrupt& interrupt_;
   const std::unique_ptr<v1::JobService::Stub> jobs_;
   const std::unique_ptr<v1::CheckpointService::Stub> checkpoints_;
+  const std::unique_ptr<v1::CodeService::Stub> code_;
   const std::unique_ptr<v1::FleetService::Stub> fleet_;
   const std::unique_ptr<v1::SharingService::Stub> sharing_;
   const std::unique_ptr<v1::AccessService::Stub> access_;
