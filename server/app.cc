@@ -39,6 +39,7 @@
 #include "server/rpc/job_service.h"
 #include "server/rpc/sharing_service.h"
 #include "server/rpc/streams.h"
+#include "server/rpc/tunnel_service.h"
 #include "server/store/series.h"
 #include "server/store/sqlite/sqlite_access_store.h"
 #include "server/store/sqlite/sqlite_metrics_store.h"
@@ -148,6 +149,7 @@ class App::Impl {
   std::unique_ptr<rpc::CheckpointServiceImpl> checkpoints_;
   std::unique_ptr<rpc::AgentServiceImpl> agents_;
   std::unique_ptr<rpc::AccessServiceImpl> access_;
+  std::unique_ptr<rpc::TunnelServiceImpl> tunnels_;
   std::unique_ptr<grpc::Server> server_;
   std::optional<Housekeeper> housekeeper_;
 };
@@ -194,6 +196,7 @@ absl::Status App::Impl::Open(const std::string& state_dir, const ServerOptions& 
   checkpoints_ = std::make_unique<rpc::CheckpointServiceImpl>(*services_);
   agents_ = std::make_unique<rpc::AgentServiceImpl>(*services_);
   access_ = std::make_unique<rpc::AccessServiceImpl>(*services_);
+  tunnels_ = std::make_unique<rpc::TunnelServiceImpl>(*services_);
   return absl::OkStatus();
 }
 
@@ -275,6 +278,7 @@ absl::Status App::Impl::Listen(const ServerOptions& given) {
   builder.RegisterService(checkpoints_.get());
   builder.RegisterService(agents_.get());
   builder.RegisterService(access_.get());
+  builder.RegisterService(tunnels_.get());
   server_ = builder.BuildAndStart();
   if (server_ == nullptr) return absl::InternalError("the gRPC server does not start");
   entrance_->Begin([this](UniqueFd connection) {

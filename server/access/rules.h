@@ -59,6 +59,7 @@ inline constexpr std::array kRules = {
     Further({"AgentService/JoinWorker", Party::kJoining, Role::kNone, Need::kNothing, true}),
     Further({"AgentService/RegisterWorker", Party::kWorker, Role::kNone, Need::kNothing, true}),
     Rule{"AgentService/RenewCertificate", Party::kWorker, Role::kNone, Need::kNothing, true},
+    Rule{"AgentService/ServeTunnel", Party::kWorker, Role::kNone, Need::kNothing, false},
     Rule{"AgentService/SyncWorker", Party::kWorker, Role::kNone, Need::kNothing, false},
     Rule{"AgentService/VerifyCheckpoint", Party::kWorker, Role::kNone, Need::kNothing, false},
     Rule{"CheckpointService/DownloadCheckpoint", Party::kUser, Role::kViewer, Need::kSee, false},
@@ -102,6 +103,8 @@ inline constexpr std::array kRules = {
     Rule{"SharingService/ListShares", Party::kUser, Role::kViewer, Need::kNothing, false},
     Rule{"SharingService/ListUsage", Party::kUser, Role::kViewer, Need::kNothing, false},
     Rule{"SharingService/SetQuota", Party::kUser, Role::kOperator, Need::kNothing, true},
+    // The handler admits the owner of the job and administrators.
+    Further({"TunnelService/OpenTunnel", Party::kUser, Role::kSubmitter, Need::kNothing, true}),
 };
 
 // Returns the rule of a call. If the table has none, at() fails, which is an error of compilation.

@@ -21,6 +21,7 @@
 #include "server/rpc/limits.h"
 #include "server/rpc/request.h"
 #include "server/rpc/streams.h"
+#include "server/rpc/tunnel_service.h"
 #include "server/rpc/verify_checkpoint.h"
 
 namespace trainyard::rpc {
@@ -139,10 +140,18 @@ grpc::ServerUnaryReactor* AgentServiceImpl::SyncWorker(const access::Caller& cal
         if (desired.ok()) {
           *response = ToProto(*desired, services_.board);
           GrantCheckpoints(request->session(), *response);
+          AddTunnels(services_, desired->worker, *response);
         }
         reactor->Finish(ToGrpcStatus(desired.status()));
       });
   return reactor;
+}
+
+TunnelReactor* AgentServiceImpl::ServeTunnel(grpc::CallbackServerContext* context) {
+  const auto caller = Admit(access::RuleOf("AgentService/ServeTunnel"), *context, services_, {},
+                            /*is_trial=*/false);
+  return caller.ok() ? StartServeTunnel(services_, sessions_, *caller)
+                     : FailedTunnel(caller.status());
 }
 
 void AgentServiceImpl::GrantCheckpoints(const std::string& session,

@@ -7,6 +7,7 @@
 
 #include "server/rpc/gate.h"
 #include "server/rpc/services.h"
+#include "server/rpc/tunnel_stream.h"
 #include "server/rpc/worker_sessions.h"
 #include "trainyard/v1/agent.grpc.pb.h"
 
@@ -26,6 +27,7 @@ class AgentServiceImpl : public v1::AgentService::CallbackService {
   TY_STREAM_RPC(AgentService, FetchCheckpoint, DownloadCheckpointRequest,
                 DownloadCheckpointResponse);
   TY_UNARY_RPC(AgentService, VerifyCheckpoint, VerifyCheckpointRequest, Checkpoint);
+  TunnelReactor* ServeTunnel(grpc::CallbackServerContext* context) override;
   TY_UNARY_RPC(AgentService, JoinWorker, JoinWorkerRequest, JoinWorkerResponse);
   TY_UNARY_RPC(AgentService, RenewCertificate, RenewCertificateRequest, RenewCertificateResponse);
 

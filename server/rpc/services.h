@@ -9,6 +9,7 @@
 #include "server/access/directory.h"
 #include "server/rpc/resolve_cache.h"
 #include "server/rpc/sign_in.h"
+#include "server/rpc/tunnels.h"
 #include "server/runtime/audit_log.h"
 #include "server/runtime/blob_store.h"
 #include "server/runtime/board.h"
@@ -51,6 +52,7 @@ struct Services {
   // Signs in callers of other hosts.
   std::shared_ptr<SignIn> sign_in = std::make_shared<SignIn>();
   std::unique_ptr<ResolveCache> resolve_cache = std::make_unique<ResolveCache>();
+  std::unique_ptr<Tunnels> tunnels = std::make_unique<Tunnels>();
 };
 
 }  // namespace trainyard::rpc

@@ -33,6 +33,7 @@ RpcTest::RpcTest() {
   checkpoint_service_ = std::make_unique<CheckpointServiceImpl>(*services_);
   agent_service_ = std::make_unique<AgentServiceImpl>(*services_);
   access_service_ = std::make_unique<AccessServiceImpl>(*services_);
+  tunnel_service_ = std::make_unique<TunnelServiceImpl>(*services_);
   grpc::ServerBuilder builder;
   builder.RegisterService(job_service_.get());
   builder.RegisterService(fleet_service_.get());
@@ -40,6 +41,7 @@ RpcTest::RpcTest() {
   builder.RegisterService(checkpoint_service_.get());
   builder.RegisterService(agent_service_.get());
   builder.RegisterService(access_service_.get());
+  builder.RegisterService(tunnel_service_.get());
   server_ = builder.BuildAndStart();
   access::Peer root = User("root", access::Role::kAdmin);
   root.is_host = true;

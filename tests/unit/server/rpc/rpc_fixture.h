@@ -18,6 +18,7 @@
 #include "server/rpc/job_service.h"
 #include "server/rpc/sharing_service.h"
 #include "server/rpc/streams.h"
+#include "server/rpc/tunnel_service.h"
 #include "server/store/memory_access_store.h"
 #include "server/store/memory_metrics_store.h"
 #include "server/store/memory_store.h"
@@ -95,6 +96,7 @@ class RpcTest : public ::testing::Test {
   std::unique_ptr<CheckpointServiceImpl> checkpoint_service_;
   std::unique_ptr<AgentServiceImpl> agent_service_;
   std::unique_ptr<AccessServiceImpl> access_service_;
+  std::unique_ptr<TunnelServiceImpl> tunnel_service_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<v1::JobService::Stub> jobs_;
   std::unique_ptr<v1::FleetService::Stub> fleet_;
