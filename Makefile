@@ -14,7 +14,7 @@ export CCACHE_DEPEND ?= 1
 # Installs what is missing, builds, and runs a job from submit to a downloaded checkpoint.
 # DATASETS=DIR trains on real Fashion-MNIST found there.
 demo: $(BUILD)/build.ninja
-	cmake --build --preset $(PRESET) -j$(JOBS) --target trainyard trainyard-fetch trainyard-server trainyard-worker trainyard-supervisor trainyard-trainer trainyard-program
+	cmake --build --preset $(PRESET) -j$(JOBS) --target trainyard trainyard-fetch trainyard-server trainyard-worker trainyard-supervisor trainyard-trainer trainyard-program trainyard-enter
 	BIN=$(CURDIR)/$(BUILD)/bin DATASETS="$(DATASETS)" scripts/demo.sh
 
 # Builds everything and runs every test; ends with ctest's summary.

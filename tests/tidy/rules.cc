@@ -72,10 +72,11 @@ const std::vector<Floor>& Floors() {
        {"common/base", "common/datasets", "common/spec", "trainyard/v1", "worker/run_dir",
         "worker/data", "worker/checkpoint", "worker/parallel", "worker/engine"}},
       {"worker/program", {"common/base", "worker/run_dir", "worker/checkpoint"}},
+      {"worker/enter", {"common/base"}},
       {"worker/supervisor", {"common/base", "worker/run_dir"}},
       {"worker/agent",
-       {"common/base", "common/rpc", "common/tls", "worker/run_dir", "worker/checkpoint",
-        "trainyard/v1"}},
+       {"common/base", "common/rpc", "common/tls", "worker/enter", "worker/run_dir",
+        "worker/checkpoint", "trainyard/v1"}},
       // Client
       {"client", {"common", "client", "trainyard/v1"}},
       // The simulator drives the pure cores, and no adapter.

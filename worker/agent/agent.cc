@@ -56,6 +56,7 @@ Agent::Agent(AgentOptions options, v1::AgentService::StubInterface& stub, Nvml* 
       core_(dirs_, options_.devices, clock),
       streams_(stub, session_, rng, [this] { Wake(); }),
       checkpoints_(stub, session_, rng, [this] { Wake(); }),
+      tunnels_(stub, session_, options_.settings.programs.enter),
       link_(stub, options_.identity, options_.devices, session_, clock, rng,
             [this](Desired desired) {
               {
@@ -109,6 +110,7 @@ void Agent::Stop() {
   if (thread_.joinable()) thread_.join();
   if (datasets_.has_value()) datasets_->Stop();
   link_.Stop();
+  tunnels_.Stop();
   streams_.Stop();
   checkpoints_.Stop();
 }
@@ -152,9 +154,14 @@ void Agent::Turn() {
 }
 
 void Agent::TakeNews() {
+  std::optional<Desired> desired;
   {
     absl::MutexLock lock(&mutex_);
-    if (inbox_.has_value()) core_.Wants(*std::exchange(inbox_, std::nullopt));
+    desired = std::exchange(inbox_, std::nullopt);
+  }
+  if (desired.has_value()) {
+    ServeTunnels(desired->tunnels);
+    core_.Wants(*std::move(desired));
   }
   for (auto& [id, status] : fetcher_.TakeDone()) core_.Fetched(id, status);
   std::vector<AttemptId> ids;
@@ -163,6 +170,18 @@ void Agent::TakeNews() {
     CheckpointUploader::Progress checkpoints = checkpoints_.ProgressOf(id);
     const bool is_all_sent = checkpoints.done && streams_.ProgressOf(id).done;
     core_.Uploaded(id, std::move(checkpoints.committed), is_all_sent);
+  }
+}
+
+void Agent::ServeTunnels(const std::vector<WantedTunnel>& wanted) {
+  for (const WantedTunnel& tunnel : wanted) {
+    const auto found = core_.attempts().find(tunnel.attempt);
+    std::optional<TunnelTarget> target;
+    if (found != core_.attempts().end() && RunsHere(found->second) &&
+        found->second.local.fencing_token == tunnel.fencing_token) {
+      target = TunnelTarget{dirs_.DirOf(tunnel.attempt), dirs_.OwnerOf(tunnel.attempt)};
+    }
+    tunnels_.Serve(tunnel, std::move(target));
   }
 }
 

@@ -90,6 +90,14 @@ struct DesiredAttempt {
 };
 
 // The server's last answer.
+// A user who waits for a connection to a rank; see v1::DesiredTunnel.
+struct WantedTunnel {
+  std::string id;
+  AttemptId attempt;
+  int64_t fencing_token = 0;
+  int rank = 0;
+};
+
 struct Desired {
   // The number that the server gave its answer. It may start again with every session.
   int64_t revision = 0;
@@ -99,6 +107,7 @@ struct Desired {
   // this answers. Nothing is begun after it.
   absl::Duration lease_expire_uptime;
   std::map<AttemptId, DesiredAttempt> attempts;
+  std::vector<WantedTunnel> tunnels;
 };
 
 // The phase of an attempt on this host.

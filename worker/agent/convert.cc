@@ -234,6 +234,10 @@ absl::StatusOr<Desired> FromProto(const v1::SyncWorkerResponse& response) {
     }
     desired.attempts[id] = *std::move(attempt);
   }
+  for (const v1::DesiredTunnel& proto : response.tunnels()) {
+    TY_ASSIGN_OR_RETURN(const AttemptId id, ParseAttemptName(proto.attempt()));
+    desired.tunnels.push_back({proto.tunnel(), id, proto.fencing_token(), proto.rank()});
+  }
   return desired;
 }
 

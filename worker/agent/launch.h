@@ -23,6 +23,7 @@ struct Programs {
   // name.
   std::string trainer;
   std::string program = {};   // what runs the users' own programs
+  std::string enter = {};     // what goes to where a rank is, for tunnels
   ProcessLimits limits = {};  // of processes that run as another user
 };
 

@@ -119,6 +119,7 @@ absl::Status RunWorker(const WorkerFlags& flags) {
   options.settings.programs = {Absolute(flags.supervisor),
                                Absolute(flags.trainer),
                                Absolute(SiblingProgram("trainyard-program")),
+                               Absolute(SiblingProgram("trainyard-enter")),
                                {flags.rank_core_bytes, flags.rank_open_files}};
   options.settings.run_as = flags.run_as;
   options.settings.runs_root_jobs = flags.root_jobs;
