@@ -227,6 +227,9 @@ void CheckDevices(const v1::JobSpec& spec, const v1::JobSpec& resolved, Violatio
   }
 }
 
+// Processor time is counted in hundredths of a second.
+constexpr absl::Duration kIdleLimitMin = absl::Seconds(2);
+
 void CheckTimes(const v1::JobSpec& spec, Violations& violations) {
   const auto check = [&](bool is_set, const google::protobuf::Duration& time, const char* path) {
     if (!is_set || FromProto(time) > absl::ZeroDuration()) return;
@@ -245,6 +248,14 @@ void CheckTimes(const v1::JobSpec& spec, Violations& violations) {
   }
   check(spec.has_time_limit_warning(), spec.time_limit_warning(), "spec.time_limit_warning");
   check(spec.has_time_limit(), spec.time_limit(), "spec.time_limit");
+  if (spec.has_idle_limit() && !spec.has_program()) {
+    violations.push_back({"spec.idle_limit",
+                          "is for programs; a training always computes, and ends with its steps"});
+  } else if (spec.has_idle_limit() && FromProto(spec.idle_limit()) < kIdleLimitMin) {
+    violations.push_back(
+        {"spec.idle_limit", absl::StrCat(PlainDurationText(FromProto(spec.idle_limit())),
+                                         " is too short to tell; expected at least 2 s")});
+  }
   if (spec.retain().empty()) return;
   if (const auto retain = ParseRetain(spec.retain()); !retain.ok()) {
     violations.push_back({"spec.retain", std::string(retain.status().message())});

@@ -31,6 +31,8 @@ class Child {
   int fd() const { return pidfd_.get(); }
   // Returns how the process has ended, if it has.
   std::optional<End> Poll();
+  // Asks the process to end.
+  void Stop() const;
 
  private:
   Child(pid_t pid, UniqueFd pidfd) : pid_(pid), pidfd_(std::move(pidfd)) {}

@@ -81,6 +81,12 @@ absl::StatusOr<ProgramSpec> ReadProgramSpec(absl::string_view spec_json, absl::s
     of.Texts("modules", spec.modules);
     of.Text("setup", spec.setup);
   }
+  std::string idle_limit;
+  root.Text("idle_limit", idle_limit);
+  // A duration in proto JSON is one for Abseil too.
+  if (!idle_limit.empty() && !absl::ParseDuration(idle_limit, &spec.idle_limit)) {
+    root.Refuse("idle_limit");
+  }
   if (const Json* data = root.Find("data", Json::value_t::object)) {
     Reader of(*data, "spec.data.", wrong);
     of.Text("dataset", spec.dataset);

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 
 namespace trainyard::program {
 
@@ -23,8 +24,9 @@ struct ProgramSpec {
   std::string setup = {};
   // One process runs on each host, with all devices that the job has there.
   bool is_per_host = false;
-  std::string dataset = {};    // "cifar10", or empty
-  std::string data_path = {};  // below the folder of data sets, or empty
+  absl::Duration idle_limit = absl::ZeroDuration();  // zero for none
+  std::string dataset = {};                          // "cifar10", or empty
+  std::string data_path = {};                        // below the folder of data sets, or empty
 };
 
 // Reads the spec of an assignment: JobSpec in proto JSON. Returns DATA_LOSS (CORRUPT_FILE) with

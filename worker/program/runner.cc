@@ -18,6 +18,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/base/duration.h"
 #include "common/base/errors.h"
 #include "common/base/files.h"
 #include "common/base/status_macros.h"
@@ -25,6 +26,8 @@
 #include "worker/program/checkpoint_intake.h"
 #include "worker/program/child.h"
 #include "worker/program/command.h"
+#include "worker/program/idle_signs.h"
+#include "worker/program/idle_watch.h"
 #include "worker/program/meeting.h"
 #include "worker/program/metrics_intake.h"
 #include "worker/program/program_spec.h"
@@ -45,6 +48,8 @@ constexpr absl::Duration kMeetTimeout = absl::Minutes(10);
 constexpr int64_t kMetricsChunk = int64_t{4} << 20;
 constexpr int64_t kLastLinesBytes = 4096;
 constexpr size_t kLastLineMax = 300;
+// A program that is stopped because it is idle has this long to end.
+constexpr absl::Duration kIdleGrace = absl::Seconds(10);
 
 // Writes into the log of the rank, where its user looks.
 void Say(const std::string& text) {
@@ -82,6 +87,8 @@ class Runner {
   void TakeMetrics(run_dir::TailEnd end);
   void TakeCheckpoints();
   void PassOnRequests();
+  // Stops a program that has done nothing for too long. Returns true if it has not ended in time.
+  bool LookWhetherIdle(const Child& child);
   void WriteProgress(run_dir::Progress::State state);
   int Finish(const RankResult& result, int exit_code);
   RankResult ResultOf(const Child::End& end) const;
@@ -108,6 +115,11 @@ class Runner {
   int64_t request_answered_ = 0;
   run_dir::Progress progress_;
   absl::Duration progress_due_;
+  // Only rank 0 watches, for all ranks of its host.
+  std::optional<IdleWatch> idle_;
+  absl::Duration idle_look_due_;
+  std::string idle_text_;  // says for how long it was idle, once it is stopped for that
+  absl::Duration idle_end_;
 };
 
 absl::Status Runner::Read() {
@@ -260,6 +272,19 @@ void Runner::Look() {
   if (clock_.Uptime() >= progress_due_) WriteProgress(run_dir::Progress::State::kRunning);
 }
 
+bool Runner::LookWhetherIdle(const Child& child) {
+  const absl::Duration now = clock_.Uptime();
+  if (!idle_text_.empty()) return now >= idle_end_;
+  if (!idle_.has_value() || now < idle_look_due_ || is_stopping_) return false;
+  idle_look_due_ = now + idle_->interval();
+  if (!idle_->Look(ReadSigns(dir_, assignment_), now)) return false;
+  idle_text_ = DurationText(idle_->idle());
+  idle_end_ = now + kIdleGrace;
+  Say(absl::StrCat("the program has been idle for ", idle_text_, " and is stopped"));
+  child.Stop();
+  return false;
+}
+
 Child::End Runner::Watch(Child& child) {
   while (true) {
     pollfd fds[] = {{child.fd(), POLLIN, 0}, {signals_.get(), POLLIN, 0}};
@@ -268,6 +293,7 @@ Child::End Runner::Watch(Child& child) {
     const std::optional<Child::End> end = child.Poll();
     if (end.has_value()) return *end;
     Look();
+    if (LookWhetherIdle(child)) return {.signal = SIGKILL};
   }
 }
 
@@ -291,6 +317,14 @@ RankResult Runner::ResultOf(const Child::End& end) const {
   RankResult result;
   result.step = metrics_.step();
   result.metrics = metrics_.last();
+  if (!idle_text_.empty() && !is_stopping_) {
+    result.outcome = Outcome::kUserError;
+    result.reason = kReasonIdle;
+    result.message = absl::StrCat("the program was idle for ", idle_text_,
+                                  ": it used no processor to speak of, printed nothing, wrote no "
+                                  "metric, and nobody was connected to it");
+    return result;
+  }
   const bool is_well = end.signal == 0 && end.exit_code == 0;
   // A program that ends because it was asked to says so with 0 too, so only its steps tell whether
   // it was done.
@@ -373,11 +407,13 @@ int Runner::Run() {
         run_dir::kExitUserError);
   }
   WriteProgress(run_dir::Progress::State::kRunning);
+  if (rank_ == 0 && spec_.idle_limit > absl::ZeroDuration()) idle_.emplace(spec_.idle_limit);
   const Child::End end = Watch(*child);
   TakeSignals();
   Look();
   TakeMetrics(run_dir::TailEnd::kFinished);
   TakeCheckpoints();
+  if (!idle_text_.empty()) return Finish(ResultOf(end), run_dir::kExitUserError);
   return Finish(ResultOf(end), end.signal != 0 ? 128 + end.signal : end.exit_code);
 }
 

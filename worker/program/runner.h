@@ -10,6 +10,7 @@
 namespace trainyard::program {
 
 // The reasons with which such a rank fails.
+inline constexpr char kReasonIdle[] = "IDLE_LIMIT";        // it did nothing for idle_limit
 inline constexpr char kReasonFailed[] = "PROGRAM_FAILED";  // it exited with another code than 0
 inline constexpr char kReasonNotStarted[] = "PROGRAM_NOT_STARTED";  // it could not be executed
 inline constexpr char kReasonPreparation[] = "PREPARATION_FAILED";  // its environment
