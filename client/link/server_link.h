@@ -20,6 +20,7 @@
 #include "trainyard/v1/fleet.grpc.pb.h"
 #include "trainyard/v1/job.grpc.pb.h"
 #include "trainyard/v1/sharing.grpc.pb.h"
+#include "trainyard/v1/tunnel.grpc.pb.h"
 
 namespace trainyard::link {
 
@@ -58,6 +59,7 @@ class ServerLink {
 
   v1::JobService::Stub& jobs() { return *jobs_; }
   v1::CheckpointService::Stub& checkpoints() { return *checkpoints_; }
+  v1::TunnelService::Stub& tunnels() { return *tunnels_; }
   Interrupt& interrupt() { return interrupt_; }
   const std::string& address() const { return address_; }
 
@@ -86,6 +88,7 @@ class ServerLink {
   const std::unique_ptr<v1::FleetService::Stub> fleet_;
   const std::unique_ptr<v1::SharingService::Stub> sharing_;
   const std::unique_ptr<v1::AccessService::Stub> access_;
+  const std::unique_ptr<v1::TunnelService::Stub> tunnels_;
 };
 
 }  // namespace trainyard::link
