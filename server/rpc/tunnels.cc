@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
 #include "common/base/tunnel_errors.h"
-#include "server/rpc/tunnel_stream.h"
 
 namespace trainyard::rpc {
 namespace {

@@ -136,8 +136,11 @@ TEST_F(Tunnels, ATerminalHasASizeAndTakesKeys) {
   type("while ! stty size | grep '44 12.'; do :; done\n");
   EXPECT_TRUE(shows("44 122")) << shown;
   // Ctrl-C ends what runs there, and not the client.
-  type("sleep 1000\n");
+  type("PS1='next>'; echo slee''ps; sleep 1000\n");
+  EXPECT_TRUE(shows("sleeps")) << shown;
   type("\x03");
+  EXPECT_TRUE(shows("^C") && WaitUntil([&] { return shows("") && absl::EndsWith(shown, "next>"); }))
+      << shown;
   type("echo interr''upted; exit 5\n");
   EXPECT_TRUE(shows("interrupted")) << shown;
   int status = 0;

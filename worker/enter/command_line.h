@@ -24,7 +24,7 @@ struct TerminalSize {
   int rows = 0;
 };
 
-// What is to be done beside a rank: connect to a port, or execute words.
+// Says what is to be done beside a rank: connect to a port, or execute words.
 struct Request {
   RankProcess rank;
   std::optional<Owner> owner;  // unset if the owner is the user of the daemon

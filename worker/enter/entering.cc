@@ -23,8 +23,8 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "common/base/errors.h"
 #include "common/base/status_macros.h"
 #include "common/base/tunnel_errors.h"
@@ -136,6 +136,17 @@ void RestoreSignals() {
   (void)sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
+// Returns a variable of the program, or an empty text.
+std::string Variable(const Target& target, absl::string_view name) {
+  for (const std::string& entry : target.environment) {
+    absl::string_view value = entry;
+    if (absl::ConsumePrefix(&value, name) && absl::ConsumePrefix(&value, "=")) {
+      return std::string(value);
+    }
+  }
+  return "";
+}
+
 void SetEnvironment(const Target& target, const Request& request) {
   clearenv();
   for (const std::string& entry : target.environment) {
@@ -146,12 +157,12 @@ void SetEnvironment(const Target& target, const Request& request) {
   if (request.terminal.has_value()) {
     setenv("TERM", request.term.empty() ? "dumb" : request.term.c_str(), 1);
   }
-  if (std::getenv("PATH") == nullptr) setenv("PATH", kDefaultPath, 1);
+  if (Variable(target, "PATH").empty()) setenv("PATH", kDefaultPath, 1);
 }
 
-std::string Shell() {
-  const char* const shell = std::getenv("SHELL");
-  return shell != nullptr && access(shell, X_OK) == 0 ? shell : "/bin/sh";
+std::string ShellOf(const Target& target) {
+  const std::string shell = Variable(target, "SHELL");
+  return !shell.empty() && access(shell.c_str(), X_OK) == 0 ? shell : "/bin/sh";
 }
 
 // Returns a connection, or the error number.
@@ -216,13 +227,13 @@ void Execute(const Target& target, const Request& request) {
   }
   SetEnvironment(target, request);
   if (fchdir(target.directory.get()) != 0) {
-    const char* const home = std::getenv("HOME");
-    if ((home == nullptr || chdir(home) != 0) && chdir("/") != 0) {
+    const std::string home = Variable(target, "HOME");
+    if ((home.empty() || chdir(home.c_str()) != 0) && chdir("/") != 0) {
       Fail(error::kCannotEnter, ErrnoStatus(errno, "cannot enter", "a folder"));
     }
   }
   std::vector<std::string> words = request.words;
-  if (words.empty()) words.push_back(Shell());
+  if (words.empty()) words.push_back(ShellOf(target));
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);

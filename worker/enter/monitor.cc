@@ -156,7 +156,7 @@ int RunCommand(const Target& target, const Request& request) {
   } else {
     ended.code = WEXITSTATUS(status);
   }
-  // What it has left behind may hold the pipes open.
+  // Processes that it has left behind may hold the pipes open.
   EndAll();
   SendMessage(kControlFd, ended);
   return 0;

@@ -8,7 +8,7 @@
 
 namespace trainyard::program {
 
-// What a look at all ranks of a host has seen.
+// Holds what a look at all ranks of a host has seen.
 struct Signs {
   absl::Duration processor_time;  // of their processes, together
   int64_t written_bytes = 0;      // in their logs and metrics
