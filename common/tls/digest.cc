@@ -1,6 +1,8 @@
 // Takes digests and secrets from OpenSSL.
 #include "common/tls/digest.h"
 
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
 #include <openssl/rand.h>
 #include <openssl/sha.h>
 
@@ -12,6 +14,15 @@ std::string Sha256(absl::string_view text) {
   std::string digest(SHA256_DIGEST_LENGTH, '\0');
   SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(),
          reinterpret_cast<unsigned char*>(digest.data()));
+  return digest;
+}
+
+std::string HmacSha256(absl::string_view key, absl::string_view text) {
+  std::string digest(SHA256_DIGEST_LENGTH, '\0');
+  unsigned int size = 0;
+  TY_CHECK(HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
+                reinterpret_cast<const unsigned char*>(text.data()), text.size(),
+                reinterpret_cast<unsigned char*>(digest.data()), &size) != nullptr);
   return digest;
 }
 

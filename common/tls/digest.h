@@ -11,6 +11,9 @@ namespace trainyard::tls {
 // Returns the 32 bytes of the SHA-256 of `text`.
 std::string Sha256(absl::string_view text);
 
+// Returns the 32 bytes of the HMAC-SHA256 of `text` under `key` (RFC 2104).
+std::string HmacSha256(absl::string_view key, absl::string_view text);
+
 // Returns this many bytes that nobody can guess.
 std::string SecretBytes(size_t count);
 
