@@ -201,6 +201,7 @@ grpc::Status Service::CallUnary(size_t number, absl::string_view request) {
       [&] { return Call(*access_, &Access::DeleteProject, request); },
       [&] { return Call(*access_, &Access::RevokeCertificate, request); },
       [&] { return Call(*access_, &Access::ListAuditEntries, request); },
+      [&] { return Call(*agents_, &Agents::FetchSecrets, request); },
   };
   return calls[number % std::size(calls)]();
 }
