@@ -28,7 +28,7 @@ import time
 
 __all__ = [
     "in_job", "params", "rank", "world_size", "log", "set_total_steps", "checkpoint", "should_checkpoint",
-    "should_stop", "resume_from", "data_folder",
+    "should_stop", "resume_from", "data_folder", "secret",
 ]
 
 _run_dir = os.environ.get("TRAINYARD_RUN_DIR", "")
@@ -74,6 +74,20 @@ def data_folder():
     """Returns the folder of the job's data set, or None if it names none."""
     path = os.environ.get("TRAINYARD_DATA", "")
     return pathlib.Path(path) if path else None
+
+
+def secret(name):
+    """Returns the secret of this name as text, without the end of its last line. The job has to name it:
+    `secrets: [hf_token]`. Do not print it: logs are for everybody who may see the job."""
+    folder = os.environ.get("TRAINYARD_SECRETS", "")
+    if not folder:
+        raise KeyError(f"the job has no secret '{name}': it names none (program.secrets in its spec)")
+    try:
+        with open(os.path.join(folder, name), encoding="utf-8", newline="") as file:
+            text = file.read()
+    except FileNotFoundError:
+        raise KeyError(f"the job has no secret '{name}' (program.secrets in its spec)") from None
+    return text[:-2] if text.endswith("\r\n") else text[:-1] if text.endswith("\n") else text
 
 
 def _append(record):

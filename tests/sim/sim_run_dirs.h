@@ -32,6 +32,8 @@ class SimRunDirs : public agent::RunDirs {
   absl::StatusOr<std::string> RendezvousValue(AttemptId id, const std::string& key) override;
   absl::Status Prepare(AttemptId id, const agent::DesiredAttempt& wanted) override;
   void Fetch(AttemptId id, const agent::ResumeSource& source) override;
+  // No job of the simulator has secrets.
+  void FetchSecrets(AttemptId, int64_t) override {}
   void CancelFetch(AttemptId id) override;
   absl::Status Assign(agent::Attempt& attempt, const agent::DesiredAttempt& wanted,
                       absl::Duration lease_expire) override;

@@ -65,6 +65,9 @@ Agent::Agent(AgentOptions options, v1::AgentService::StubInterface& stub, Nvml* 
               Wake();
             }) {
   TY_CHECK(wake_.valid());
+  dirs_.set_ask_secrets([this, &stub](AttemptId id, int64_t fencing_token, CancelToken& token) {
+    return FetchSecrets(stub, session_, id, fencing_token, token);
+  });
   if (options_.dataset_look_interval.has_value()) {
     const HostSettings& settings = options_.settings;
     datasets_.emplace(

@@ -71,8 +71,9 @@ struct DesiredAttempt {
   // These are for kRun.
   std::string owner;  // the user's name; empty if the server does not say
   std::string spec_json;
-  bool runs_program = false;  // the spec has a program of the user's own
-  absl::Duration keep;        // how long the ranks continue without news from the server
+  bool runs_program = false;   // the spec has a program of the user's own
+  bool needs_secrets = false;  // and that program names secrets
+  absl::Duration keep;         // how long the ranks continue without news from the server
   int world_size = 0;
   std::vector<DesiredRank> ranks;
   std::optional<ResumeSource> resume_from;

@@ -153,14 +153,19 @@ CheckpointFetcher::~CheckpointFetcher() {
 
 void CheckpointFetcher::Begin(AttemptId id, ResumeSource source, std::string folder,
                               FileOwner owner) {
+  Begin(id,
+        [this, source = std::move(source), folder = std::move(folder), owner = std::move(owner)](
+            CancelToken& token) { return FetchOnce(source, folder, owner, token); });
+}
+
+void CheckpointFetcher::Begin(AttemptId id, Work work) {
   Cancel(id);
   auto fetch = std::make_unique<Fetch>();
   Fetch* borrowed = fetch.get();
   absl::MutexLock lock(&mutex_);
   fetches_[id] = std::move(fetch);
   borrowed->thread =
-      std::thread([this, id, borrowed, source = std::move(source), folder = std::move(folder),
-                   owner = std::move(owner)] { Run(id, source, folder, owner, borrowed->token); });
+      std::thread([this, id, borrowed, work = std::move(work)] { Run(id, work, borrowed->token); });
 }
 
 void CheckpointFetcher::Cancel(AttemptId id) {
@@ -183,21 +188,26 @@ std::map<AttemptId, absl::Status> CheckpointFetcher::TakeDone() {
   return std::exchange(done_, {});
 }
 
-void CheckpointFetcher::Run(AttemptId id, const ResumeSource& source, const std::string& folder,
-                            const FileOwner& owner, CancelToken& token) {
+absl::Status CheckpointFetcher::FetchOnce(const ResumeSource& source, const std::string& folder,
+                                          const FileOwner& owner, CancelToken& token) {
+  absl::Status status = FetchCheckpoint(stub_, source, folder, owner, token);
+  if (absl::IsDataLoss(status)) status = AskServer(stub_, source, status, token);
+  return status;
+}
+
+void CheckpointFetcher::Run(AttemptId id, const Work& work, CancelToken& token) {
   Backoff backoff(kFetchAgainFirst, kFetchAgainLast, rng_);
-  absl::Status status = absl::CancelledError("the checkpoint is no longer wanted");
+  absl::Status status = absl::CancelledError("the attempt is no longer wanted");
   int damaged = 0;
   while (!token.cancelled()) {
-    status = FetchCheckpoint(stub_, source, folder, owner, token);
-    if (absl::IsDataLoss(status)) status = AskServer(stub_, source, status, token);
+    status = work(token);
     if (ErrorReason(status) == error::kCheckpointDamaged) break;
     if (absl::IsDataLoss(status) && ++damaged >= kDamageTries) break;
     const bool again = absl::IsDataLoss(status) || absl::IsUnavailable(status) ||
                        absl::IsDeadlineExceeded(status) || ErrorReason(status) == "SERVER_BUSY";
     if (!again) break;
-    LogWarning("a checkpoint cannot be fetched yet",
-               {{"checkpoint", source.name}, {"error", std::string(status.message())}});
+    LogWarning("what an attempt starts from cannot be fetched yet",
+               {{"attempt", AttemptName(id)}, {"error", std::string(status.message())}});
     for (absl::Duration left = backoff.Next(); left > absl::ZeroDuration() && !token.cancelled();
          left -= kCancelPoll) {
       clock_.SleepFor(std::min(left, kCancelPoll));

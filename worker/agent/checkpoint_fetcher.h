@@ -37,6 +37,10 @@ class CheckpointFetcher {
   // not match their hashes, the server is asked to look at its own: the fetch ends with
   // CHECKPOINT_DAMAGED if those are damaged, and is tried again if they are whole.
   void Begin(AttemptId id, ResumeSource source, std::string folder, FileOwner owner);
+  // Begins other work that has to be done before the attempt can start, by the same rules. `work`
+  // is called again as long as it returns UNAVAILABLE.
+  using Work = std::function<absl::Status(CancelToken&)>;
+  void Begin(AttemptId id, Work work);
   // Cancels a fetch, if there is one, and waits for its end.
   void Cancel(AttemptId id);
   // Returns the results of the fetches that have ended since the last call.
@@ -47,8 +51,9 @@ class CheckpointFetcher {
     CancelToken token;
     std::thread thread;
   };
-  void Run(AttemptId id, const ResumeSource& source, const std::string& folder,
-           const FileOwner& owner, CancelToken& token);
+  absl::Status FetchOnce(const ResumeSource& source, const std::string& folder,
+                         const FileOwner& owner, CancelToken& token);
+  void Run(AttemptId id, const Work& work, CancelToken& token);
 
   v1::AgentService::StubInterface& stub_;
   Clock& clock_;

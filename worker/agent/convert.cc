@@ -53,6 +53,7 @@ absl::Status ReadRun(const v1::DesiredAttempt& proto, DesiredAttempt& attempt) {
   const auto printed =
       google::protobuf::util::MessageToJsonString(proto.spec(), &attempt.spec_json, options);
   attempt.runs_program = proto.spec().has_program();
+  attempt.needs_secrets = proto.spec().program().secrets_size() > 0;
   if (!printed.ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat("its spec cannot be written as JSON: ", std::string(printed.message())));

@@ -63,6 +63,7 @@ void DaemonCore::BeginTurn() {
     desired_ = *std::move(inbox_);
     inbox_.reset();
     std::erase_if(begin_tries_, [this](const auto& entry) { return !Wanted(entry.first); });
+    std::erase_if(fetches_secrets_, [this](AttemptId id) { return !Wanted(id); });
   }
   Observe();
   for (auto& [id, status] : fetched_) steps_.push_back(TakeFetched{id, status});
@@ -120,7 +121,9 @@ void DaemonCore::Do(const TakeFetched& fetched) {
   if (attempt == nullptr || attempt->local.phase != Phase::kPreparing) return;
   // If it is no longer to run, it is abandoned in this turn.
   if (wanted == nullptr || wanted->action != DesiredAttempt::Action::kRun) return;
-  if (fetched.status.ok()) {
+  if (fetched.status.ok() && NeedsSecrets(fetched.id, *wanted)) {
+    FetchSecrets(fetched.id, *wanted);
+  } else if (fetched.status.ok()) {
     Do(Assign{fetched.id});
   } else {
     begin_tries_[fetched.id].failed = kBeginTries;
@@ -226,6 +229,7 @@ void DaemonCore::Begin(AttemptId id, const DesiredAttempt& wanted) {
     BeginFailed(id, wanted, prepared);
     return;
   }
+  fetches_secrets_.erase(id);
   Attempt& attempt = attempts_[id];
   attempt = {};
   attempt.id = id;
@@ -235,9 +239,21 @@ void DaemonCore::Begin(AttemptId id, const DesiredAttempt& wanted) {
     dirs_.Fetch(id, *wanted.resume_from);
   } else if (wanted.init_from.has_value()) {
     dirs_.Fetch(id, *wanted.init_from);
+  } else if (wanted.needs_secrets) {
+    FetchSecrets(id, wanted);
   } else {
     steps_.push_front(Assign{id});
   }
+}
+
+// Secrets come last, so that they lie on this host no longer than they must.
+bool DaemonCore::NeedsSecrets(AttemptId id, const DesiredAttempt& wanted) const {
+  return wanted.needs_secrets && !fetches_secrets_.contains(id);
+}
+
+void DaemonCore::FetchSecrets(AttemptId id, const DesiredAttempt& wanted) {
+  fetches_secrets_.insert(id);
+  dirs_.FetchSecrets(id, wanted.fencing_token);
 }
 
 void DaemonCore::Do(const Assign& assign) {
@@ -295,8 +311,9 @@ void DaemonCore::BeginFailed(AttemptId id, const DesiredAttempt& wanted,
   begin_tries_.erase(id);
   run_dir::AttemptExit exit;
   const std::string reason = ErrorReason(status);
-  exit.outcome =
-      reason == "DEVICE_NOT_FOUND" ? run_dir::Outcome::kHardware : run_dir::Outcome::kTransient;
+  exit.outcome = reason == "DEVICE_NOT_FOUND"   ? run_dir::Outcome::kHardware
+                 : reason == "SECRET_NOT_FOUND" ? run_dir::Outcome::kUserError
+                                                : run_dir::Outcome::kTransient;
   exit.exit_code = run_dir::ExitCode(exit.outcome);
   exit.reason = reason.empty() ? "START_FAILED" : reason;
   exit.message = std::string(status.message());

@@ -62,7 +62,8 @@ FileRunDirs::FileRunDirs(HostSettings settings, std::vector<Device> devices,
       fetcher_(fetcher),
       clock_(clock),
       watch_(watch),
-      sweeper_(JoinPath(settings_.state_dir, "removed"), kSweepDelay, clock) {
+      sweeper_(JoinPath(settings_.state_dir, "removed"), kSweepDelay, clock),
+      secrets_(settings_.state_dir) {
   // The server knows from the beginning whether this host runs jobs of root, and takes none that
   // would wait for ever.
   if (settings_.run_as == RunAs::kOwner) (void)TakeAccount(AccountOf(geteuid(), getegid()).name);
@@ -78,6 +79,14 @@ FileOwner FileRunDirs::OwnerOf(AttemptId id) const {
 }
 
 std::vector<Attempt> FileRunDirs::Adopt() {
+  std::vector<Attempt> found = FindAttempts();
+  std::set<AttemptId> kept;
+  for (const Attempt& attempt : found) kept.insert(attempt.id);
+  secrets_.RemoveAllBut(kept);
+  return found;
+}
+
+std::vector<Attempt> FileRunDirs::FindAttempts() {
   std::vector<Attempt> found;
   const std::string root = JoinPath(settings_.state_dir, "attempts");
   const auto jobs = ListDirectory(root);
@@ -167,6 +176,13 @@ void FileRunDirs::ReapSupervisors(Changes& changes) {
 }
 
 RunDirs::Sight FileRunDirs::Look(AttemptId id) {
+  Sight sight = LookAsOwner(id);
+  // Whatever has ended the attempt, its secrets have no use any more.
+  if (sight.exit.has_value()) secrets_.Remove(DirOf(id), id, OwnerOf(id));
+  return sight;
+}
+
+RunDirs::Sight FileRunDirs::LookAsOwner(AttemptId id) const {
   const run_dir::RunDir dir = DirOf(id);
   const ActAs as(OwnerOf(id));
   Sight sight;
@@ -304,6 +320,16 @@ void FileRunDirs::Fetch(AttemptId id, const ResumeSource& source) {
   fetcher_.Begin(id, source, ResumeFolder(id, source), OwnerOf(id));
 }
 
+void FileRunDirs::FetchSecrets(AttemptId id, int64_t fencing_token) {
+  fetcher_.Begin(id,
+                 [this, id, fencing_token, dir = DirOf(id),
+                  owner = OwnerOf(id)](CancelToken& token) -> absl::Status {
+                   TY_ASSIGN_OR_RETURN(const Secrets secrets,
+                                       ask_secrets_(id, fencing_token, token));
+                   return secrets_.Write(dir, id, owner, secrets);
+                 });
+}
+
 void FileRunDirs::CancelFetch(AttemptId id) {
   fetcher_.Cancel(id);
 }
@@ -424,6 +450,7 @@ absl::Status FileRunDirs::PruneCheckpoint(AttemptId id, int64_t step) {
 }
 
 void FileRunDirs::Discard(AttemptId id) {
+  secrets_.Remove(DirOf(id), id, OwnerOf(id));
   if (const absl::Status removed = RemoveTree(DirOf(id).root()); !removed.ok()) {
     LogWarning("a run directory cannot be removed", {{"error", std::string(removed.message())}});
   }
@@ -433,6 +460,7 @@ void FileRunDirs::Discard(AttemptId id) {
 absl::Status FileRunDirs::Remove(AttemptId id) {
   const std::string root = DirOf(id).root();
   if (const FileOwner owner = OwnerOf(id); !owner.is_self) EndProcesses(DirOf(id), owner);
+  secrets_.Remove(DirOf(id), id, OwnerOf(id));
   TY_RETURN_IF_ERROR(sweeper_.Remove(root, absl::StrCat(id.job.value, ".", id.number)));
   accounts_.erase(id);
   // The job's folder is removed with its last attempt.

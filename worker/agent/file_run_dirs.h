@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/env.h"
@@ -15,6 +16,7 @@
 #include "worker/agent/launch.h"
 #include "worker/agent/run_as.h"
 #include "worker/agent/run_dirs.h"
+#include "worker/agent/secret_files.h"
 #include "worker/agent/sweeper.h"
 #include "worker/run_dir/assignment.h"
 
@@ -44,6 +46,9 @@ class FileRunDirs : public RunDirs {
 
   run_dir::RunDir DirOf(AttemptId id) const;
   FileOwner OwnerOf(AttemptId id) const;
+  // Sets what asks the server for the secrets of an attempt.
+  using AskSecrets = std::function<absl::StatusOr<Secrets>(AttemptId, int64_t, CancelToken&)>;
+  void set_ask_secrets(AskSecrets ask) { ask_secrets_ = std::move(ask); }
   // Returns the users whose jobs could not be run as long as that is so, and why.
   const std::map<std::string, std::string>& refused_users() const { return refused_users_; }
 
@@ -54,6 +59,7 @@ class FileRunDirs : public RunDirs {
   absl::StatusOr<std::string> RendezvousValue(AttemptId id, const std::string& key) override;
   absl::Status Prepare(AttemptId id, const DesiredAttempt& wanted) override;
   void Fetch(AttemptId id, const ResumeSource& source) override;
+  void FetchSecrets(AttemptId id, int64_t fencing_token) override;
   void CancelFetch(AttemptId id) override;
   absl::Status Assign(Attempt& attempt, const DesiredAttempt& wanted,
                       absl::Duration lease_expire) override;
@@ -69,6 +75,8 @@ class FileRunDirs : public RunDirs {
   absl::Status Remove(AttemptId id) override;
 
  private:
+  std::vector<Attempt> FindAttempts();
+  Sight LookAsOwner(AttemptId id) const;
   void ReapSupervisors(Changes& changes);
   // Returns the account as which jobs of the user run here.
   absl::StatusOr<Account> AccountFor(const std::string& user) const;
@@ -93,6 +101,8 @@ class FileRunDirs : public RunDirs {
   Clock& clock_;
   FileWatch* const watch_;
   Sweeper sweeper_;
+  const SecretFiles secrets_;
+  AskSecrets ask_secrets_;
   std::map<int, AttemptId> folders_;        // by the number of their watch
   std::map<pid_t, AttemptId> supervisors_;  // our child processes
   std::map<AttemptId, Account> accounts_;   // of the attempts that have a run directory

@@ -76,6 +76,7 @@ Variables ProgramVariables(const ProgramSpec& spec, const run_dir::Assignment& a
   all["TRAINYARD_CHECKPOINT_DIR"] = files.checkpoints;
   all["TRAINYARD_RESUME_FROM"] = IfAny(files.resume_from);
   all["TRAINYARD_DATA"] = IfAny(files.data);
+  all["TRAINYARD_SECRETS"] = IfAny(files.secrets);
   return all;
 }
 

@@ -30,6 +30,7 @@ struct Files {
   std::string checkpoints;  // where it renames its checkpoints to
   std::string resume_from;  // the checkpoint to start from, or empty
   std::string data;         // the folder of its data set, or empty
+  std::string secrets;      // the folder of its secrets, or empty
   std::string work;         // where it starts if the spec names no directory
 };
 

@@ -71,6 +71,7 @@ absl::StatusOr<ProgramSpec> ReadProgramSpec(absl::string_view spec_json, absl::s
   reader.Text("directory", spec.directory);
   reader.Texts("params", spec.params);
   reader.Texts("env", spec.env);
+  reader.Texts("secrets", spec.secrets);
   std::string ranks;
   reader.Text("ranks", ranks);
   spec.is_per_host = ranks == "PROGRAM_RANKS_HOST";

@@ -21,6 +21,7 @@ struct ProgramSpec {
   std::string conda = {};
   std::vector<std::string> modules = {};
   std::string setup = {};
+  std::vector<std::string> secrets = {};  // names
   // One process runs on each host, with all devices that the job has there.
   bool is_per_host = false;
   std::string dataset = {};    // "cifar10", or empty

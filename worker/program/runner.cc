@@ -31,6 +31,7 @@
 #include "worker/run_dir/assignment.h"
 #include "worker/run_dir/control.h"
 #include "worker/run_dir/records.h"
+#include "worker/run_dir/secrets.h"
 #include "worker/run_dir/tail.h"
 
 namespace trainyard::program {
@@ -73,6 +74,8 @@ class Runner {
   absl::Status CatchSignals();
   // Makes the rank's own files.
   absl::Status MakeFiles();
+  // A host that was restarted has lost what was in its memory.
+  absl::Status CheckSecrets() const;
   absl::StatusOr<Child> Start(const Place& place);
   int FollowLeader();
   // Waits for the end of the program, and does what is due meanwhile.
@@ -144,6 +147,7 @@ Files Runner::FilesOfRank() const {
   files.work = JoinPath(own_folder_, "work");
   files.checkpoints = CheckpointFolder();
   files.resume_from = dir_.Resolve(assignment_.resume_from);
+  if (!spec_.secrets.empty()) files.secrets = run_dir::SecretsFolder(dir_);
   if (!spec_.dataset.empty()) {
     files.data = JoinPath(assignment_.dataset_dir,
                           spec_.data_path.empty() ? spec_.dataset : spec_.data_path);
@@ -151,7 +155,19 @@ Files Runner::FilesOfRank() const {
   return files;
 }
 
+absl::Status Runner::CheckSecrets() const {
+  const std::string folder = run_dir::SecretsFolder(dir_);
+  for (const std::string& name : spec_.secrets) {
+    if (!folder.empty() && FileExists(JoinPath(folder, name))) continue;
+    return absl::NotFoundError(absl::StrCat("the secret '", name, "' is not in ",
+                                            run_dir::SecretsPath(dir_),
+                                            ", where the worker puts it"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Runner::MakeFiles() {
+  TY_RETURN_IF_ERROR(CheckSecrets());
   const Files files = FilesOfRank();
   for (const std::string& folder : {own_folder_, files.work, files.checkpoints}) {
     TY_RETURN_IF_ERROR(MakeDirectories(folder, 0700));

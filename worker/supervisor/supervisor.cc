@@ -23,6 +23,7 @@
 #include "common/base/status_macros.h"
 #include "worker/run_dir/assignment.h"
 #include "worker/run_dir/control.h"
+#include "worker/run_dir/secrets.h"
 #include "worker/run_dir/supervisor_lock.h"
 #include "worker/supervisor/rank_group.h"
 #include "worker/supervisor/rank_sight.h"
@@ -274,6 +275,8 @@ class Supervisor {
       if (status.ok()) written_.insert(exit.rank);
     }
     const bool last = status.ok() && core_.gone();
+    // The daemon does so, too, but it may be away for long.
+    if (last) run_dir::RemoveSecrets(dir_);
     if (last) status = run_dir::WriteAttemptExit(dir_, core_.Exit(NowMicros()));
     if (status.ok()) {
       write_retry_ = kWriteRetryFirst;

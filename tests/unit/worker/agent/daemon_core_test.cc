@@ -37,6 +37,7 @@ class FakeRunDirs : public RunDirs {
     return Do("prepare", prepared);
   }
   void Fetch(AttemptId, const ResumeSource& source) override { (void)Do("fetch " + source.name); }
+  void FetchSecrets(AttemptId, int64_t) override { (void)Do("fetch secrets"); }
   void CancelFetch(AttemptId) override { (void)Do("cancel"); }
   absl::Status Assign(Attempt& attempt, const DesiredAttempt& wanted, absl::Duration) override {
     attempt.ranks = wanted.ranks;
