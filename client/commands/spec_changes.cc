@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -48,6 +49,16 @@ absl::StatusOr<std::vector<Change>> ChangesOf(const SpecFlags& flags) {
     changes.push_back({"priority", absl::StrCat(*flags.priority)});
   }
   if (!flags.project.empty()) changes.push_back({"project", JsonQuote(flags.project)});
+  for (const std::string& to : flags.notify) {
+    const bool is_url = absl::StrContains(to, "://");
+    if (!is_url && !absl::StrContains(to, '@')) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--notify '", to,
+                       "' is neither a mail address nor a URL; `trainyard notify ls` lists "
+                       "those who get word of all your jobs"));
+    }
+    changes.push_back({is_url ? "notify.webhook" : "notify.mail", JsonQuote(to)});
+  }
   if (!flags.name.empty()) changes.push_back({"name", JsonQuote(flags.name)});
   return changes;
 }

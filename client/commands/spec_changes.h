@@ -24,6 +24,7 @@ struct SpecFlags {
   std::optional<int> priority;
   std::string project;
   std::string name;
+  std::vector<std::string> notify;  // each a mail address or a URL
 };
 
 struct Change {

@@ -40,6 +40,10 @@ void DeclareSubmitFlags(client::Flags& flags, SubmitFlags& options) {
   flags.Value("--devices", options.spec.devices, "Number of devices (devices.count)")
       .Range(1, kDevicesMax);
   flags.Value("--name", options.spec.name, "Name of the job");
+  flags.Repeated(
+      "--notify", options.spec.notify,
+      "Mail address or URL of a webhook that gets word when the job ends or fails; one of "
+      "each may be given");
   flags.Value("--from", options.from,
               "Checkpoint to start from: 12/600, 12/best, or a job for its newest");
   flags.Value("--request-id", options.request_id,

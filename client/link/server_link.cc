@@ -40,7 +40,9 @@ ServerLink::ServerLink(std::string address, std::unique_ptr<SshTunnel> tunnel,
       checkpoints_(v1::CheckpointService::NewStub(channel_)),
       fleet_(v1::FleetService::NewStub(channel_)),
       sharing_(v1::SharingService::NewStub(channel_)),
-      access_(v1::AccessService::NewStub(channel_)) {}
+      access_(v1::AccessService::NewStub(channel_)),
+      secrets_(v1::SecretService::NewStub(channel_)),
+      notify_(v1::NotifyService::NewStub(channel_)) {}
 
 absl::StatusOr<std::unique_ptr<ServerLink>> ServerLink::Connect(const std::string& address,
                                                                 Interrupt& interrupt,

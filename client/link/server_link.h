@@ -19,6 +19,8 @@
 #include "trainyard/v1/checkpoint.grpc.pb.h"
 #include "trainyard/v1/fleet.grpc.pb.h"
 #include "trainyard/v1/job.grpc.pb.h"
+#include "trainyard/v1/notify.grpc.pb.h"
+#include "trainyard/v1/secret.grpc.pb.h"
 #include "trainyard/v1/sharing.grpc.pb.h"
 
 namespace trainyard::link {
@@ -75,6 +77,8 @@ class ServerLink {
   v1::FleetService::Stub& Get(v1::FleetService::Stub*) { return *fleet_; }
   v1::SharingService::Stub& Get(v1::SharingService::Stub*) { return *sharing_; }
   v1::AccessService::Stub& Get(v1::AccessService::Stub*) { return *access_; }
+  v1::SecretService::Stub& Get(v1::SecretService::Stub*) { return *secrets_; }
+  v1::NotifyService::Stub& Get(v1::NotifyService::Stub*) { return *notify_; }
 
   const std::string address_;
   // Carries the channel if the server is on another host, or is null.
@@ -86,6 +90,8 @@ class ServerLink {
   const std::unique_ptr<v1::FleetService::Stub> fleet_;
   const std::unique_ptr<v1::SharingService::Stub> sharing_;
   const std::unique_ptr<v1::AccessService::Stub> access_;
+  const std::unique_ptr<v1::SecretService::Stub> secrets_;
+  const std::unique_ptr<v1::NotifyService::Stub> notify_;
 };
 
 }  // namespace trainyard::link

@@ -11,6 +11,7 @@
 #include "common/datasets.h"
 #include "common/spec/array.h"
 #include "common/spec/fields.h"
+#include "common/spec/notify_checks.h"
 
 namespace trainyard::spec {
 namespace {
@@ -100,6 +101,7 @@ void CheckProgram(const v1::JobSpec& spec, Violations& violations) {
   }
   CheckCommand(spec.program(), violations);
   CheckEnvironment(spec.program(), violations);
+  CheckSecrets(spec.program(), violations);
   if (spec.has_data()) CheckFiles(spec.data(), violations);
 }
 

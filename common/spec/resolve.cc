@@ -12,6 +12,7 @@
 #include "common/spec/defaults.h"
 #include "common/spec/interval.h"
 #include "common/spec/network_limits.h"
+#include "common/spec/notify_checks.h"
 #include "common/spec/program_checks.h"
 #include "common/spec/retain.h"
 #include "common/spec/rules.h"
@@ -297,6 +298,7 @@ std::vector<FieldViolation> ResolveInto(const v1::JobSpec& spec, v1::JobSpec& re
   } else {
     CheckTraining(resolved, between);
   }
+  CheckNotify(spec, between);
   CheckDevices(spec, resolved, between);
   CheckStages(resolved, between);
   CheckTimes(resolved, between);

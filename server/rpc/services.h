@@ -7,6 +7,7 @@
 
 #include "common/base/env.h"
 #include "server/access/directory.h"
+#include "server/notify/courier.h"
 #include "server/rpc/resolve_cache.h"
 #include "server/rpc/sign_in.h"
 #include "server/runtime/audit_log.h"
@@ -20,6 +21,8 @@
 #include "server/runtime/runtime.h"
 #include "server/store/access_store.h"
 #include "server/store/metrics_store.h"
+#include "server/store/sqlite/notify_store.h"
+#include "server/store/sqlite/secret_store.h"
 #include "server/store/store.h"
 
 namespace trainyard::rpc {
@@ -51,6 +54,10 @@ struct Services {
   // Signs in callers of other hosts.
   std::shared_ptr<SignIn> sign_in = std::make_shared<SignIn>();
   std::unique_ptr<ResolveCache> resolve_cache = std::make_unique<ResolveCache>();
+  // A server has these three. They are null in tests that need none of them.
+  store::SecretStore* secrets = nullptr;
+  store::NotifyStore* targets = nullptr;
+  notify::Courier* courier = nullptr;
 };
 
 }  // namespace trainyard::rpc

@@ -18,6 +18,7 @@
 #include "server/rpc/convert.h"
 #include "server/rpc/gate.h"
 #include "server/rpc/limits.h"
+#include "server/rpc/private_checks.h"
 #include "server/rpc/start_point.h"
 
 namespace trainyard::rpc {
@@ -165,6 +166,7 @@ absl::StatusOr<std::shared_ptr<core::Submission>> SubmissionOf(
   // All mistakes of the spec and of the options are reported together.
   const v1::JobSpec& known = resolved == nullptr ? v1::JobSpec::default_instance() : resolved->spec;
   CheckArray(options, known, check);
+  CheckSecretsAndNotify(known, caller, services, check);
   auto submission = std::make_shared<core::Submission>();
   if (resolved != nullptr) {
     const bool may_start_elsewhere =
@@ -199,6 +201,8 @@ absl::StatusOr<Clone> CloneOf(const v1::CloneJobRequest& request, const runtime:
   check.MaxCount("changes", request.changes_size(), kChangesMax);
   const v1::JobSpec before = ResolvedSpecOf(original.record);
   v1::JobSpec after = before;
+  // The addresses are those of the one who wrote them.
+  if (caller.user != original.record.submission->user) after.clear_notify();
   for (const v1::SpecChange& change : request.changes()) {
     const absl::Status status = spec::ApplyChange(after, change.path(), change.value_json());
     for (const FieldViolation& violation : GetFieldViolations(status)) {
@@ -219,6 +223,7 @@ absl::StatusOr<Clone> CloneOf(const v1::CloneJobRequest& request, const runtime:
         start, TakeStartPoint(request.from_checkpoint(), caller, services, resolved.spec, check));
   }
   CheckArray(request.options(), resolved.spec, check);
+  CheckSecretsAndNotify(resolved.spec, caller, services, check);
 
   Clone clone;
   for (const spec::FieldDifference& difference : spec::DiffSpecs(before, resolved.spec)) {

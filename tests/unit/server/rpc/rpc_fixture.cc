@@ -16,6 +16,10 @@ namespace trainyard::rpc {
 RpcTest::RpcTest() {
   blobs_ = *runtime::BlobStore::Open(dir_.path());
   runtime::Runtime::Options options;
+  secrets_ = *store::SecretStore::Open(dir_.path());
+  targets_ = *store::NotifyStore::Open(dir_.File("notify.db"));
+  courier_ = std::make_unique<notify::Courier>(notify::Courier::Options(), *targets_, store_,
+                                               board_, clock_);
   options.on_fatal = [](const absl::Status& status) { TY_CHECK_OK(status); };
   runtime_ = *runtime::Runtime::Start(std::move(options), store_, clock_, board_);
   verifier_ = std::make_unique<runtime::CheckpointVerifier>(*blobs_, board_, executor_, *runtime_);
@@ -24,6 +28,9 @@ RpcTest::RpcTest() {
       Services{*runtime_, board_, notifier_, executor_, metric_reads_, metric_writes_, logs_,
                *blobs_, *verifier_, metrics_, store_, open_streams_, *Rng::Real(), connections_,
                directory_, access_store_, *audit_, "1.2.3"});
+  services_->secrets = secrets_.get();
+  services_->targets = targets_.get();
+  services_->courier = courier_.get();
   services_->sign_in->user_of_system = [](const std::string& user) {
     return User(user, access::Role::kAdmin);
   };
@@ -33,6 +40,8 @@ RpcTest::RpcTest() {
   checkpoint_service_ = std::make_unique<CheckpointServiceImpl>(*services_);
   agent_service_ = std::make_unique<AgentServiceImpl>(*services_);
   access_service_ = std::make_unique<AccessServiceImpl>(*services_);
+  secret_service_ = std::make_unique<SecretServiceImpl>(*services_);
+  notify_service_ = std::make_unique<NotifyServiceImpl>(*services_);
   grpc::ServerBuilder builder;
   builder.RegisterService(job_service_.get());
   builder.RegisterService(fleet_service_.get());
@@ -40,6 +49,8 @@ RpcTest::RpcTest() {
   builder.RegisterService(checkpoint_service_.get());
   builder.RegisterService(agent_service_.get());
   builder.RegisterService(access_service_.get());
+  builder.RegisterService(secret_service_.get());
+  builder.RegisterService(notify_service_.get());
   server_ = builder.BuildAndStart();
   access::Peer root = User("root", access::Role::kAdmin);
   root.is_host = true;

@@ -16,6 +16,8 @@
 #include "server/rpc/checkpoint_service.h"
 #include "server/rpc/fleet_service.h"
 #include "server/rpc/job_service.h"
+#include "server/rpc/notify_service.h"
+#include "server/rpc/secret_service.h"
 #include "server/rpc/sharing_service.h"
 #include "server/rpc/streams.h"
 #include "server/store/memory_access_store.h"
@@ -85,6 +87,9 @@ class RpcTest : public ::testing::Test {
   runtime::Executor executor_;
   runtime::Executor metric_reads_{store::kMetricReadersMax};
   runtime::Executor metric_writes_{1};
+  std::unique_ptr<store::SecretStore> secrets_;
+  std::unique_ptr<store::NotifyStore> targets_;
+  std::unique_ptr<notify::Courier> courier_;
   std::unique_ptr<runtime::Runtime> runtime_;
   std::unique_ptr<runtime::CheckpointVerifier> verifier_;
   std::unique_ptr<runtime::AuditLog> audit_;
@@ -95,6 +100,8 @@ class RpcTest : public ::testing::Test {
   std::unique_ptr<CheckpointServiceImpl> checkpoint_service_;
   std::unique_ptr<AgentServiceImpl> agent_service_;
   std::unique_ptr<AccessServiceImpl> access_service_;
+  std::unique_ptr<SecretServiceImpl> secret_service_;
+  std::unique_ptr<NotifyServiceImpl> notify_service_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<v1::JobService::Stub> jobs_;
   std::unique_ptr<v1::FleetService::Stub> fleet_;
