@@ -24,6 +24,8 @@ struct SpecFlags {
   std::optional<int> priority;
   std::string project;
   std::string name;
+  std::vector<std::string> notify;  // each a mail address or a URL
+  std::string code;  // a folder
 };
 
 struct Change {

@@ -25,16 +25,23 @@ class TrialRelease {
   TrialRelease(const TrialRelease&) = delete;
   TrialRelease& operator=(const TrialRelease&) = delete;
   ~TrialRelease() {
-    for (const auto& [slot, holder] : taken_) slots_.SetHolder(slot, holder);
+    for (const Taken& taken : taken_) slots_.SetHolder(taken.slot, taken.holder, taken.held);
   }
   void Free(int32_t slot) {
-    taken_.emplace_back(slot, slots_.slot(slot).holder);
+    const Slot& it = slots_.slot(slot);
+    taken_.push_back({slot, it.holder, it.held});
     slots_.SetHolder(slot, JobId{});
   }
 
  private:
+  struct Taken {
+    int32_t slot;
+    JobId holder;
+    HostAmount held;
+  };
+
   Slots& slots_;
-  std::vector<std::pair<int32_t, JobId>> taken_;
+  std::vector<Taken> taken_;
 };
 
 bool IsUseful(const Slots& slots, const Offer& offer, int32_t slot) {
@@ -54,6 +61,11 @@ std::vector<int32_t> UsefulOf(const Slots& slots, const Offer& offer, const Held
   return useful;
 }
 
+bool IsCheaper(const Candidate& a, const Candidate& b) {
+  // Among equal ones the younger job.
+  return std::tie(a.cost_us, b.job) < std::tie(b.cost_us, a.job);
+}
+
 size_t SpareOf(const RunningJob& job) {
   const size_t least = static_cast<size_t>(job.demand.least());
   return job.ranks.size() > least ? job.ranks.size() - least : 0;
@@ -62,10 +74,7 @@ size_t SpareOf(const RunningJob& job) {
 // Takes the cheapest candidates first until `need` slots are there, and then leaves out those that
 // turn out unnecessary, the most expensive first. Returns none if all together do not suffice.
 std::vector<Candidate> Choose(std::vector<Candidate> candidates, int32_t need) {
-  std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
-    // Among equal ones the younger job.
-    return std::tie(a.cost_us, b.job) < std::tie(b.cost_us, a.job);
-  });
+  std::sort(candidates.begin(), candidates.end(), IsCheaper);
   std::vector<Candidate> chosen;
   int32_t given = 0;
   for (Candidate& candidate : candidates) {
@@ -83,9 +92,35 @@ std::vector<Candidate> Choose(std::vector<Candidate> candidates, int32_t need) {
   return chosen;
 }
 
+// As Choose, for gangs that hosts bound: a candidate may give processors and memory alone.
+std::vector<Candidate> ChooseByTrial(Slots& slots, const Offer& offer, const GangDemand& gang,
+                                     std::vector<Candidate> candidates) {
+  std::sort(candidates.begin(), candidates.end(), IsCheaper);
+  const auto fits = [&] { return LargestGang(slots, offer, gang) > 0; };
+  std::vector<Candidate> chosen;
+  {
+    TrialRelease trial(slots);
+    for (Candidate& candidate : candidates) {
+      if (fits()) break;
+      for (const int32_t slot : candidate.gives) trial.Free(slot);
+      chosen.push_back(std::move(candidate));
+    }
+    if (!fits()) return {};
+  }
+  for (size_t i = chosen.size(); i-- > 0;) {
+    TrialRelease others(slots);
+    for (size_t other = 0; other < chosen.size(); ++other) {
+      if (other == i) continue;
+      for (const int32_t slot : chosen[other].gives) others.Free(slot);
+    }
+    if (fits()) chosen.erase(chosen.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  return chosen;
+}
+
 class Search {
  public:
-  Search(const Slots& slots, const std::map<JobId, RunningJob>& running, const HeldSlots& held,
+  Search(Slots& slots, const std::map<JobId, RunningJob>& running, const HeldSlots& held,
          const std::set<JobId>& stopping, int32_t priority, bool is_head, const GangDemand& gang)
       : slots_(slots), held_(held), gang_(gang) {
     for (const auto& [id, job] : running) {
@@ -102,7 +137,13 @@ class Search {
   // First tries to shrink elastic jobs only so far that they can continue. If that does not
   // suffice, stops them.
   std::vector<Candidate> On(const Offer& offer) const {
-    const GangDemand any{1, gang_.least, /*mixed=*/true, false};
+    if (IsBoundByHosts(slots_, gang_)) {
+      auto chosen = ChooseByTrial(slots_, offer, gang_, Candidates(offer, /*shrink=*/true));
+      if (!chosen.empty()) return chosen;
+      return ChooseByTrial(slots_, offer, gang_, Candidates(offer, /*shrink=*/false));
+    }
+    GangDemand any{1, gang_.least, /*mixed=*/true, false};
+    any.one_host = gang_.one_host;
     const int32_t need = gang_.least - LargestGang(slots_, offer, any);
     std::vector<Candidate> chosen = Choose(Candidates(offer, /*shrink=*/true), need);
     if (chosen.empty()) chosen = Choose(Candidates(offer, /*shrink=*/false), need);
@@ -113,7 +154,7 @@ class Search {
   std::vector<Candidate> Candidates(const Offer& offer, bool shrink) const {
     std::vector<Candidate> candidates;
     for (const RunningJob* job : may_go_) {
-      Candidate candidate{job->id, 0, UsefulOf(slots_, offer, held_, job->id)};
+      Candidate candidate{job->id, 0, GivesOf(offer, job->id)};
       if (shrink && job->demand.is_elastic()) {
         const size_t spare = SpareOf(*job);
         // The last ranks are given up; the first stay where they are.
@@ -129,7 +170,25 @@ class Search {
     return candidates;
   }
 
-  const Slots& slots_;
+  // On hosts that bound the gang, all that a job holds beside offered slots is of use.
+  std::vector<int32_t> GivesOf(const Offer& offer, JobId job) const {
+    if (!IsBoundByHosts(slots_, gang_)) return UsefulOf(slots_, offer, held_, job);
+    std::vector<int32_t> gives;
+    const auto found = held_.find(job);
+    if (found == held_.end()) return gives;
+    std::set<int32_t> workers;
+    for (const Shelf& shelf : slots_.shelves()) {
+      if (offer[static_cast<size_t>(shelf.cls)] != Access::kNone) workers.insert(shelf.worker);
+    }
+    for (const int32_t slot : found->second) {
+      if (slots_.slot(slot).claim == JobId{} && workers.count(slots_.ShelfOf(slot).worker) > 0) {
+        gives.push_back(slot);
+      }
+    }
+    return gives;
+  }
+
+  Slots& slots_;
   const HeldSlots& held_;
   const GangDemand& gang_;
   std::vector<const RunningJob*> may_go_;
@@ -142,9 +201,13 @@ int64_t CostOf(const std::vector<Candidate>& victims) {
 }
 
 Nomination MakeNomination(const std::map<JobId, RunningJob>& running, const HeldSlots& held,
-                          const std::vector<Candidate>& victims, std::vector<int32_t> picked) {
+                          const std::vector<Candidate>& victims, std::vector<int32_t> picked,
+                          bool is_bound) {
   Nomination nomination;
-  const std::set<int32_t> taken(picked.begin(), picked.end());
+  std::set<int32_t> taken(picked.begin(), picked.end());
+  if (is_bound) {  // none was chosen without need
+    for (const Candidate& victim : victims) taken.insert(victim.gives.begin(), victim.gives.end());
+  }
   for (const Candidate& victim : victims) {
     const RunningJob& job = running.at(victim.job);
     std::vector<int32_t> rest;
@@ -171,7 +234,13 @@ std::optional<Nomination> Nominate(Slots& slots, const std::map<JobId, RunningJo
   if (!search.has_candidates()) return std::nullopt;
   TrialRelease trial(slots);
   for (const JobId& id : stopping) {
-    for (const int32_t slot : UsefulOf(slots, offer, held, id)) trial.Free(slot);
+    if (!IsBoundByHosts(slots, gang)) {
+      for (const int32_t slot : UsefulOf(slots, offer, held, id)) trial.Free(slot);
+    } else if (const auto stops = held.find(id); stops != held.end()) {
+      for (const int32_t slot : stops->second) {
+        if (slots.slot(slot).claim == JobId{}) trial.Free(slot);
+      }
+    }
   }
   // The job only has to wait for those that stop already.
   if (LargestGang(slots, offer, gang) > 0) return std::nullopt;
@@ -191,7 +260,7 @@ std::optional<Nomination> Nominate(Slots& slots, const std::map<JobId, RunningJo
   }
   std::vector<int32_t> picked = PickSlots(slots, best_offer, gang);
   TY_CHECK(!picked.empty());
-  return MakeNomination(running, held, best, std::move(picked));
+  return MakeNomination(running, held, best, std::move(picked), IsBoundByHosts(slots, gang));
 }
 
 }  // namespace trainyard::core

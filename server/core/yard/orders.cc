@@ -80,11 +80,14 @@ std::vector<DesiredAttempt> DesiredFor(const YardState& state, const std::string
   return result;
 }
 
-std::map<std::string, AttemptId> HoldersOn(const YardState& state, const std::string& worker) {
-  std::map<std::string, AttemptId> holders;
+std::map<AttemptId, std::vector<RankPlacement>> RanksOn(const YardState& state,
+                                                        const std::string& worker) {
+  std::map<AttemptId, std::vector<RankPlacement>> holders;
   const auto hold = [&](const AttemptRecord& attempt) {
+    std::vector<RankPlacement>& ranks = holders[attempt.id];
+    ranks.clear();
     for (const RankPlacement& rank : attempt.ranks) {
-      if (rank.worker == worker) holders[rank.device] = attempt.id;
+      if (rank.worker == worker) ranks.push_back(rank);
     }
   };
   const auto& attempts = state.snapshot().attempts;
@@ -100,6 +103,16 @@ std::map<std::string, AttemptId> HoldersOn(const YardState& state, const std::st
   for (const AttemptId& id : state.live.On(worker)) {
     const AttemptRecord& attempt = state.ledger.attempt(id);
     if (HoldsDevices(FindPart(attempt, worker)->state)) hold(attempt);
+  }
+  return holders;
+}
+
+std::map<std::string, AttemptId> HoldersOn(const YardState& state, const std::string& worker) {
+  std::map<std::string, AttemptId> holders;
+  for (const auto& [attempt, ranks] : RanksOn(state, worker)) {
+    for (const RankPlacement& rank : ranks) {
+      if (!rank.device.empty()) holders[rank.device] = attempt;
+    }
   }
   return holders;
 }
