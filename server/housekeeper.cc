@@ -95,7 +95,6 @@ void Housekeeper::Run() {
     options_.sweep_connections();
     if (clock_.Uptime() >= std::min(measure_uptime, delete_uptime)) {
       Measure();
-      options_.sweep_code();
       measure_uptime = clock_.Uptime() + kMeasureInterval;
     }
     if (clock_.Uptime() < delete_uptime) continue;

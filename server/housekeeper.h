@@ -30,8 +30,6 @@ class Housekeeper {
     int64_t memory_high = 0;
     // Looks after connections, once a second.
     std::function<void()> sweep_connections = [] {};
-    // Removes code that no job has any more.
-    std::function<void()> sweep_code = [] {};
   };
 
   Housekeeper(Options options, runtime::Runtime& runtime, Clock& clock);

@@ -127,13 +127,13 @@ bool RetentionReview::Collect(const Yard& yard, size_t max) {
 
 void RetentionReview::Keep(const Yard& yard, const JobRecord& job) {
   const Sizes sizes = SizesOf(yard, job);
-  jobs_.Count(sizes.sum());
+  jobs_.Count(sizes.checkpoints + sizes.streams.sum());
   KeepParts(job, sizes);
 }
 
 void RetentionReview::Decide(const Yard& yard, const JobRecord& job) {
   const Sizes sizes = SizesOf(yard, job);
-  jobs_.Count(sizes.sum());
+  jobs_.Count(sizes.checkpoints + sizes.streams.sum());
   const int64_t retain_us = job.submission->retain_us;
   const bool is_old = retain_us > 0 ? job.end_us < now_us_ - retain_us : jobs_.IsOld(job, now_us_);
   if (is_old || jobs_.IsOver()) {
@@ -155,9 +155,7 @@ void RetentionReview::Decide(const Yard& yard, const JobRecord& job) {
 
 RetentionReview::Sizes RetentionReview::SizesOf(const Yard& yard, const JobRecord& job) {
   const core::StreamBytes* streams = yard.FindStreams(job.id);
-  const core::CheckpointRecord* outputs = yard.FindCheckpoint({job.id, core::kOutputsStep});
-  return {CheckpointBytes(yard, job.id), outputs == nullptr ? 0 : outputs->bytes(),
-          streams == nullptr ? core::StreamBytes() : *streams};
+  return {CheckpointBytes(yard, job.id), streams == nullptr ? core::StreamBytes() : *streams};
 }
 
 void RetentionReview::KeepParts(const JobRecord& job, const Sizes& sizes) {

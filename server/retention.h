@@ -84,10 +84,7 @@ class RetentionReview {
   };
   struct Sizes {
     int64_t checkpoints = 0;
-    int64_t outputs = 0;
     core::StreamBytes streams;
-
-    int64_t sum() const { return checkpoints + outputs + streams.sum(); }
   };
 
   // Finds the jobs that have ended, and counts those that stay whatever the rules say.

@@ -2,12 +2,9 @@
 // --set.
 #include "client/commands/spec_changes.h"
 
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -51,23 +48,7 @@ absl::StatusOr<std::vector<Change>> ChangesOf(const SpecFlags& flags) {
     changes.push_back({"priority", absl::StrCat(*flags.priority)});
   }
   if (!flags.project.empty()) changes.push_back({"project", JsonQuote(flags.project)});
-  for (const std::string& to : flags.notify) {
-    const bool is_url = absl::StrContains(to, "://");
-    if (!is_url && !absl::StrContains(to, '@')) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--notify '", to,
-                       "' is neither a mail address nor a URL; `trainyard notify ls` lists "
-                       "those who get word of all your jobs"));
-    }
-    changes.push_back({is_url ? "notify.webhook" : "notify.mail", JsonQuote(to)});
-  }
   if (!flags.name.empty()) changes.push_back({"name", JsonQuote(flags.name)});
-  if (!flags.code.empty()) {
-    // The path of a spec is relative to the spec, and that of the command line to here.
-    std::error_code failed;
-    const std::string path = std::filesystem::absolute(flags.code, failed).string();
-    changes.push_back({"program.code", JsonQuote(failed ? flags.code : path)});
-  }
   return changes;
 }
 

@@ -24,8 +24,6 @@ struct SpecFlags {
   std::optional<int> priority;
   std::string project;
   std::string name;
-  std::vector<std::string> notify;  // each a mail address or a URL
-  std::string code;  // a folder
 };
 
 struct Change {

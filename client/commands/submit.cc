@@ -8,7 +8,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "client/commands/code_sender.h"
 #include "client/commands/diff.h"
 #include "client/commands/explanation.h"
 #include "client/commands/follow.h"
@@ -220,8 +219,7 @@ absl::StatusOr<std::vector<spec_loader::SpecText>> TextsOf(const Context& contex
       return absl::InvalidArgumentError(absl::StrCat(
           "there is a spec, ", files.front(), ", and a command after '--'; give one of them"));
     }
-    TY_ASSIGN_OR_RETURN(auto text, SpecOfCommand(context, options.command, options.variables,
-                                                 options.flags.spec.code));
+    TY_ASSIGN_OR_RETURN(auto text, SpecOfCommand(context, options.command, options.variables));
     texts.push_back(std::move(text));
     return texts;
   }
@@ -253,18 +251,12 @@ Result Submit(const Context& context, const SubmitOptions& options) {
   SpecFile file = spec_loader::ParseSpecText(texts.front());
   TY_ASSIGN_OR_RETURN(const std::vector<std::string> changed, ApplyChanges(flags.spec, file));
   if (!file.mistakes.empty()) return TellMistakes(context, file, kNothing);
-  if (flags.dry_run) {
-    v1::SubmitOptions unused;
-    TY_RETURN_IF_ERROR(CodeSender(context, nullptr).Send(file.name, file.spec, unused));
-    return DryRun(context, flags, file, changed);
-  }
+  if (flags.dry_run) return DryRun(context, flags, file, changed);
   TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
   v1::CreateJobRequest request;
   *request.mutable_spec() = file.spec;
   request.set_request_id(RequestId(context, flags));
   TY_RETURN_IF_ERROR(TakeFlags(context, *link, flags, request));
-  TY_RETURN_IF_ERROR(CodeSender(context, link.get())
-                         .Send(file.name, *request.mutable_spec(), *request.mutable_options()));
   const auto job = CallPersistently(context, *link, &v1::JobService::Stub::CreateJob, request);
   const auto violations = GetFieldViolations(job.status());
   if (!violations.empty()) {
@@ -281,21 +273,15 @@ Result Clone(const Context& context, const CloneOptions& options) {
   TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
   v1::CloneJobRequest request;
   TY_ASSIGN_OR_RETURN(*request.mutable_name(), ResolveOne(*link, options.job));
-  CodeSender sender(context, flags.dry_run ? nullptr : link.get());
-  v1::CodeOrigin origin;
   for (const Change& change : changes) {
     v1::SpecChange* added = request.add_changes();
     added->set_path(change.path);
     added->set_value_json(change.value);
-    if (change.path != "program.code" || flags.spec.code.empty()) continue;
-    TY_ASSIGN_OR_RETURN(const std::string digest, sender.SendFolder(flags.spec.code, origin));
-    added->set_value_json(JsonQuote(digest));
   }
   if (!flags.from.empty()) {
     TY_ASSIGN_OR_RETURN(*request.mutable_from_checkpoint(), ResolveCheckpoint(*link, flags.from));
   }
   TY_ASSIGN_OR_RETURN(*request.mutable_options(), SubmitOptionsOf(context, *link, flags));
-  if (origin.ByteSizeLong() > 0) *request.mutable_options()->mutable_code_origin() = origin;
   request.set_validate_only(true);
   TY_ASSIGN_OR_RETURN(v1::CloneJobResponse preview,
                       link->Call(&v1::JobService::Stub::CloneJob, request));

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/commands/code_sender.h"
 #include "client/commands/load_spec.h"
 #include "client/commands/memory_need.h"
 #include "client/link/exit_code.h"
@@ -51,7 +50,6 @@ class Submitter {
         flags_(flags),
         texts_(texts),
         options_(std::move(options)),
-        sender_(context, &link),
         planner_(context.surroundings.binary_dir),
         prefix_(flags.request_id.empty() ? MakeUuid(context.rng) : flags.request_id) {}
 
@@ -143,14 +141,9 @@ class Submitter {
         Refuse(file, changed.status());
         continue;
       }
-      v1::SubmitOptions options = options_;
-      if (const absl::Status sent = sender_.Send(file.name, file.spec, options); !sent.ok()) {
-        Refuse(file, sent);
-        continue;
-      }
       v1::CreateJobRequest* item = message->request.add_requests();
       *item->mutable_spec() = file.spec;
-      *item->mutable_options() = std::move(options);
+      *item->mutable_options() = options_;
       if (const auto need = planner_.NeedOf(file.spec); need.has_value()) {
         *item->mutable_options()->mutable_memory_need() = *need;
       }
@@ -232,7 +225,6 @@ class Submitter {
   const SubmitFlags& flags_;
   const std::vector<SpecText>& texts_;
   const v1::SubmitOptions options_;
-  CodeSender sender_;
   MemoryPlanner planner_;
   const std::string prefix_;
   size_t next_ = 0;  // the next document

@@ -40,13 +40,6 @@ void DeclareSubmitFlags(client::Flags& flags, SubmitFlags& options) {
   flags.Value("--devices", options.spec.devices, "Number of devices (devices.count)")
       .Range(1, kDevicesMax);
   flags.Value("--name", options.spec.name, "Name of the job");
-  flags.Repeated(
-      "--notify", options.spec.notify,
-      "Mail address or URL of a webhook that gets word when the job ends or fails; one of "
-      "each may be given");
-  flags.Value("--code", options.spec.code,
-              "Folder with the program's code, which travels with the job as it is now "
-              "(program.code)");
   flags.Value("--from", options.from,
               "Checkpoint to start from: 12/600, 12/best, or a job for its newest");
   flags.Value("--request-id", options.request_id,

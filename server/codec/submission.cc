@@ -6,13 +6,11 @@
 #include <algorithm>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/hash.h"
 #include "common/base/ids.h"
-#include "common/base/isolation.h"
 #include "common/base/status_macros.h"
 #include "common/spec/data_checks.h"
 #include "common/spec/interval.h"
@@ -26,13 +24,9 @@ int64_t Microseconds(const google::protobuf::Duration& duration) {
   return absl::ToInt64Microseconds(spec::FromProto(duration));
 }
 
-core::Demand DemandOf(const v1::JobSpec& resolved) {
-  const v1::DevicesSpec& devices = resolved.devices();
+core::Demand DemandOf(const v1::DevicesSpec& devices) {
   core::Demand demand;
-  // A rank without a device is a gang of one.
-  demand.is_deviceless = devices.has_count() && devices.count() == 0 && devices.min() == 0;
-  demand.count = demand.is_deviceless ? 1 : devices.count();
-  demand.resources = {resolved.resources().cpus(), resolved.resources().memory().bytes()};
+  demand.count = devices.count();
   demand.type = devices.type();
   demand.mixed = devices.mixed();
   demand.min_count = devices.min();
@@ -40,19 +34,6 @@ core::Demand DemandOf(const v1::JobSpec& resolved) {
   demand.labels.insert(devices.labels().begin(), devices.labels().end());
   demand.spread = devices.spread();
   return demand;
-}
-
-// Returns the labels that a worker has if it can give the isolation that the program asks for.
-std::vector<const char*> IsolationLabels(const v1::ProgramSpec& program) {
-  if (!program.environment().container().empty()) return {kContainerLabel};
-  switch (program.isolation()) {
-    case v1::ISOLATION_CGROUP:
-      return {kCgroupLabel};
-    case v1::ISOLATION_SANDBOX:
-      return {kSandboxLabel};
-    default:
-      return {};
-  }
 }
 
 // Such a network is judged by its loss, which says more about it than the accuracy.
@@ -101,7 +82,6 @@ absl::Status TakeOptions(const v1::Job& options, core::Submission& submission) {
                         ParseCheckpointName(provenance.parent_checkpoint()));
     submission.parent_checkpoint = core::CheckpointRef{parent.job, parent.step};
   }
-  TakeCodeOrigin(provenance.code(), submission);
   for (const v1::Dependency& dependency : options.dependencies()) {
     TY_ASSIGN_OR_RETURN(const JobId job, ParseJobName(dependency.job()));
     submission.dependencies.push_back({job, dependency.ok()});
@@ -122,23 +102,12 @@ bool IsPrintable(absl::string_view text) {
 
 }  // namespace
 
-void TakeCodeOrigin(const v1::CodeOrigin& origin, core::Submission& submission) {
-  submission.code_diff_digest = origin.diff_digest();
-  submission.code_origin = origin.SerializeAsString();
-}
-
 void TakeSpec(const v1::JobSpec& resolved, core::Submission& submission) {
-  submission.code_digest = resolved.program().code();
   submission.name = resolved.name();
   submission.project = resolved.project();
   submission.tags.assign(resolved.tags().begin(), resolved.tags().end());
-  submission.demand = DemandOf(resolved);
-  // Only a worker that can keep it apart as strictly gets the job.
-  for (const char* label : IsolationLabels(resolved.program())) {
-    submission.demand.labels[label] = kIsolationYes;
-  }
+  submission.demand = DemandOf(resolved.devices());
   submission.demand.multiple_of = std::max(1, resolved.stages().count());
-  submission.demand.one_host = resolved.program().ranks() == v1::PROGRAM_RANKS_ONE;
   submission.work = WorkOf(resolved);
   submission.demand.dataset = spec::DatasetKey(resolved.data());
   if (!submission.demand.dataset.empty()) {
@@ -171,9 +140,6 @@ void SetOptions(const core::Submission& submission, v1::Job& job) {
   }
   if (const auto& parent = submission.parent_checkpoint) {
     provenance.set_parent_checkpoint(CheckpointName(parent->job, parent->step));
-  }
-  if (!submission.code_origin.empty()) {
-    (void)provenance.mutable_code()->ParseFromString(submission.code_origin);
   }
   for (const core::Dependency& dependency : submission.dependencies) {
     v1::Dependency* added = job.add_dependencies();

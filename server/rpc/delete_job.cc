@@ -1,6 +1,5 @@
 // Implements DeleteJob and DeleteJobData, which say what would be deleted, or delete it. The yard
 // decides. The files are counted here, and removed by the app once the commit is on disk.
-#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -18,9 +17,7 @@ namespace {
 
 void FillFromPlan(const core::Yard& yard, const core::Deletion& plan,
                   v1::DeleteJobResponse& response) {
-  response.set_checkpoints(
-      std::count_if(plan.checkpoints.begin(), plan.checkpoints.end(),
-                    [](const core::CheckpointRef& id) { return !id.is_outputs(); }));
+  response.set_checkpoints(static_cast<int64_t>(plan.checkpoints.size()));
   int64_t bytes = 0;
   for (const core::CheckpointRef& id : plan.checkpoints) bytes += yard.FindCheckpoint(id)->bytes();
   response.set_checkpoint_bytes(bytes);

@@ -6,7 +6,6 @@
 #include "common/base/status_macros.h"
 #include "common/spec/array.h"
 #include "common/spec/diff.h"
-#include "google/protobuf/util/json_util.h"
 #include "server/core/yard/deletion.h"
 #include "server/rpc/answers.h"
 #include "server/rpc/convert.h"
@@ -41,26 +40,6 @@ absl::Status ListHistory(store::Store& store, const core::JobRecord& job, int64_
   return absl::OkStatus();
 }
 
-// Adds what the programs of the newest attempts ran in, as their workers have told it. This blocks
-// on the disk.
-void AddEnvironments(const runtime::LogStore& logs, JobId job, v1::ListAttemptsResponse& response) {
-  int64_t room = kEnvironmentsBytesMax;
-  for (int i = response.attempts_size() - 1; i >= 0; --i) {
-    v1::Attempt& attempt = *response.mutable_attempts(i);
-    const runtime::LogId id = {{job, i + 1}, 0, runtime::RankStream::kEnvironment};
-    const auto text = logs.Read(id, 0, runtime::LogStore::kEnvironmentBytesMax);
-    if (!text.ok() || text->empty()) continue;
-    room -= static_cast<int64_t>(text->size());
-    if (room < 0) return;
-    google::protobuf::util::JsonParseOptions options;
-    options.ignore_unknown_fields = true;
-    v1::ProgramEnvironment& environment = *attempt.mutable_environment();
-    // The process of a user has written it, so it may be anything.
-    const auto parsed = google::protobuf::util::JsonStringToMessage(*text, &environment, options);
-    if (!parsed.ok()) attempt.clear_environment();
-  }
-}
-
 // Returns the spec that the job ran. The job may have been deleted if clones of it exist.
 // Jobs that the caller may not see do not exist for it.
 absl::StatusOr<v1::JobSpec> SpecOf(const access::Caller& caller, const Services& services,
@@ -88,8 +67,8 @@ grpc::ServerUnaryReactor* JobServiceImpl::ExplainJob(const access::Caller& calle
   std::shared_ptr<const core::Submission> submission;
   if (request->has_spec()) {
     Decisions decisions(access::RuleOf("JobService/ExplainJob"), caller, services_, {});
-    auto made = SubmissionOf(request->spec(), request->options(), "", /*is_trial=*/true, caller,
-                             services_, check, decisions);
+    auto made =
+        SubmissionOf(request->spec(), request->options(), "", caller, services_, check, decisions);
     decisions.Write();
     if (!made.ok()) return Finished(context, made.status());
     submission = *std::move(made);
@@ -179,18 +158,16 @@ grpc::ServerUnaryReactor* JobServiceImpl::ListAttempts(const access::Caller&,
                                                        grpc::CallbackServerContext* context,
                                                        const v1::ListAttemptsRequest* request,
                                                        v1::ListAttemptsResponse* response) {
-  RequestCheck check;
-  const JobId job = check.Job("parent", request->parent());
-  if (!check.ok()) return Refused(context, check);
-  const auto view = FindJob(services_.board, job);
-  if (!view.ok()) return Finished(context, view.status());
-  for (const auto& attempt : services_.board.AttemptsOf(job)) {
-    *response->add_attempts() = ToProto(*attempt);
-  }
-  return FinishAfter(context, services_.executor, [this, job, response] {
-    AddEnvironments(services_.logs, job, *response);
+  return Finished(context, [&]() -> absl::Status {
+    RequestCheck check;
+    const JobId job = check.Job("parent", request->parent());
+    TY_RETURN_IF_ERROR(check.Take());
+    TY_RETURN_IF_ERROR(FindJob(services_.board, job).status());
+    for (const auto& attempt : services_.board.AttemptsOf(job)) {
+      *response->add_attempts() = ToProto(*attempt);
+    }
     return absl::OkStatus();
-  });
+  }());
 }
 
 grpc::ServerUnaryReactor* JobServiceImpl::ListEvents(const access::Caller&,

@@ -5,7 +5,6 @@
 #include <cstdint>
 
 #include "absl/time/time.h"
-#include "common/base/checkpoint_file.h"
 #include "common/spec/fields.h"
 #include "trainyard/v1/spec.pb.h"
 
@@ -62,19 +61,11 @@ inline constexpr int kSubjectsMax = 100;
 inline constexpr int64_t kDrainWithinMaxUs = int64_t{24} * 3600 * 1'000'000;
 // The metric points of one append: a hundred times those of one second of fast training.
 inline constexpr int kPointsMax = 10'000;
-// The digests of one FindCode. A client asks for two: an archive and a diff.
-inline constexpr int kDigestsMax = 64;
-// What a version control says of the origin of code, but for the differences.
-inline constexpr size_t kOriginBytesMax = 1024;
-// The environments of programs in one answer to ListAttempts.
-inline constexpr int64_t kEnvironmentsBytesMax = int64_t{1} << 20;
 // The devices of a worker, the attempts that it reports, and the files of a checkpoint.
 inline constexpr int kDevicesMax = 1024;
 inline constexpr int kAttemptsMax = 4096;
 inline constexpr int kSplitsMax = 1000;  // of the data sets of a worker
-inline constexpr int kFilesMax = kCheckpointFilesMax;
-// What the outputs of an attempt leave out.
-inline constexpr size_t kLeftOutBytesMax = 4096;
+inline constexpr int kFilesMax = 64;
 inline constexpr size_t kNameBytesMax = 200;
 inline constexpr size_t kPathBytesMax = 1000;
 // The largest state.json. It is read when a checkpoint is committed, and contains a spec and some

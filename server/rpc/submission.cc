@@ -15,11 +15,9 @@
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "server/codec/submission.h"
-#include "server/rpc/code_use.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/gate.h"
 #include "server/rpc/limits.h"
-#include "server/rpc/private_checks.h"
 #include "server/rpc/start_point.h"
 
 namespace trainyard::rpc {
@@ -31,8 +29,6 @@ std::string HashOfRequest(Request message) {
   message.clear_request_id();
   // A plan may be missing when the request is sent again, and does not change what it means.
   if (message.has_options()) message.mutable_options()->clear_memory_need();
-  // The same files may have been committed since.
-  if (message.has_options()) message.mutable_options()->clear_code_origin();
   std::string bytes;
   {
     google::protobuf::io::StringOutputStream stream(&bytes);
@@ -162,15 +158,13 @@ bool IsAboutData(const v1::SpecChange& change) {
 
 absl::StatusOr<std::shared_ptr<core::Submission>> SubmissionOf(
     const v1::JobSpec& spec, const v1::SubmitOptions& options, const std::string& from_checkpoint,
-    bool is_trial, const access::Caller& caller, Services& services, RequestCheck& check,
-    Decisions& decisions) {
+    const access::Caller& caller, Services& services, RequestCheck& check, Decisions& decisions) {
   std::vector<FieldViolation> violations;
   const auto resolved = services.resolve_cache->Resolve(spec, violations);
   check.Add(std::move(violations));
   // All mistakes of the spec and of the options are reported together.
   const v1::JobSpec& known = resolved == nullptr ? v1::JobSpec::default_instance() : resolved->spec;
   CheckArray(options, known, check);
-  CheckSecretsAndNotify(known, caller, services, check);
   auto submission = std::make_shared<core::Submission>();
   if (resolved != nullptr) {
     const bool may_start_elsewhere =
@@ -180,8 +174,6 @@ absl::StatusOr<std::shared_ptr<core::Submission>> SubmissionOf(
                             ? FromStartPoint(*resolved, from_checkpoint, caller, services, check)
                             : MakeSubmission(*resolved, {}, caller.user, services));
   }
-  TY_RETURN_IF_ERROR(
-      TakeCode(known, options.code_origin(), is_trial, caller, services, check, *submission));
   TY_RETURN_IF_ERROR(TakeOptions(options, caller, services, check, *submission));
   TY_RETURN_IF_ERROR(check.Take());
   TY_RETURN_IF_ERROR(decisions.Take(spec.name(), CheckProject(caller, services, *submission)));
@@ -194,7 +186,7 @@ absl::StatusOr<core::SubmitJob> SubmissionOf(const v1::CreateJobRequest& request
   check.MaxBytes("request_id", request.request_id(), kRequestIdBytesMax);
   TY_ASSIGN_OR_RETURN(const auto submission,
                       SubmissionOf(request.spec(), request.options(), request.from_checkpoint(),
-                                   request.validate_only(), caller, services, check, decisions));
+                                   caller, services, check, decisions));
   core::SubmitJob input{submission, request.request_id(), "", UserActor(caller.user)};
   if (!request.request_id().empty()) input.request_hash = HashOf(request);
   return input;
@@ -207,8 +199,6 @@ absl::StatusOr<Clone> CloneOf(const v1::CloneJobRequest& request, const runtime:
   check.MaxCount("changes", request.changes_size(), kChangesMax);
   const v1::JobSpec before = ResolvedSpecOf(original.record);
   v1::JobSpec after = before;
-  // The addresses are those of the one who wrote them.
-  if (caller.user != original.record.submission->user) after.clear_notify();
   for (const v1::SpecChange& change : request.changes()) {
     const absl::Status status = spec::ApplyChange(after, change.path(), change.value_json());
     for (const FieldViolation& violation : GetFieldViolations(status)) {
@@ -229,7 +219,6 @@ absl::StatusOr<Clone> CloneOf(const v1::CloneJobRequest& request, const runtime:
         start, TakeStartPoint(request.from_checkpoint(), caller, services, resolved.spec, check));
   }
   CheckArray(request.options(), resolved.spec, check);
-  CheckSecretsAndNotify(resolved.spec, caller, services, check);
 
   Clone clone;
   for (const spec::FieldDifference& difference : spec::DiffSpecs(before, resolved.spec)) {
@@ -243,13 +232,6 @@ absl::StatusOr<Clone> CloneOf(const v1::CloneJobRequest& request, const runtime:
   resolved.written_bytes = after.SerializeAsString();
   resolved.resolved_bytes = resolved.spec.SerializeAsString();
   auto submission = MakeSubmission(resolved, start, caller.user, services);
-  // The same code has the same origin, wherever the clone is made.
-  v1::CodeOrigin origin = request.options().code_origin();
-  if (resolved.spec.program().code() == before.program().code()) {
-    origin.ParseFromString(original.record.submission->code_origin);
-  }
-  TY_RETURN_IF_ERROR(TakeCode(resolved.spec, origin, request.validate_only(), caller, services,
-                              check, *submission));
   TY_RETURN_IF_ERROR(TakeOptions(request.options(), caller, services, check, *submission));
   TY_RETURN_IF_ERROR(check.Take());
   TY_RETURN_IF_ERROR(decisions.Take(CheckProject(caller, services, *submission)));

@@ -51,21 +51,21 @@ absl::Status WorkerSessions::Check(const access::Caller& caller, const std::stri
   return error::UnknownSession(session);
 }
 
-void WorkerSessions::Grant(const std::string& session, const std::string& name) {
+void WorkerSessions::Grant(const std::string& session, const std::string& checkpoint) {
   const absl::MutexLock lock(&mutex_);
   const auto found = sessions_.find(session);
-  if (found != sessions_.end()) found->second.granted.insert(name);
+  if (found != sessions_.end()) found->second.checkpoints.insert(checkpoint);
 }
 
 absl::Status WorkerSessions::CheckFetch(const access::Caller& caller,
-                                        const std::string& name) const {
+                                        const std::string& checkpoint) const {
   if (caller.is_host) return absl::OkStatus();
   const std::string principal = PrincipalOf(caller);
   const absl::MutexLock lock(&mutex_);
   const bool was_told = std::any_of(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
-    return entry.second.principal == principal && entry.second.granted.contains(name);
+    return entry.second.principal == principal && entry.second.checkpoints.contains(checkpoint);
   });
-  return was_told ? absl::OkStatus() : error::CheckpointNotFound(name);
+  return was_told ? absl::OkStatus() : error::CheckpointNotFound(checkpoint);
 }
 
 }  // namespace trainyard::rpc

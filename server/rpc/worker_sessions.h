@@ -1,6 +1,6 @@
 // Remembers what workers may do that do not belong to the host of the server: those of another user
 // of the host, and those with a certificate. Each may use the sessions that it began itself, and
-// fetch what the server told it to start from: checkpoints, and the code of jobs.
+// fetch the checkpoints that the server told it to start from.
 #pragma once
 
 #include <map>
@@ -27,17 +27,16 @@ class WorkerSessions {
   void Begin(const access::Caller& caller, const std::string& worker, const std::string& session);
   // Returns FAILED_PRECONDITION (UNKNOWN_SESSION) if the session is not the caller's.
   absl::Status Check(const access::Caller& caller, const std::string& session) const;
-  // Notes that the worker of the session was told to start from a checkpoint, or to run a job with
-  // a code archive.
-  void Grant(const std::string& session, const std::string& name);
-  // Returns NOT_FOUND if the caller was not told to start from the checkpoint, or to run the job.
-  absl::Status CheckFetch(const access::Caller& caller, const std::string& name) const;
+  // Notes that the worker of the session was told to start from a checkpoint.
+  void Grant(const std::string& session, const std::string& checkpoint);
+  // Returns NOT_FOUND if the caller was not told to start from the checkpoint.
+  absl::Status CheckFetch(const access::Caller& caller, const std::string& checkpoint) const;
 
  private:
   struct Session {
     std::string worker;
     std::string principal;  // see PrincipalOf
-    std::set<std::string> granted;
+    std::set<std::string> checkpoints;
   };
 
   mutable absl::Mutex mutex_;

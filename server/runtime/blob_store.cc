@@ -26,10 +26,7 @@ namespace trainyard::runtime {
 namespace {
 
 std::string Shown(const UploadId& upload, const core::CheckpointFile& file) {
-  const std::string whose = upload.step == core::kOutputsStep
-                                ? absl::StrCat("the outputs of ", JobName(upload.attempt.job))
-                                : CheckpointName(upload.attempt.job, upload.step);
-  return absl::StrCat(whose, " file ", file.name);
+  return absl::StrCat(CheckpointName(upload.attempt.job, upload.step), " file ", file.name);
 }
 
 // Tells two files with the same path apart.
@@ -90,10 +87,8 @@ std::string BlobStore::UploadPath(const UploadId& upload, const core::Checkpoint
   // Name, size and hash as a number: another content under the same name begins a new upload.
   const std::string identity =
       ContentHash(absl::StrCat(file.name, "\n", file.size, "\n", file.hash));
-  const bool is_output = upload.step == core::kOutputsStep;
   return absl::StrCat(dir_, "/uploads/", upload.attempt.job.value, "-", upload.attempt.number, "-",
-                      is_output ? "outputs" : absl::StrCat(upload.step), "-",
-                      identity.substr(identity.size() - 16));
+                      upload.step, "-", identity.substr(identity.size() - 16));
 }
 
 Mutex& BlobStore::MutexOf(const std::string& path) {

@@ -16,7 +16,6 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "common/base/checkpoint_file.h"
 #include "common/base/ids.h"
 #include "common/base/mutex.h"
 #include "server/core/lifecycle/records.h"
@@ -33,9 +32,8 @@ struct UploadId {
 class BlobStore {
  public:
   static constexpr int64_t kFileBytesMax = int64_t{1} << 40;
-  // The files of an attempt that are not committed: those of a checkpoint with as many as it may
-  // have, and of some more.
-  static constexpr int kUploadsMax = kCheckpointFilesMax + 256;
+  // The files of an attempt that are not committed: those of four large checkpoints.
+  static constexpr int kUploadsMax = 256;
 
   // Opens the store, and makes its folders.
   static absl::StatusOr<std::unique_ptr<BlobStore>> Open(std::string dir);

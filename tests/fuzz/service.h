@@ -11,7 +11,6 @@
 #include "server/rpc/access_service.h"
 #include "server/rpc/agent_service.h"
 #include "server/rpc/checkpoint_service.h"
-#include "server/rpc/code_service.h"
 #include "server/rpc/fleet_service.h"
 #include "server/rpc/job_service.h"
 #include "server/rpc/sharing_service.h"
@@ -73,7 +72,6 @@ class Service {
   store::MemoryStore store_;
   store::MemoryMetricsStore metrics_;
   std::unique_ptr<runtime::BlobStore> blobs_;
-  std::unique_ptr<runtime::CodeStore> code_;
   runtime::LogStore logs_;
   runtime::Notifier notifier_;
   store::MemoryAccessStore access_store_;
@@ -91,7 +89,6 @@ class Service {
   std::unique_ptr<rpc::FleetServiceImpl> fleet_;
   std::unique_ptr<rpc::SharingServiceImpl> sharing_;
   std::unique_ptr<rpc::CheckpointServiceImpl> checkpoints_;
-  std::unique_ptr<rpc::CodeServiceImpl> code_service_;
   std::unique_ptr<rpc::AgentServiceImpl> agents_;
   std::unique_ptr<rpc::AccessServiceImpl> access_;
 };

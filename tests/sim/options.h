@@ -10,9 +10,6 @@
 
 namespace trainyard::sim {
 
-// The unit of memory of a host.
-inline constexpr int64_t kSimGiB = int64_t{1} << 30;
-
 // The mean time between two faults of a kind. 0 means never.
 struct FaultRates {
   Time server_crash = 0;
@@ -62,9 +59,6 @@ struct Options {
   bool dependencies = false;
   bool quotas = false;
   bool reservations = false;
-  // Hosts tell their processors and memory, and jobs ask for some. These are drawn from a stream of
-  // their own, so that other seeds keep their stories.
-  bool resources = false;
   int64_t bad_trainers = 0;  // permille of jobs that fail, hang or lie by themselves
   Time step_time_max = 0;
   // The length of the one job that the users submit, or 0 if they are to do as they like.

@@ -8,15 +8,12 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
 #include "common/base/files.h"
-#include "common/base/hash.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "common/base/strings.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/status.h"
 #include "worker/agent/act_as.h"
 #include "worker/checkpoint/checkpoint.h"
-#include "worker/run_dir/outputs.h"
 
 namespace trainyard::agent {
 namespace {
@@ -24,10 +21,6 @@ namespace {
 // The timeout is long because the server takes a while to hash a large checkpoint.
 constexpr absl::Duration kUploadTimeout = absl::Seconds(60);
 constexpr int64_t kChunkBytes = 1 << 20;
-// What the server accepts as the description of what outputs leave out, and what one reason may add
-// to it.
-constexpr size_t kLeftOutBytesMax = 4096;
-constexpr size_t kOutputReasonBytesMax = 300;
 
 v1::CheckpointFile EntryToProto(const checkpoint::ManifestEntry& entry) {
   v1::CheckpointFile file;
@@ -114,13 +107,12 @@ absl::Duration CheckpointUploader::UploadNext(const CheckpointQueue::Upload& upl
   }
   if (pause.has_value()) return *pause;
   if (status.ok()) {
-    LogInfo(upload.step == kOutputsStep ? "outputs committed" : "checkpoint committed",
+    LogInfo("checkpoint committed",
             {{"attempt", AttemptName(upload.target.id)}, {"step", absl::StrCat(upload.step)}});
   } else {
-    LogWarning(upload.step == kOutputsStep ? "outputs are not sent" : "a checkpoint is not sent",
-               {{"attempt", AttemptName(upload.target.id)},
-                {"step", absl::StrCat(upload.step)},
-                {"error", std::string(status.message())}});
+    LogWarning("a checkpoint is not sent", {{"attempt", AttemptName(upload.target.id)},
+                                            {"step", absl::StrCat(upload.step)},
+                                            {"error", std::string(status.message())}});
   }
   on_change_();
   return absl::ZeroDuration();
@@ -136,8 +128,7 @@ absl::Status CheckpointUploader::Send(const UploadTarget& target, int64_t step, 
   request.set_session(session);
   request.set_attempt(AttemptName(target.id));
   request.set_fencing_token(target.fencing_token);
-  request.set_is_output(step == kOutputsStep);
-  request.set_step(std::max<int64_t>(step, 0));
+  request.set_step(step);
   grpc::ClientContext context;
   rpc::SetTimeout(context, kUploadTimeout);
   const CancelToken::Scope scope(token_, context);
@@ -147,43 +138,7 @@ absl::Status CheckpointUploader::Send(const UploadTarget& target, int64_t step, 
   return status;
 }
 
-absl::Status CheckpointUploader::UploadOutputs(const UploadTarget& target) {
-  run_dir::OutputsPlan plan;
-  run_dir::FoundOutputs found;
-  v1::CommitCheckpointRequest commit;
-  {
-    const ActAs as(target.owner);
-    auto read = run_dir::ReadOutputsPlan(target.dir);
-    if (!read.ok()) return OfFile(target.dir.OutputsPath(), read.status());
-    plan = *std::move(read);
-    found = run_dir::FindOutputs(plan, {});
-    for (const run_dir::OutputFile& output : found.files) {
-      // A file that was removed or cannot be read in the meantime is left out.
-      auto hash = RegularFileHash(JoinPath(plan.folder, output.name), output.size);
-      if (!hash.ok()) {
-        absl::StrAppend(&found.left_out, found.left_out.empty() ? "" : "; ",
-                        PlainText(std::string(hash.status().message()), kOutputReasonBytesMax));
-        continue;
-      }
-      v1::CheckpointFile& file = *commit.add_files();
-      file.set_name(output.name);
-      file.set_size(output.size);
-      file.set_hash(*std::move(hash));
-    }
-  }
-  if (!found.left_out.empty()) commit.set_left_out(PlainText(found.left_out, kLeftOutBytesMax));
-  if (commit.files().empty() && commit.left_out().empty()) return absl::OkStatus();
-  for (const v1::CheckpointFile& file : commit.files()) {
-    TY_RETURN_IF_ERROR(SendFile(target, kOutputsStep, JoinPath(plan.folder, file.name()), file));
-  }
-  return Send(target, kOutputsStep, commit, [&](grpc::ClientContext* context) {
-    v1::CommitCheckpointResponse response;
-    return stub_.CommitCheckpoint(context, commit, &response);
-  });
-}
-
 absl::Status CheckpointUploader::UploadStep(const UploadTarget& target, int64_t step) {
-  if (step == kOutputsStep) return UploadOutputs(target);
   const std::string folder = checkpoint::CheckpointPath(target.dir.CheckpointsDir(), step);
   absl::StatusOr<checkpoint::Manifest> verified = [&] {
     const ActAs as(target.owner);

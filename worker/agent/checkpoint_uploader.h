@@ -42,8 +42,6 @@ class CheckpointUploader {
   // Sends the next checkpoint, and returns the time until the next look is worthwhile.
   absl::Duration UploadNext(const CheckpointQueue::Upload& upload);
   absl::Status UploadStep(const UploadTarget& target, int64_t step);
-  // Looks for the outputs of an attempt that has exited, and sends them.
-  absl::Status UploadOutputs(const UploadTarget& target);
   absl::Status SendFile(const UploadTarget& target, int64_t step, const std::string& path,
                         const v1::CheckpointFile& file);
   // Makes one call, which Stop can cancel.

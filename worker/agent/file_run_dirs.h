@@ -5,23 +5,16 @@
 
 #include <functional>
 #include <map>
-#include <memory>
-#include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "common/base/env.h"
 #include "common/base/file_watch.h"
 #include "worker/agent/accounts.h"
-#include "worker/agent/attempt_groups.h"
 #include "worker/agent/checkpoint_fetcher.h"
-#include "worker/agent/host_resources.h"
-#include "worker/agent/isolation.h"
 #include "worker/agent/launch.h"
 #include "worker/agent/run_as.h"
 #include "worker/agent/run_dirs.h"
-#include "worker/agent/secret_files.h"
 #include "worker/agent/sweeper.h"
 #include "worker/run_dir/assignment.h"
 
@@ -35,13 +28,9 @@ struct HostSettings {
   std::string interface;  // for gangs on this host only
   std::string address;    // for gangs over several hosts
   std::string worker;     // our name in the pool
-  HostResources host = {};
   Programs programs;
   RunAs run_as = RunAs::kAnyone;
   bool runs_root_jobs = false;  // for kOwner
-  // These say how ranks can be kept apart here. `groups` is null if no control group was delegated.
-  IsolationOffer isolation = {};
-  std::shared_ptr<const AttemptGroups> groups = nullptr;
 };
 
 // The run directories. The daemon touches what is in one as its owner only (act_as.h); the folders
@@ -55,9 +44,6 @@ class FileRunDirs : public RunDirs {
 
   run_dir::RunDir DirOf(AttemptId id) const;
   FileOwner OwnerOf(AttemptId id) const;
-  // Sets what asks the server for the secrets of an attempt.
-  using AskSecrets = std::function<absl::StatusOr<Secrets>(AttemptId, int64_t, CancelToken&)>;
-  void set_ask_secrets(AskSecrets ask) { ask_secrets_ = std::move(ask); }
   // Returns the users whose jobs could not be run as long as that is so, and why.
   const std::map<std::string, std::string>& refused_users() const { return refused_users_; }
 
@@ -67,8 +53,7 @@ class FileRunDirs : public RunDirs {
   void Read(Attempt& attempt) override;
   absl::StatusOr<std::string> RendezvousValue(AttemptId id, const std::string& key) override;
   absl::Status Prepare(AttemptId id, const DesiredAttempt& wanted) override;
-  void Fetch(AttemptId id, const DesiredAttempt& wanted) override;
-  void FetchSecrets(AttemptId id, int64_t fencing_token) override;
+  void Fetch(AttemptId id, const ResumeSource& source) override;
   void CancelFetch(AttemptId id) override;
   absl::Status Assign(Attempt& attempt, const DesiredAttempt& wanted,
                       absl::Duration lease_expire) override;
@@ -84,8 +69,6 @@ class FileRunDirs : public RunDirs {
   absl::Status Remove(AttemptId id) override;
 
  private:
-  std::vector<Attempt> FindAttempts();
-  Sight LookAsOwner(AttemptId id) const;
   void ReapSupervisors(Changes& changes);
   // Returns the account as which jobs of the user run here.
   absl::StatusOr<Account> AccountFor(const std::string& user) const;
@@ -97,15 +80,9 @@ class FileRunDirs : public RunDirs {
   // Returns the folder of the owner in which ranks keep what later ones can use again.
   absl::StatusOr<std::string> MakeCacheHome(const FileOwner& owner) const;
   // Fills in what the attempt holds of the assignment.
-  void SetAssignment(Attempt& attempt, const run_dir::Assignment& assignment);
-  // Returns the rank, bound to processors that no other rank is bound to.
-  run_dir::RankAssignment MakeRank(const DesiredRank& rank, std::set<int64_t>& taken) const;
-  // Returns the processors to which ranks of other attempts are bound, as far as these run.
-  std::set<int64_t> TakenCpus(AttemptId id) const;
+  static void SetAssignment(Attempt& attempt, const run_dir::Assignment& assignment);
   absl::StatusOr<run_dir::Assignment> MakeAssignment(AttemptId id,
                                                      const DesiredAttempt& wanted) const;
-  // Kills what is left in the attempt's control group and removes the group, if there is one.
-  absl::Status RemoveGroup(AttemptId id) const;
   // Returns the folder for a fetched checkpoint.
   std::string ResumeFolder(AttemptId id, const ResumeSource& source) const;
   void Watch(Attempt& attempt, const run_dir::Assignment* assignment);
@@ -116,12 +93,9 @@ class FileRunDirs : public RunDirs {
   Clock& clock_;
   FileWatch* const watch_;
   Sweeper sweeper_;
-  const SecretFiles secrets_;
-  AskSecrets ask_secrets_;
-  std::map<int, AttemptId> folders_;                // by the number of their watch
-  std::map<pid_t, AttemptId> supervisors_;          // our child processes
-  std::map<AttemptId, std::vector<int64_t>> cpus_;  // of the ranks of each attempt
-  std::map<AttemptId, Account> accounts_;           // of the attempts that have a run directory
+  std::map<int, AttemptId> folders_;        // by the number of their watch
+  std::map<pid_t, AttemptId> supervisors_;  // our child processes
+  std::map<AttemptId, Account> accounts_;   // of the attempts that have a run directory
   std::map<std::string, std::string> refused_users_;
   absl::Duration review_due_;
 };

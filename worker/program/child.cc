@@ -59,10 +59,6 @@ absl::StatusOr<Child> Child::Start(const std::vector<std::string>& words,
   return Child(pid, UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0U))));
 }
 
-void Child::Stop() const {
-  (void)kill(pid_, SIGTERM);
-}
-
 std::optional<Child::End> Child::Poll() {
   int status = 0;
   const pid_t ended = waitpid(pid_, &status, WNOHANG);

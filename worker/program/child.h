@@ -27,13 +27,10 @@ class Child {
   static absl::StatusOr<Child> Start(const std::vector<std::string>& words,
                                      const std::string& directory);
 
-  pid_t pid() const { return pid_; }
   // Can be read once the process has ended.
   int fd() const { return pidfd_.get(); }
   // Returns how the process has ended, if it has.
   std::optional<End> Poll();
-  // Asks the process to end.
-  void Stop() const;
 
  private:
   Child(pid_t pid, UniqueFd pidfd) : pid_(pid), pidfd_(std::move(pidfd)) {}

@@ -18,8 +18,7 @@ std::string VisibleGpus(const ProgramSpec& spec, const run_dir::Assignment& assi
   std::vector<std::string> devices;
   for (const run_dir::RankAssignment& other : assignment.ranks) {
     const bool is_mine = spec.is_per_host || other.rank == rank.rank;
-    const bool is_gpu = !other.device.empty() && other.device_type != "cpu";
-    if (is_mine && is_gpu) devices.push_back(other.device);
+    if (is_mine && other.device_type != "cpu") devices.push_back(other.device);
   }
   return absl::StrJoin(devices, ",");
 }
@@ -41,13 +40,6 @@ std::optional<std::string> IfAny(const std::string& text) {
 std::string Expanded(const std::string& path, const std::string& home) {
   if (path != "~" && !absl::StartsWith(path, "~/")) return path;
   return absl::StrCat(home, path.substr(1));
-}
-
-std::string StartFolder(const ProgramSpec& spec, const Files& files, const std::string& home) {
-  if (spec.directory.empty()) return files.code.empty() ? files.work : files.code;
-  const bool is_elsewhere = spec.directory[0] == '/' || spec.directory[0] == '~';
-  if (is_elsewhere) return Expanded(spec.directory, home);
-  return absl::StrCat(files.code, "/", spec.directory);
 }
 
 Variables ProgramVariables(const ProgramSpec& spec, const run_dir::Assignment& assignment,
@@ -84,8 +76,6 @@ Variables ProgramVariables(const ProgramSpec& spec, const run_dir::Assignment& a
   all["TRAINYARD_CHECKPOINT_DIR"] = files.checkpoints;
   all["TRAINYARD_RESUME_FROM"] = IfAny(files.resume_from);
   all["TRAINYARD_DATA"] = IfAny(files.data);
-  all["TRAINYARD_SECRETS"] = IfAny(files.secrets);
-  all["TRAINYARD_CODE"] = IfAny(files.code);
   return all;
 }
 

@@ -30,9 +30,7 @@ struct Files {
   std::string checkpoints;  // where it renames its checkpoints to
   std::string resume_from;  // the checkpoint to start from, or empty
   std::string data;         // the folder of its data set, or empty
-  std::string secrets;      // the folder of its secrets, or empty
   std::string work;         // where it starts if the spec names no directory
-  std::string code = {};    // the folder of its code, or empty
 };
 
 // Returns the variables to set, in addition to those of this process. One without a
@@ -41,9 +39,6 @@ using Variables = std::map<std::string, std::optional<std::string>>;
 Variables ProgramVariables(const ProgramSpec& spec, const run_dir::Assignment& assignment,
                            const run_dir::RankAssignment& rank, const Place& place,
                            const Files& files, const std::string& path, const std::string& home);
-
-// Returns the folder in which the program starts.
-std::string StartFolder(const ProgramSpec& spec, const Files& files, const std::string& home);
 
 // Returns `path` with a `~` at its beginning replaced by `home`.
 std::string Expanded(const std::string& path, const std::string& home);

@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/duration.h"
-#include "common/base/isolation.h"
 
 namespace trainyard::supervisor {
 namespace {
@@ -60,13 +59,6 @@ run_dir::RankExit JudgeRank(const RankEnd& end, bool stopping) {
     return exit;
   }
   const bool exited_well = end.signal == 0 && end.exit_code == run_dir::kExitSucceeded;
-  if (!end.out_of_memory.empty() && !exited_well) {
-    // Whatever the rank says of its end is a consequence, and the same would happen again.
-    exit.outcome = Outcome::kUserError;
-    exit.reason = error::kOutOfMemory;
-    exit.message = absl::StrCat("rank ", end.rank, " ran out of memory: it ", end.out_of_memory);
-    return exit;
-  }
   const bool says_success = end.result.has_value() && end.result->outcome == Outcome::kSucceeded;
   if (end.result.has_value() && (exited_well || !says_success)) {
     // An exit code of 0 does not hide a failure that the result records.

@@ -103,8 +103,7 @@ Demand DemandOf(const JobRecord& job);
 struct RankPlacement {
   int32_t rank = 0;
   std::string worker;
-  std::string device;    // empty for a rank without one
-  HostAmount held = {};  // of the host; each is 0 if it is not divided
+  std::string device;
 
   friend bool operator==(const RankPlacement&, const RankPlacement&) = default;
 };
@@ -138,7 +137,6 @@ struct AttemptRecord {
   int64_t create_us = 0;
   int64_t start_us = 0;  // when all ranks ran
   int64_t end_us = 0;
-  Isolation isolation = Isolation::kUnspecified;  // the weakest of its parts
 
   friend bool operator==(const AttemptRecord&, const AttemptRecord&) = default;
 };
@@ -180,9 +178,6 @@ struct WorkerRecord {
   int64_t revision = 0;
   std::map<std::string, std::string> labels;
   std::vector<JobId> failed_jobs;  // different jobs that failed there since the last success
-  // What jobs may hold of its host. Each is 0 if the worker has not told it, and is then not
-  // divided.
-  HostAmount host = {};
 
   friend bool operator==(const WorkerRecord&, const WorkerRecord&) = default;
 };
@@ -285,7 +280,6 @@ struct QuotaRecord {
   int32_t submits_per_minute = 0;
   int64_t stored_bytes = 0;  // of checkpoints, logs and metrics
   int32_t weight = 0;        // share of the pool compared with others; 0 means 1
-  HostAmount held = {};      // of hosts, at a time
 
   friend bool operator==(const QuotaRecord&, const QuotaRecord&) = default;
 };

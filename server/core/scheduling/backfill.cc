@@ -68,14 +68,14 @@ void Backfill::Keep(JobId job, const Offer& now, const GangDemand& gang, bool is
   SortReleases();
   std::optional<Outlook> best;
   if (gang.mixed || !is_on_) {
-    best = LookAt(uncovered, gang);
+    best = LookAt(uncovered, gang.least);
   } else {
     // The head takes the type on which it can start first. If that is unknown, it takes the type of
     // which it has the most devices already.
     for (size_t type = 0; type < slots_.types().size(); ++type) {
       Offer offer = OfType(slots_, uncovered, static_cast<int32_t>(type));
       if (!CouldHold(slots_, offer, gang)) continue;
-      Outlook outlook = LookAt(std::move(offer), gang);
+      Outlook outlook = LookAt(std::move(offer), gang.least);
       const auto rank = [](const Outlook& it) {
         return std::pair(it.start_us.value_or(kNever), -it.free);
       };
@@ -86,11 +86,7 @@ void Backfill::Keep(JobId job, const Offer& now, const GangDemand& gang, bool is
   Head head{job, best->start_us, best->last, best->start_us.value_or(now_us_ + kBlindBackfillUs)};
   if (!is_on_ || (is_overdue && !best->start_us.has_value())) head.lend_until_us = now_us_;
   heads_.push_back(head);
-  if (gang.is_deviceless) {
-    KeepSeat(*best, gang);
-  } else {
-    KeepSlots(*best, gang, is_on_ && !is_overdue);
-  }
+  KeepSlots(*best, gang.least, is_on_ && !is_overdue);
 }
 
 // Only the releases that were added since the last call need sorting.
@@ -101,97 +97,30 @@ void Backfill::SortReleases() {
   sorted_ = releases_.size();
 }
 
-// Counts the ranks of a gang that hosts with these free slots can hold.
-class Backfill::Supply {
- public:
-  Supply(const Slots& slots, const Offer& offer, const GangDemand& gang)
-      : slots_(slots), offer_(offer), is_bound_(IsBoundByHosts(slots, gang)) {
-    for (size_t i = 0; i < offer.size(); ++i) {
-      if (offer[i] != Access::kNone) ranks_ += slots.classes()[i].open;
-    }
-    if (!is_bound_) return;
-    rooms_ = RoomFor(slots, offer, gang);
-    needs_.resize(rooms_.size());
-    free_.resize(rooms_.size(), 0);
-    for (const Shelf& shelf : slots.shelves()) {
-      const auto cls = static_cast<size_t>(shelf.cls);
-      if (offer[cls] == Access::kNone) continue;
-      const auto worker = static_cast<size_t>(shelf.worker);
-      const HostAmount need = slots.NeedOn(gang.resources, slots.classes()[cls]);
-      needs_[worker].cpus = std::max(needs_[worker].cpus, need.cpus);
-      needs_[worker].memory_bytes = std::max(needs_[worker].memory_bytes, need.memory_bytes);
-      free_[worker] += shelf.open;
-    }
-    ranks_ = 0;
-    for (size_t i = 0; i < rooms_.size(); ++i) ranks_ += RanksOn(i);
-  }
-
-  void Add(int32_t slot) {
-    const Slot& it = slots_.slot(slot);
-    const Shelf& shelf = slots_.ShelfOf(slot);
-    const bool is_wanted = it.offered && it.claim == JobId{} &&
-                           offer_[static_cast<size_t>(shelf.cls)] != Access::kNone;
-    if (!is_bound_) {
-      if (is_wanted) ++ranks_;
-      return;
-    }
-    const auto worker = static_cast<size_t>(shelf.worker);
-    ranks_ -= RanksOn(worker);
-    if (is_wanted) ++free_[worker];
-    if (it.claim == JobId{}) rooms_[worker] += it.held;
-    ranks_ += RanksOn(worker);
-  }
-
-  int32_t ranks() const { return ranks_; }
-  int32_t RanksOn(size_t worker) const {
-    if (!slots_.hosts()[worker].is_divided) return free_[worker];
-    return std::min(free_[worker], RanksIn(rooms_[worker], needs_[worker]));
-  }
-  // Returns the worker with the most processors left among those that hold a rank, or among all.
-  int32_t Best(bool holds_rank) const {
-    int32_t best = -1;
-    for (size_t i = 0; i < rooms_.size(); ++i) {
-      if (needs_[i].empty() || (holds_rank && RanksOn(i) == 0)) continue;
-      if (best < 0 || rooms_[static_cast<size_t>(best)].cpus < rooms_[i].cpus) {
-        best = static_cast<int32_t>(i);
-      }
-    }
-    return best;
-  }
-
- private:
-  const Slots& slots_;
-  const Offer& offer_;
-  const bool is_bound_;
-  int32_t ranks_ = 0;
-  std::vector<HostAmount> rooms_;  // by worker, as the following ones
-  std::vector<HostAmount> needs_;
-  std::vector<int32_t> free_;
-};
-
-Backfill::Outlook Backfill::LookAt(Offer offer, const GangDemand& gang) const {
-  const int32_t need = gang.least;
+Backfill::Outlook Backfill::LookAt(Offer offer, int32_t need) const {
   Outlook outlook;
-  Supply supply(slots_, offer, gang);
-  outlook.free = supply.ranks();
+  for (size_t i = 0; i < offer.size(); ++i) {
+    if (offer[i] != Access::kNone) outlook.free += slots_.classes()[i].open;
+  }
+  int32_t free = outlook.free;
   for (const Release& release : releases_) {
     if (release.end_us == kNever) break;
     if (outlook.start_us.has_value() && release.end_us > *outlook.start_us) break;
-    for (const int32_t slot : release.slots) supply.Add(slot);
-    const int32_t free = supply.ranks();
+    for (const int32_t slot : release.slots) {
+      const Slot& it = slots_.slot(slot);
+      if (it.offered && it.claim == JobId{} && IsOffered(slots_, offer, slot)) ++free;
+    }
     if (free >= need && !outlook.start_us.has_value()) outlook.last = release.job;
     if (free >= need) outlook.start_us = release.end_us;
   }
-  outlook.free_by_then = supply.ranks();
-  if (gang.is_deviceless) outlook.worker = supply.Best(outlook.start_us.has_value());
+  outlook.free_by_then = free;
   outlook.offer = std::move(offer);
   return outlook;
 }
 
 // The head needs fewer slots than will be free when it starts, so the surplus may be lent for any
 // time. Slots of the workers with the fewest free slots are lent, so that the head stays together.
-void Backfill::KeepSlots(const Outlook& outlook, const GangDemand& gang, bool lends_surplus) {
-  const int32_t need = gang.least;
+void Backfill::KeepSlots(const Outlook& outlook, int32_t need, bool lends_surplus) {
   const auto keeper = static_cast<int32_t>(heads_.size()) - 1;
   std::map<int32_t, std::vector<int32_t>> free;  // by worker
   const std::vector<Shelf>& shelves = slots_.shelves();
@@ -217,9 +146,7 @@ void Backfill::KeepSlots(const Outlook& outlook, const GangDemand& gang, bool le
     }
   }
   for (size_t i = 0; i < outlook.offer.size(); ++i) {
-    if (outlook.offer[i] != Access::kNone) {
-      slots_.SetKeeper(static_cast<int32_t>(i), keeper, gang.resources);
-    }
+    if (outlook.offer[i] != Access::kNone) slots_.SetKeeper(static_cast<int32_t>(i), keeper);
   }
   // Devices that will come to the head are not given to a nominated job behind it.
   for (const Release& release : releases_) {
@@ -230,22 +157,6 @@ void Backfill::KeepSlots(const Outlook& outlook, const GangDemand& gang, bool le
       if (!IsOffered(slots_, outlook.offer, slot)) continue;
       slots_.SetKept(slot, true);
       ++kept;
-    }
-  }
-}
-
-// A rank without a device needs one host, so that only one keeps processors and memory for it.
-void Backfill::KeepSeat(const Outlook& outlook, const GangDemand& gang) {
-  if (outlook.worker < 0) return;
-  const auto keeper = static_cast<int32_t>(heads_.size()) - 1;
-  for (const Shelf& shelf : slots_.shelves()) {
-    if (shelf.worker != outlook.worker) continue;
-    if (outlook.offer[static_cast<size_t>(shelf.cls)] == Access::kNone) continue;
-    slots_.SetKeeper(shelf.cls, keeper, gang.resources);
-    for (int32_t slot = shelf.begin; slot < shelf.end; ++slot) {
-      if (!slots_.IsFree(slot, Access::kOpen)) continue;
-      slots_.SetKept(slot, true);
-      return;
     }
   }
 }

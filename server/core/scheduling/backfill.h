@@ -44,11 +44,6 @@ class Backfill {
   // Devices that are kept for heads that do not start before then belong to it.
   Offer OfferForGuest(const Offer& now, int64_t until_us) const;
 
-  // Returns the classes of which the kept slots are lent to the job, whatever it wants itself.
-  Offer LentTo(JobId job, int64_t expected_us) const {
-    return OfferFor(Offer(slots_.classes().size(), Access::kOpen), job, expected_us);
-  }
-
   // Makes the job a head on those of its classes that have no head yet. It keeps nothing if these
   // classes can never hold the job. A head that is overdue does not lend on the ground that others
   // are expected to end.
@@ -57,7 +52,6 @@ class Backfill {
   const std::vector<Head>& heads() const { return heads_; }
 
  private:
-  class Supply;
   struct Release {
     int64_t end_us;
     JobId job;
@@ -72,13 +66,11 @@ class Backfill {
     std::optional<int64_t> start_us;
     JobId last;
     int32_t free_by_then = 0;
-    int32_t worker = -1;  // for a rank without a device, the worker where it can start first
   };
 
   void SortReleases();
-  Outlook LookAt(Offer offer, const GangDemand& gang) const;
-  void KeepSlots(const Outlook& outlook, const GangDemand& gang, bool lends_surplus);
-  void KeepSeat(const Outlook& outlook, const GangDemand& gang);
+  Outlook LookAt(Offer offer, int32_t need) const;
+  void KeepSlots(const Outlook& outlook, int32_t need, bool lends_surplus);
 
   Slots& slots_;
   const int64_t now_us_;

@@ -25,23 +25,16 @@ class TrialRelease {
   TrialRelease(const TrialRelease&) = delete;
   TrialRelease& operator=(const TrialRelease&) = delete;
   ~TrialRelease() {
-    for (const Taken& taken : taken_) slots_.SetHolder(taken.slot, taken.holder, taken.held);
+    for (const auto& [slot, holder] : taken_) slots_.SetHolder(slot, holder);
   }
   void Free(int32_t slot) {
-    const Slot& it = slots_.slot(slot);
-    taken_.push_back({slot, it.holder, it.held});
+    taken_.emplace_back(slot, slots_.slot(slot).holder);
     slots_.SetHolder(slot, JobId{});
   }
 
  private:
-  struct Taken {
-    int32_t slot;
-    JobId holder;
-    HostAmount held;
-  };
-
   Slots& slots_;
-  std::vector<Taken> taken_;
+  std::vector<std::pair<int32_t, JobId>> taken_;
 };
 
 bool IsUseful(const Slots& slots, const Offer& offer, int32_t slot) {
@@ -61,11 +54,6 @@ std::vector<int32_t> UsefulOf(const Slots& slots, const Offer& offer, const Held
   return useful;
 }
 
-bool IsCheaper(const Candidate& a, const Candidate& b) {
-  // Among equal ones the younger job.
-  return std::tie(a.cost_us, b.job) < std::tie(b.cost_us, a.job);
-}
-
 size_t SpareOf(const RunningJob& job) {
   const size_t least = static_cast<size_t>(job.demand.least());
   return job.ranks.size() > least ? job.ranks.size() - least : 0;
@@ -74,7 +62,10 @@ size_t SpareOf(const RunningJob& job) {
 // Takes the cheapest candidates first until `need` slots are there, and then leaves out those that
 // turn out unnecessary, the most expensive first. Returns none if all together do not suffice.
 std::vector<Candidate> Choose(std::vector<Candidate> candidates, int32_t need) {
-  std::sort(candidates.begin(), candidates.end(), IsCheaper);
+  std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+    // Among equal ones the younger job.
+    return std::tie(a.cost_us, b.job) < std::tie(b.cost_us, a.job);
+  });
   std::vector<Candidate> chosen;
   int32_t given = 0;
   for (Candidate& candidate : candidates) {
@@ -92,35 +83,9 @@ std::vector<Candidate> Choose(std::vector<Candidate> candidates, int32_t need) {
   return chosen;
 }
 
-// As Choose, for gangs that hosts bound: a candidate may give processors and memory alone.
-std::vector<Candidate> ChooseByTrial(Slots& slots, const Offer& offer, const GangDemand& gang,
-                                     std::vector<Candidate> candidates) {
-  std::sort(candidates.begin(), candidates.end(), IsCheaper);
-  const auto fits = [&] { return LargestGang(slots, offer, gang) > 0; };
-  std::vector<Candidate> chosen;
-  {
-    TrialRelease trial(slots);
-    for (Candidate& candidate : candidates) {
-      if (fits()) break;
-      for (const int32_t slot : candidate.gives) trial.Free(slot);
-      chosen.push_back(std::move(candidate));
-    }
-    if (!fits()) return {};
-  }
-  for (size_t i = chosen.size(); i-- > 0;) {
-    TrialRelease others(slots);
-    for (size_t other = 0; other < chosen.size(); ++other) {
-      if (other == i) continue;
-      for (const int32_t slot : chosen[other].gives) others.Free(slot);
-    }
-    if (fits()) chosen.erase(chosen.begin() + static_cast<std::ptrdiff_t>(i));
-  }
-  return chosen;
-}
-
 class Search {
  public:
-  Search(Slots& slots, const std::map<JobId, RunningJob>& running, const HeldSlots& held,
+  Search(const Slots& slots, const std::map<JobId, RunningJob>& running, const HeldSlots& held,
          const std::set<JobId>& stopping, int32_t priority, bool is_head, const GangDemand& gang)
       : slots_(slots), held_(held), gang_(gang) {
     for (const auto& [id, job] : running) {
@@ -137,13 +102,7 @@ class Search {
   // First tries to shrink elastic jobs only so far that they can continue. If that does not
   // suffice, stops them.
   std::vector<Candidate> On(const Offer& offer) const {
-    if (IsBoundByHosts(slots_, gang_)) {
-      auto chosen = ChooseByTrial(slots_, offer, gang_, Candidates(offer, /*shrink=*/true));
-      if (!chosen.empty()) return chosen;
-      return ChooseByTrial(slots_, offer, gang_, Candidates(offer, /*shrink=*/false));
-    }
-    GangDemand any{1, gang_.least, /*mixed=*/true, false};
-    any.one_host = gang_.one_host;
+    const GangDemand any{1, gang_.least, /*mixed=*/true, false};
     const int32_t need = gang_.least - LargestGang(slots_, offer, any);
     std::vector<Candidate> chosen = Choose(Candidates(offer, /*shrink=*/true), need);
     if (chosen.empty()) chosen = Choose(Candidates(offer, /*shrink=*/false), need);
@@ -154,7 +113,7 @@ class Search {
   std::vector<Candidate> Candidates(const Offer& offer, bool shrink) const {
     std::vector<Candidate> candidates;
     for (const RunningJob* job : may_go_) {
-      Candidate candidate{job->id, 0, GivesOf(offer, job->id)};
+      Candidate candidate{job->id, 0, UsefulOf(slots_, offer, held_, job->id)};
       if (shrink && job->demand.is_elastic()) {
         const size_t spare = SpareOf(*job);
         // The last ranks are given up; the first stay where they are.
@@ -170,25 +129,7 @@ class Search {
     return candidates;
   }
 
-  // On hosts that bound the gang, all that a job holds beside offered slots is of use.
-  std::vector<int32_t> GivesOf(const Offer& offer, JobId job) const {
-    if (!IsBoundByHosts(slots_, gang_)) return UsefulOf(slots_, offer, held_, job);
-    std::vector<int32_t> gives;
-    const auto found = held_.find(job);
-    if (found == held_.end()) return gives;
-    std::set<int32_t> workers;
-    for (const Shelf& shelf : slots_.shelves()) {
-      if (offer[static_cast<size_t>(shelf.cls)] != Access::kNone) workers.insert(shelf.worker);
-    }
-    for (const int32_t slot : found->second) {
-      if (slots_.slot(slot).claim == JobId{} && workers.count(slots_.ShelfOf(slot).worker) > 0) {
-        gives.push_back(slot);
-      }
-    }
-    return gives;
-  }
-
-  Slots& slots_;
+  const Slots& slots_;
   const HeldSlots& held_;
   const GangDemand& gang_;
   std::vector<const RunningJob*> may_go_;
@@ -201,13 +142,9 @@ int64_t CostOf(const std::vector<Candidate>& victims) {
 }
 
 Nomination MakeNomination(const std::map<JobId, RunningJob>& running, const HeldSlots& held,
-                          const std::vector<Candidate>& victims, std::vector<int32_t> picked,
-                          bool is_bound) {
+                          const std::vector<Candidate>& victims, std::vector<int32_t> picked) {
   Nomination nomination;
-  std::set<int32_t> taken(picked.begin(), picked.end());
-  if (is_bound) {  // none was chosen without need
-    for (const Candidate& victim : victims) taken.insert(victim.gives.begin(), victim.gives.end());
-  }
+  const std::set<int32_t> taken(picked.begin(), picked.end());
   for (const Candidate& victim : victims) {
     const RunningJob& job = running.at(victim.job);
     std::vector<int32_t> rest;
@@ -234,13 +171,7 @@ std::optional<Nomination> Nominate(Slots& slots, const std::map<JobId, RunningJo
   if (!search.has_candidates()) return std::nullopt;
   TrialRelease trial(slots);
   for (const JobId& id : stopping) {
-    if (!IsBoundByHosts(slots, gang)) {
-      for (const int32_t slot : UsefulOf(slots, offer, held, id)) trial.Free(slot);
-    } else if (const auto stops = held.find(id); stops != held.end()) {
-      for (const int32_t slot : stops->second) {
-        if (slots.slot(slot).claim == JobId{}) trial.Free(slot);
-      }
-    }
+    for (const int32_t slot : UsefulOf(slots, offer, held, id)) trial.Free(slot);
   }
   // The job only has to wait for those that stop already.
   if (LargestGang(slots, offer, gang) > 0) return std::nullopt;
@@ -260,7 +191,7 @@ std::optional<Nomination> Nominate(Slots& slots, const std::map<JobId, RunningJo
   }
   std::vector<int32_t> picked = PickSlots(slots, best_offer, gang);
   TY_CHECK(!picked.empty());
-  return MakeNomination(running, held, best, std::move(picked), IsBoundByHosts(slots, gang));
+  return MakeNomination(running, held, best, std::move(picked));
 }
 
 }  // namespace trainyard::core

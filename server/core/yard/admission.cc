@@ -59,30 +59,9 @@ class Census {
         continue;
       }
       const WorkerTraits traits = TraitsOf(worker, contacts_.of(name).datasets.get());
-      if (worker.host.cpus > largest_host_.cpus) {
-        largest_host_ = worker.host;
-        largest_worker_ = name;
-      }
-      if (demand_.is_deviceless) {
-        if (worker.host.empty()) continue;
-        const Mismatch mismatch = FirstMismatch(demand_, traits, SeatOf(worker.host));
-        if (mismatch == Mismatch::kNone) return true;
-        ++counts_[""][static_cast<size_t>(mismatch)];
-        continue;
-      }
-      HostAmount room = worker.host;
       for (const DeviceRecord& device : worker.devices) {
         if (!IsInReservation(name, device.name)) continue;
-        const DeviceTraits of_device = TraitsOf(worker, device);
-        Mismatch mismatch = FirstMismatch(demand_, traits, of_device);
-        if (mismatch == Mismatch::kNone && !demand_.resources.empty() && !room.empty()) {
-          const HostAmount need = HostNeedOn(demand_.resources, of_device);
-          if (need.Fits(room)) {
-            room -= need;
-          } else {
-            mismatch = Mismatch::kHost;
-          }
-        }
+        const Mismatch mismatch = FirstMismatch(demand_, traits, TraitsOf(device));
         ++counts_[device.type][static_cast<size_t>(mismatch)];
         by_worker_[name] += 1;
         largest_ = std::max(largest_, device.memory_bytes);
@@ -94,7 +73,6 @@ class Census {
 
   // Returns why there is no gang, and what to change. FindsGang must have returned false.
   std::string WhyNot() const {
-    if (demand_.is_deviceless) return WhyNotOnHosts();
     size_t first = 0;  // the gang is found among devices that have mismatches below this
     while (first + 1 < kMismatches && Passing(first) >= demand_.least()) ++first;
     const std::string needs =
@@ -105,30 +83,6 @@ class Census {
   }
 
  private:
-  // For a rank without a device: all that counts is what the hosts are.
-  std::string WhyNotOnHosts() const {
-    const std::string needs = absl::StrCat("it needs ", DemandText(demand_), " and no device");
-    if (largest_host_.empty()) {
-      return absl::StrCat(needs, "; no known worker has told how many processors its host has",
-                          why_not_for_.empty() ? "" : "; ", why_not_for_);
-    }
-    const auto counts = counts_.find("");
-    if (counts != counts_.end() && counts->second[static_cast<size_t>(Mismatch::kHost)] == 0) {
-      const bool is_label = counts->second[static_cast<size_t>(Mismatch::kLabels)] > 0;
-      return absl::StrCat(needs, "; no known worker has ",
-                          is_label ? "these labels; change devices.labels"
-                                   : absl::StrCat(DatasetText(demand_), "; change data"));
-    }
-    return absl::StrCat(needs, "; ", LargestHostText(),
-                        "; ask for less (resources.cpus, resources.memory)");
-  }
-
-  std::string LargestHostText() const {
-    return absl::StrCat("the largest host has ", largest_host_.cpus, " cpus and ",
-                        FormatBytes(largest_host_.memory_bytes), " for jobs (", largest_worker_,
-                        ")");
-  }
-
   bool IsInReservation(const std::string& worker, const std::string& device) const {
     if (submission_.reservation.empty()) return true;
     const auto& devices = records_.reservations.at(submission_.reservation).devices;
@@ -195,11 +149,6 @@ class Census {
         return absl::StrCat(left, left == 1 ? " has" : " have",
                             " that much memory, and the largest", " has ", FormatBytes(largest_),
                             "; ask for less (devices.memory)", fewer);
-      case Mismatch::kHost:
-        return absl::StrCat(left, left == 1 ? " has" : " have", " room for ",
-                            ResourcesText(demand_.resources), " for each rank, and ",
-                            LargestHostText(), "; ask for less (resources.cpus, resources.memory)",
-                            fewer);
       case Mismatch::kNeed:
         return absl::StrCat(left, left == 1 ? " has" : " have", " the ", NeedText(),
                             " that the job was planned to need, and the largest has ",
@@ -247,8 +196,6 @@ class Census {
   std::map<std::string, std::array<int32_t, kMismatches>> counts_;
   std::map<std::string, int32_t> by_worker_;
   int64_t largest_ = 0;
-  HostAmount largest_host_;  // the host with the most processors, and its worker
-  std::string largest_worker_;
   int32_t of_others_ = 0;    // devices of workers that do not run jobs of this user
   std::string why_not_for_;  // why the first of these workers does not
 };
@@ -280,11 +227,6 @@ absl::Status CheckCanRun(const YardState& state, const Submission& submission) {
   const Snapshot& records = state.snapshot();
   if (!submission.reservation.empty()) {
     if (absl::Status status = CheckReservation(records, submission); !status.ok()) return status;
-  }
-  if (submission.demand.is_deviceless && !submission.reservation.empty()) {
-    return error::CannotRun(
-        "a reservation keeps devices, and this job asks for none; submit it without --reservation, "
-        "or with devices: 1");
   }
   if (records.workers.empty()) return absl::OkStatus();
   Census census(state, submission);

@@ -20,8 +20,7 @@ constexpr size_t kShownMax = 5;
 std::vector<int64_t> WholeSteps(const Snapshot& snapshot, JobId job) {
   std::vector<int64_t> steps;
   auto it = snapshot.checkpoints.upper_bound({job, std::numeric_limits<int64_t>::max()});
-  while (it != snapshot.checkpoints.begin() && (--it)->first.job == job &&
-         !it->first.is_outputs()) {
+  while (it != snapshot.checkpoints.begin() && (--it)->first.job == job) {
     if (it->second.is_whole()) steps.push_back(it->first.step);
   }
   return steps;

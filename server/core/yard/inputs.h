@@ -59,7 +59,6 @@ struct RegisterWorker {
   std::vector<DeviceRecord> devices;
   std::map<std::string, std::string> labels = {};
   std::string run_as_user = {};  // the only user whose jobs it runs; empty means everybody's
-  HostAmount host = {};          // what jobs may hold of its host; empty if it has not told
 };
 
 // One attempt as a worker sees it. All values are absolute.
@@ -72,7 +71,6 @@ struct ObservedAttempt {
   std::map<std::string, std::string> rendezvous;
   std::string data_digest;
   std::string model_digest;
-  Isolation isolation = Isolation::kUnspecified;
   bool drained = false;  // for kExited: true if all its streams have been acknowledged
   MetricValues metrics;
 };
@@ -111,8 +109,6 @@ struct CommitCheckpoint {
   int64_t step = 0;
   std::vector<CheckpointFile> files;
   std::optional<CheckpointEvaluation> evaluation = {};
-  // For outputs, whose step is kOutputsStep: what is no part of them, and why.
-  std::string left_out = {};
 };
 
 // The server has hashed the files of the checkpoint `seen`. `damage` says what is wrong with them;

@@ -80,14 +80,11 @@ std::vector<DesiredAttempt> DesiredFor(const YardState& state, const std::string
   return result;
 }
 
-std::map<AttemptId, std::vector<RankPlacement>> RanksOn(const YardState& state,
-                                                        const std::string& worker) {
-  std::map<AttemptId, std::vector<RankPlacement>> holders;
+std::map<std::string, AttemptId> HoldersOn(const YardState& state, const std::string& worker) {
+  std::map<std::string, AttemptId> holders;
   const auto hold = [&](const AttemptRecord& attempt) {
-    std::vector<RankPlacement>& ranks = holders[attempt.id];
-    ranks.clear();
     for (const RankPlacement& rank : attempt.ranks) {
-      if (rank.worker == worker) ranks.push_back(rank);
+      if (rank.worker == worker) holders[rank.device] = attempt.id;
     }
   };
   const auto& attempts = state.snapshot().attempts;
@@ -103,16 +100,6 @@ std::map<AttemptId, std::vector<RankPlacement>> RanksOn(const YardState& state,
   for (const AttemptId& id : state.live.On(worker)) {
     const AttemptRecord& attempt = state.ledger.attempt(id);
     if (HoldsDevices(FindPart(attempt, worker)->state)) hold(attempt);
-  }
-  return holders;
-}
-
-std::map<std::string, AttemptId> HoldersOn(const YardState& state, const std::string& worker) {
-  std::map<std::string, AttemptId> holders;
-  for (const auto& [attempt, ranks] : RanksOn(state, worker)) {
-    for (const RankPlacement& rank : ranks) {
-      if (!rank.device.empty()) holders[rank.device] = attempt;
-    }
   }
   return holders;
 }

@@ -61,7 +61,6 @@ class Reader {
   void PartExited(AttemptId id, const ObservedAttempt& seen);
   Outcome CheckRefusal(AttemptId id, Outcome outcome) const;
   void TakeProgress(AttemptId id, const ObservedAttempt& seen);
-  void TakeIsolation(AttemptId id, Isolation level);
   void NoteStep(AttemptId id, int64_t step);
 
   YardState& yard_;
@@ -122,7 +121,6 @@ void Reader::TakePart(AttemptId id, const ObservedAttempt* seen) {
     return;
   }
   TakeProgress(id, *seen);
-  TakeIsolation(id, seen->isolation);
   auto& rendezvous = yard_.live.at(id).rendezvous[worker_];
   if (!seen->rendezvous.empty() && rendezvous != seen->rendezvous) {
     rendezvous = seen->rendezvous;
@@ -262,14 +260,6 @@ void Reader::TakeProgress(AttemptId id, const ObservedAttempt& seen) {
   LiveAttempt& live = yard_.live.at(id);
   stepper_.CountRunTime(id.job, live);
   live.end_by_speed_us = progress.eta_us > 0 ? now_.uptime_us + progress.eta_us : 0;
-}
-
-// The ranks of a gang are no better kept apart than those on its weakest host.
-void Reader::TakeIsolation(AttemptId id, Isolation level) {
-  const Isolation before = yard_.ledger.attempt(id).isolation;
-  if (level == Isolation::kUnspecified || before == level) return;
-  if (before != Isolation::kUnspecified && before < level) return;
-  yard_.ledger.EditAttempt(id).isolation = level;
 }
 
 void Reader::NoteStep(AttemptId id, int64_t step) {

@@ -106,8 +106,6 @@ class Yard {
   const WorkerDatasets* DatasetsOn(absl::string_view worker) const;
   // Returns the devices of a worker that are held, with the attempt that holds each.
   std::map<std::string, AttemptId> HoldersOn(absl::string_view worker) const;
-  // Returns what ranks hold of the worker's host.
-  HostAmount HeldOn(absl::string_view worker) const;
 
   // Returns what the worker should have, by attempt. Attempts that are not listed must be stopped
   // and removed.

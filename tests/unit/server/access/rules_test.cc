@@ -15,13 +15,9 @@
 #include "trainyard/v1/access.pb.h"
 #include "trainyard/v1/agent.pb.h"
 #include "trainyard/v1/checkpoint.pb.h"
-#include "trainyard/v1/code.pb.h"
 #include "trainyard/v1/fleet.pb.h"
 #include "trainyard/v1/job.pb.h"
-#include "trainyard/v1/notify.pb.h"
-#include "trainyard/v1/secret.pb.h"
 #include "trainyard/v1/sharing.pb.h"
-#include "trainyard/v1/tunnel.pb.h"
 
 namespace trainyard::access {
 namespace {
@@ -32,9 +28,7 @@ std::set<std::string> AllCalls() {
   for (const auto* file :
        {v1::User::descriptor()->file(), v1::RegisterWorkerRequest::descriptor()->file(),
         v1::Checkpoint::descriptor()->file(), v1::Worker::descriptor()->file(),
-        v1::Job::descriptor()->file(), v1::Quota::descriptor()->file(),
-        v1::TunnelFrame::descriptor()->file(), v1::FindCodeRequest::descriptor()->file(),
-        v1::NotifyTarget::descriptor()->file(), v1::Secret::descriptor()->file()}) {
+        v1::Job::descriptor()->file(), v1::Quota::descriptor()->file()}) {
     for (int i = 0; i < file->service_count(); ++i) {
       for (int j = 0; j < file->service(i)->method_count(); ++j) {
         calls.insert(

@@ -42,12 +42,11 @@ class CheckpointFetcherTest : public ::testing::Test {
   // Returns the result of a fetch in the background.
   absl::Status FetchInBackground() {
     bool done = false;
-    CodeCache code(JoinPath(folder_, "state"), *Clock::Real());
-    CheckpointFetcher fetcher(*stub_, code, *Clock::Real(), *Rng::Real(), [&] {
+    CheckpointFetcher fetcher(*stub_, *Clock::Real(), *Rng::Real(), [&] {
       absl::MutexLock lock(&state_.mutex);
       done = true;
     });
-    fetcher.Begin(kId, {.checkpoint = source_, .checkpoint_folder = Target()});
+    fetcher.Begin(kId, source_, Target(), FileOwner());
     EXPECT_TRUE(state_.Wait([&] { return done; }));
     return fetcher.TakeDone().at(kId);
   }
@@ -136,12 +135,11 @@ TEST_F(CheckpointFetcherTest, InTheBackgroundItTriesUntilTheServerIsBack) {
     state_.busy = 2;
   }
   int done = 0;
-  CodeCache code(JoinPath(folder_, "state"), *Clock::Real());
-  CheckpointFetcher fetcher(*stub_, code, *Clock::Real(), *Rng::Real(), [&] {
+  CheckpointFetcher fetcher(*stub_, *Clock::Real(), *Rng::Real(), [&] {
     absl::MutexLock lock(&state_.mutex);
     ++done;
   });
-  fetcher.Begin(kId, {.checkpoint = source_, .checkpoint_folder = Target()});
+  fetcher.Begin(kId, source_, Target(), FileOwner());
   ASSERT_TRUE(state_.Wait([&] { return done == 1; }));
   EXPECT_TRUE(fetcher.TakeDone().at(kId).ok());
   EXPECT_TRUE(fetcher.TakeDone().empty());
@@ -151,9 +149,8 @@ TEST_F(CheckpointFetcherTest, ACheckpointThatIsNotThereIsNotFoundAndAFetchCanBeC
   source_.name = "jobs/12/checkpoints/31";
   EXPECT_EQ(Fetch().code(), absl::StatusCode::kNotFound);
   server_.reset();
-  CodeCache code(JoinPath(folder_, "state"), *Clock::Real());
-  CheckpointFetcher fetcher(*stub_, code, *Clock::Real(), *Rng::Real(), [] {});
-  fetcher.Begin(kId, {.checkpoint = source_, .checkpoint_folder = Target()});
+  CheckpointFetcher fetcher(*stub_, *Clock::Real(), *Rng::Real(), [] {});
+  fetcher.Begin(kId, source_, Target(), FileOwner());
   fetcher.Cancel(kId);
   EXPECT_TRUE(fetcher.TakeDone().empty());
 }

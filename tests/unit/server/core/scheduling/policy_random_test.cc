@@ -11,8 +11,7 @@ namespace {
 
 class RandomWorld {
  public:
-  explicit RandomWorld(uint64_t seed, bool divided = false)
-      : random_(seed), world_(""), is_divided_(divided) {
+  explicit RandomWorld(uint64_t seed) : random_(seed), world_("") {
     std::string pool;
     const int workers = 2 + Pick(4);
     for (int w = 0; w < workers; ++w) {
@@ -25,10 +24,6 @@ class RandomWorld {
       }
     }
     world_.pool = PoolOf(pool);
-    if (divided) {
-      world_.DivideHosts(16);
-      world_.quotas["user:ben"] = {.subject = "user:ben", .devices = 6, .held = {24, 0}};
-    }
     world_.quotas["user:*"] = {.subject = "user:*", .devices = 6};
     world_.quotas["project:vision"] = {.subject = "project:vision", .devices = 9, .weight = 3};
   }
@@ -57,7 +52,6 @@ class RandomWorld {
         job.array = JobId{next_ / 4 * 4};
         job.array_parallel = 1;
       }
-      if (is_divided_) AskForResources(job);
       world_.Submit(job);
       ++next_;
     }
@@ -83,24 +77,12 @@ class RandomWorld {
   }
 
  private:
-  void AskForResources(QueuedJob& job) {
-    Demand& demand = job.demand;
-    if (Pick(3) == 0) {
-      demand = {};
-      demand.is_deviceless = true;
-      job.reservation.clear();
-    }
-    if (Pick(2) == 0) demand.resources.cpus = 1 + Pick(8);
-    if (Pick(3) == 0) demand.resources.memory_bytes = int64_t{1 + Pick(8)} << 30;
-  }
-
   int32_t Pick(int32_t limit) {
     return static_cast<int32_t>(random_() % static_cast<uint64_t>(limit));
   }
 
   std::mt19937_64 random_;
   World world_;
-  const bool is_divided_;
   int64_t next_ = 1;
 };
 
@@ -191,54 +173,6 @@ TEST_P(PolicyProperties, HoldInRandomWorlds) {
   }
   EXPECT_GT(placed, 500);
   EXPECT_EQ(preempted > 10, GetParam().preemption && GetParam().priorities);
-}
-
-HostAmount HeldOf(const PoolWorker& worker) {
-  HostAmount held;
-  for (const PoolDevice& device : worker.devices) {
-    if (device.holder != JobId{}) held += device.held;
-  }
-  for (const PoolSeat& seat : worker.seats) held += seat.held;
-  return held;
-}
-
-TEST_P(PolicyProperties, HostsAreNeverOvercommitted) {
-  int seats = 0;
-  int larger = 0;
-  int preempted = 0;
-  for (uint64_t seed = 1; seed <= 10; ++seed) {
-    SCOPED_TRACE(absl::StrCat("seed ", seed));
-    RandomWorld random(seed, /*divided=*/true);
-    World& world = random.world();
-    for (int pass = 0; pass < 60; ++pass) {
-      random.SubmitSome();
-      const Plan plan = world.MakePlan(GetParam());
-      EXPECT_EQ(Text(plan), Text(world.MakePlan(GetParam()))) << "the same input, the same plan";
-      world.Carry(plan);
-      if (testing::Test::HasFailure()) return;
-      int32_t of_ben = 0;
-      for (const PoolWorker& worker : world.pool) {
-        EXPECT_TRUE(HeldOf(worker).Fits(worker.host)) << worker.name;
-        seats += static_cast<int>(worker.seats.size());
-      }
-      for (const auto& [id, job] : world.running) {
-        if (job.demand.resources.cpus > 0 && !job.demand.is_deviceless) ++larger;
-        if (job.user != "ben") continue;
-        for (const RankPlacement& rank : job.ranks) of_ben += rank.held.cpus;
-      }
-      EXPECT_LE(of_ben, 24);
-      for (const JobId id : plan.front) {
-        if (world.queue.Find(id) == nullptr) continue;
-        EXPECT_FALSE(plan.record->Reasons(world.Input(), id).empty()) << id.value;
-      }
-      preempted += static_cast<int>(plan.preemptions.size());
-      random.Pass();
-      if (testing::Test::HasFailure()) return;
-    }
-  }
-  EXPECT_GT(seats, 200);
-  EXPECT_GT(larger, 100);
-  EXPECT_EQ(preempted > 5, GetParam().preemption && GetParam().priorities);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PolicyProperties,

@@ -50,8 +50,7 @@ absl::Status SetUp(const v1::JobSpec& resolved) {
 // Lists specs that together reach every message of the proto. Each is valid.
 constexpr const char* kSpecs[] = {
     R"(model { mlp {} } data { dataset: "glyphs" augment { pad_crop: 2 color {} } }
-       optimizer { sgd { momentum: 0.9 } } schedule { step { milestones: 1 } }
-       resources { cpus: 1 })",
+       optimizer { sgd { momentum: 0.9 } } schedule { step { milestones: 1 } })",
     R"(model { convnet {} } data { dataset: "glyphs" augment { random_resized_crop {} } }
        optimizer { adamw {} } schedule { cosine {} })",
     R"(model { resnet {} } data { dataset: "images" path: "pets" image_size: 224 resize: 256 }
@@ -270,8 +269,8 @@ TEST(SpecLimits, WhatTheServerAcceptsAWorkerSetsUp) {
   Trials trials;
   for (const char* text : kSpecs) trials.Run(text);
 
-  // No trainer sets up a program of the user's own, or gives word of a job.
-  std::set<const Descriptor*> seen = {v1::ProgramSpec::descriptor(), v1::NotifySpec::descriptor()};
+  // No trainer sets up a program of the user's own.
+  std::set<const Descriptor*> seen = {v1::ProgramSpec::descriptor()};
   std::set<std::string> limited;
   Collect(*v1::JobSpec::descriptor(), seen, limited);
   // A resolved spec has no devices.max, and no memory unless the user asks for it.
@@ -282,7 +281,6 @@ TEST(SpecLimits, WhatTheServerAcceptsAWorkerSetsUp) {
   // These are the fields whose ends the server refuses, since other fields would have to change
   // with them: the shape of the images, the names of other layers, devices.count. The patterns of a
   // tag and of a checkpoint, and the form of a time, are stricter than the limits of their lengths.
-  // Only programs have outputs.
   std::set<std::string> refused = limited;
   for (const std::string& name : trials.accepted()) refused.erase(name);
   EXPECT_THAT(refused, ::testing::UnorderedElementsAre(
@@ -290,7 +288,6 @@ TEST(SpecLimits, WhatTheServerAcceptsAWorkerSetsUp) {
                            "trainyard.v1.ResnetModel.input", "trainyard.v1.VggModel.input",
                            "trainyard.v1.WideResnetModel.input", "trainyard.v1.Layer.from",
                            "trainyard.v1.DevicesSpec.max", "trainyard.v1.JobSpec.tags",
-                           "trainyard.v1.JobSpec.outputs",
                            "trainyard.v1.InitSpec.job", "trainyard.v1.JobSpec.from_checkpoint",
                            "trainyard.v1.JobSpec.retain"));
 }

@@ -1,7 +1,7 @@
 """Tells Trainyard how a job is doing: metrics, checkpoints, and whether it has to stop.
 
-This file needs nothing but Python and no other file, so it can be copied beside a script, as trainyard.py. Outside a job
-all functions do nothing, so a script that uses them runs anywhere:
+One file that needs nothing but Python. Outside a job all functions do nothing, so a script that uses them runs
+anywhere:
 
     import trainyard
 
@@ -15,11 +15,7 @@ all functions do nothing, so a script that uses them runs anywhere:
                 torch.save(model.state_dict(), folder / "model.pt")
         if trainyard.should_stop():
             break
-
-With the whole package, trainyard.connect() talks to a server: it submits jobs, follows them, and reads their curves.
 """
-
-from __future__ import annotations
 
 import contextlib
 import json
@@ -29,66 +25,35 @@ import pathlib
 import shutil
 import signal
 import time
-from typing import TYPE_CHECKING, Any, Dict, Iterator, Mapping, Optional
-
-if TYPE_CHECKING:  # type checkers see what __getattr__ below loads
-    from .client import Client, connect
-    from .errors import (
-        Conflict, InvalidRequest, JobFailed, NotAllowed, NotFound, NotSignedIn, QuotaExceeded, TimedOut, TrainyardError,
-        Unreachable)
-    from .handles import Job, JobList, Metrics, Worker
 
 __all__ = [
     "in_job", "params", "rank", "world_size", "log", "set_total_steps", "checkpoint", "should_checkpoint",
-    "should_stop", "resume_from", "data_folder", "secret",
+    "should_stop", "resume_from", "data_folder",
 ]
-
-# What the other files of the package have, by name. They are loaded when they are first used, so that a script of a job
-# starts fast.
-_OF_CLIENT = {
-    **dict.fromkeys(["Client", "connect"], "client"),
-    **dict.fromkeys(["Job", "JobList", "Metrics", "Worker"], "handles"),
-    **dict.fromkeys(["Conflict", "InvalidRequest", "JobFailed", "NotAllowed", "NotFound", "NotSignedIn", "QuotaExceeded",
-                     "TimedOut", "TrainyardError", "Unreachable"], "errors"),
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _OF_CLIENT:
-        raise AttributeError(f"module 'trainyard' has no attribute '{name}'")
-    if "__path__" not in globals():
-        raise AttributeError(f"trainyard.{name} needs the whole package; this is its first file alone")
-    import importlib
-    return getattr(importlib.import_module(f"{__name__}.{_OF_CLIENT[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(set(globals()) | set(_OF_CLIENT))
-
 
 _run_dir = os.environ.get("TRAINYARD_RUN_DIR", "")
 _checkpoint_dir = os.environ.get("TRAINYARD_CHECKPOINT_DIR", "")
 _answered = 0  # the last request for a checkpoint that was answered
 _stop = False
-_metrics: Any = None
+_metrics = None
 
 
-def in_job() -> bool:
+def in_job():
     """Returns True if the script runs as a job."""
     return bool(_run_dir)
 
 
-def rank() -> int:
+def rank():
     """Returns the number of this process in its job, from 0."""
     return int(os.environ.get("RANK", "0"))
 
 
-def world_size() -> int:
+def world_size():
     """Returns the number of processes of the job."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
-def _read_params() -> Dict[str, Any]:
+def _read_params():
     path = os.environ.get("TRAINYARD_PARAMS", "")
     if not path:
         return {}
@@ -99,33 +64,19 @@ def _read_params() -> Dict[str, Any]:
 params = _read_params()
 
 
-def resume_from() -> Optional[pathlib.Path]:
+def resume_from():
     """Returns the folder of the checkpoint to go on from, or None for a new start."""
     path = os.environ.get("TRAINYARD_RESUME_FROM", "")
     return pathlib.Path(path) if path else None
 
 
-def data_folder() -> Optional[pathlib.Path]:
+def data_folder():
     """Returns the folder of the job's data set, or None if it names none."""
     path = os.environ.get("TRAINYARD_DATA", "")
     return pathlib.Path(path) if path else None
 
 
-def secret(name: str) -> str:
-    """Returns the secret of this name as text, without the end of its last line. The job has to name it:
-    `secrets: [hf_token]`. Do not print it: logs are for everybody who may see the job."""
-    folder = os.environ.get("TRAINYARD_SECRETS", "")
-    if not folder:
-        raise KeyError(f"the job has no secret '{name}': it names none (program.secrets in its spec)")
-    try:
-        with open(os.path.join(folder, name), encoding="utf-8", newline="") as file:
-            text = file.read()
-    except FileNotFoundError:
-        raise KeyError(f"the job has no secret '{name}' (program.secrets in its spec)") from None
-    return text[:-2] if text.endswith("\r\n") else text[:-1] if text.endswith("\n") else text
-
-
-def _append(record: Mapping[str, Any]) -> None:
+def _append(record):
     global _metrics
     if not in_job():
         return
@@ -134,24 +85,24 @@ def _append(record: Mapping[str, Any]) -> None:
     _metrics.write(json.dumps(record) + "\n")
 
 
-def _number(value: Any) -> Any:
+def _number(value):
     value = value.item() if hasattr(value, "item") else float(value)
     return value if math.isfinite(value) else repr(float(value))
 
 
-def log(step: int, metrics: Optional[Mapping[str, Any]] = None, **more: Any) -> None:
+def log(step, metrics=None, **more):
     """Logs metrics of a step: log(12, loss=0.5) or log(12, {"test/loss": 0.5}). Values are numbers, or anything with
     item(), such as a tensor of one element."""
     values = {name: _number(value) for name, value in {**(metrics or {}), **more}.items()}
     _append({"step": int(step), "time": time.time(), "metrics": values})
 
 
-def set_total_steps(steps: int) -> None:
+def set_total_steps(steps):
     """Says how many steps the job has, so that its progress and its end can be told."""
     _append({"total_steps": int(steps)})
 
 
-def _requested() -> int:
+def _requested():
     try:
         with open(os.path.join(_run_dir, "checkpoint_requested"), encoding="ascii") as file:
             return int(file.read() or 0)
@@ -159,7 +110,7 @@ def _requested() -> int:
         return 0
 
 
-def should_checkpoint(every: int = 0, step: int = 0) -> bool:
+def should_checkpoint(every=0, step=0):
     """Returns True if it is time for a checkpoint: each `every` steps, when Trainyard asks for one because the devices
     are needed elsewhere, and before the job stops."""
     is_due = every > 0 and step > 0 and step % every == 0
@@ -167,7 +118,7 @@ def should_checkpoint(every: int = 0, step: int = 0) -> bool:
 
 
 @contextlib.contextmanager
-def checkpoint(step: int) -> Iterator[pathlib.Path]:
+def checkpoint(step):
     """Gives a folder to write the files of a checkpoint into, which becomes the checkpoint of `step` once all of them
     are there. If the block fails, there is none. Only rank 0 writes checkpoints; elsewhere, and outside a job, the
     folder goes to checkpoints/ in the current folder."""
@@ -180,10 +131,9 @@ def checkpoint(step: int) -> Iterator[pathlib.Path]:
     temporary.mkdir(parents=True)
     try:
         yield temporary
-        for file in temporary.rglob("*"):
-            if file.is_file():
-                with open(file, "rb") as written:
-                    os.fsync(written.fileno())
+        for file in temporary.iterdir():
+            with open(file, "rb") as written:
+                os.fsync(written.fileno())
         if not in_job():
             shutil.rmtree(folder, ignore_errors=True)
         temporary.rename(folder)
@@ -193,12 +143,12 @@ def checkpoint(step: int) -> Iterator[pathlib.Path]:
     _answered = max(_answered, request)
 
 
-def should_stop() -> bool:
+def should_stop():
     """Returns True if the job is asked to stop. It has `stop_grace` for a last checkpoint then."""
     return _stop
 
 
-def _on_stop(number: int, frame: Any) -> None:
+def _on_stop(number, frame):
     global _stop
     _stop = True
 
