@@ -42,16 +42,24 @@ time_limit: 30
   EXPECT_TRUE(yard.CliJson({"ls", "-a"}).empty());
 }
 
+// Submits a job that is placed as soon as the worker registers, which is before the worker has told
+// which data sets it has. Later, the server would not place the job there. Returns its name.
+std::string SubmitBeforeTheWorker(Yard& yard, const std::string& spec) {
+  std::string job = yard.Submit(spec, {"--wait-for-devices"});
+  yard.StartWorker();
+  return job;
+}
+
 TEST(BadInput, ADatasetThatIsNotThereFailsTheJobAndSaysWhereItWasLookedFor) {
   TempDir empty;
   Yard::Options options;
   options.dataset_dir = empty.path();
   Yard yard(std::move(options));
-  yard.Start();
+  yard.StartServer();
   std::string spec = SmallSpec("lacking", 1, 1, 0);
   spec.replace(spec.find("dataset: glyphs, train_size: 0, test_size: 500"),
                strlen("dataset: glyphs, train_size: 0, test_size: 500"), "dataset: fashion-mnist");
-  const Job job = yard.WaitForEnd(yard.Submit(spec));
+  const Job job = yard.WaitForEnd(SubmitBeforeTheWorker(yard, spec));
   EXPECT_EQ(job.state(), v1::JOB_STATE_FAILED);
   EXPECT_EQ(job.attempt(), 1);
   EXPECT_EQ(job.failure().failure_class(), v1::FAILURE_CLASS_USER_ERROR);
@@ -74,11 +82,11 @@ TEST(BadInput, ATruncatedIdxFileFailsTheJobAndNamesThePosition) {
   Yard::Options options;
   options.dataset_dir = data.path();
   Yard yard(std::move(options));
-  yard.Start();
+  yard.StartServer();
   std::string spec = SmallSpec("torn", 1, 1, 0);
   spec.replace(spec.find("dataset: glyphs, train_size: 0, test_size: 500"),
                strlen("dataset: glyphs, train_size: 0, test_size: 500"), "dataset: fashion-mnist");
-  const Job job = yard.WaitForEnd(yard.Submit(spec));
+  const Job job = yard.WaitForEnd(SubmitBeforeTheWorker(yard, spec));
   EXPECT_EQ(job.state(), v1::JOB_STATE_FAILED);
   EXPECT_EQ(job.failure().failure_class(), v1::FAILURE_CLASS_USER_ERROR);
   EXPECT_TRUE(absl::StrContains(job.failure().message(), "train-images-idx3-ubyte.gz"))
