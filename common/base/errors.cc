@@ -155,6 +155,13 @@ absl::Status CheckpointNotFound(absl::string_view name) {
   return NotFound("checkpoint", name, "`trainyard checkpoints ls JOB` shows those there are");
 }
 
+absl::Status OutputsReplaced(absl::string_view job, int64_t asked, int64_t present) {
+  return MakeError(absl::StatusCode::kFailedPrecondition, "OUTPUTS_REPLACED",
+                   absl::StrCat("the outputs of attempt ", asked, " of job '", job,
+                                "' were replaced by those of attempt ", present,
+                                "; the same command fetches the new ones"));
+}
+
 absl::Status WorkerNotFound(absl::string_view name) {
   return NotFound("worker", name, "`trainyard workers ls` shows the workers there are");
 }

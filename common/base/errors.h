@@ -134,6 +134,8 @@ absl::Status CommitsLost(absl::string_view path, int64_t have, int64_t committed
 inline constexpr char kCheckpointDamaged[] = "CHECKPOINT_DAMAGED";
 absl::Status CheckpointDamaged(absl::string_view name, absl::string_view damage,
                                absl::string_view instead);
+// OUTPUTS_REPLACED: a newer attempt has left its outputs meanwhile; run the command again.
+absl::Status OutputsReplaced(absl::string_view job, int64_t asked, int64_t present);
 // LOSS_NOT_FINITE: the training diverged; lower the learning rate, or warm up longer. `lr_field` is
 // the field of the spec that holds the rate, "optimizer.sgd.lr".
 absl::Status LossNotFinite(double loss, int64_t step, absl::string_view lr_field, double lr);

@@ -277,11 +277,22 @@ absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) 
   return names;
 }
 
-absl::Status RemoveTree(const std::string& path) {
+absl::StatusOr<std::vector<std::string>> ListTree(const std::string& path, size_t max) {
   std::error_code error;
-  std::filesystem::remove_all(path, error);
-  if (error) return ErrnoStatus(error.value(), "cannot remove", path);
-  return absl::OkStatus();
+  std::vector<std::string> names;
+  for (std::filesystem::recursive_directory_iterator it(path, error), end; !error && it != end;
+       it.increment(error)) {
+    std::error_code ignored;
+    if (it->is_directory(ignored) && !it->is_symlink(ignored)) continue;
+    if (names.size() >= max) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("'", path, "' has more than ", max, " files"));
+    }
+    names.push_back(it->path().string().substr(path.size() + (path.back() == '/' ? 0 : 1)));
+  }
+  if (error) return ErrnoStatus(error.value(), "cannot list", path);
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 std::string JoinPath(absl::string_view a, absl::string_view b) {

@@ -74,6 +74,10 @@ absl::Status SyncDirectory(const std::string& path);
 absl::Status MakeDirectories(const std::string& path, int mode = 0755);
 // Returns the sorted names in the directory, without . and ..
 absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path);
+// Returns the sorted names of everything in the directory and in the folders below it that is no
+// folder, with those folders before them: "a/b". Symbolic links are not followed. Returns
+// RESOURCE_EXHAUSTED if there are more than `max`.
+absl::StatusOr<std::vector<std::string>> ListTree(const std::string& path, size_t max);
 // Removes the directory with all that is in it. It need not exist.
 absl::Status RemoveTree(const std::string& path);
 

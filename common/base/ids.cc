@@ -1,8 +1,11 @@
 // Parses names strictly, without signs or leading zeros, so that one resource has one name.
 #include "common/base/ids.h"
 
+#include <algorithm>
+#include <limits>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -84,6 +87,35 @@ absl::StatusOr<std::string> ParseWorkerName(absl::string_view name) {
     return BadName(name, "workers/NAME");
   }
   return std::string(parts[1]);
+}
+
+std::string SpecName(const SpecId& id) {
+  return id.version == 0 ? absl::StrCat("specs/", id.name)
+                         : absl::StrCat("specs/", id.name, "/versions/", id.version);
+}
+
+absl::StatusOr<SpecId> ParseSpecName(absl::string_view name) {
+  constexpr char kForm[] = "specs/NAME or specs/NAME/versions/NUMBER";
+  const auto parts = Split(name);
+  const bool has_version = parts.size() == 4 && parts[2] == "versions";
+  if ((parts.size() != 2 && !has_version) || parts[0] != "specs" || !IsSpecName(parts[1])) {
+    return BadName(name, kForm);
+  }
+  SpecId id{std::string(parts[1]), 0};
+  if (!has_version) return id;
+  TY_ASSIGN_OR_RETURN(const int64_t version, ParseNumber(parts[3], name, kForm));
+  if (version < 1 || version > std::numeric_limits<int32_t>::max()) return BadName(name, kForm);
+  id.version = static_cast<int32_t>(version);
+  return id;
+}
+
+bool IsSpecName(absl::string_view name) {
+  constexpr size_t kBytesMax = 63;
+  if (name.empty() || name.size() > kBytesMax || !absl::ascii_isalpha(name.front())) return false;
+  if (name == "last" || name == "best" || name == "latest") return false;
+  return std::all_of(name.begin(), name.end(), [](char c) {
+    return absl::ascii_isalnum(c) || c == '_' || c == '.' || c == '-';
+  });
 }
 
 }  // namespace trainyard

@@ -1,5 +1,5 @@
 // Makes and parses the resource names of the API: `jobs/12`, `jobs/12/attempts/1`,
-// `jobs/12/checkpoints/600`, `workers/lab-1`.
+// `jobs/12/checkpoints/600`, `workers/lab-1`, `specs/resnet/versions/3`.
 #pragma once
 
 #include <compare>
@@ -49,5 +49,18 @@ struct CheckpointId {
 };
 absl::StatusOr<CheckpointId> ParseCheckpointName(absl::string_view name);
 absl::StatusOr<std::string> ParseWorkerName(absl::string_view name);
+
+// A version of a saved spec. Versions are numbered from 1; 0 stands for the newest.
+struct SpecId {
+  std::string name;
+  int32_t version = 0;
+
+  friend auto operator<=>(const SpecId&, const SpecId&) = default;
+};
+std::string SpecName(const SpecId& id);  // specs/resnet/versions/3, or specs/resnet
+absl::StatusOr<SpecId> ParseSpecName(absl::string_view name);
+// Returns true if a spec may be saved under this name: a letter, then letters, digits, '_', '.' and
+// '-', at most 63 in all. The names `last`, `best` and `latest` have another meaning.
+bool IsSpecName(absl::string_view name);
 
 }  // namespace trainyard

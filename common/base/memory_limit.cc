@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -50,6 +51,35 @@ std::optional<int64_t> CgroupMemoryLimit(absl::string_view membership, const std
       int64_t bytes = 0;
       if (text.ok() && absl::SimpleAtoi(*text, &bytes) && bytes > 0) {
         limit = std::min(limit.value_or(bytes), bytes);
+      }
+      if (path.empty()) break;
+      path.resize(path.rfind('/') == std::string::npos ? 0 : path.rfind('/'));
+    }
+  }
+  return limit;
+}
+
+int64_t AllowedProcessors() {
+  const auto membership = ReadFile("/proc/self/cgroup", kSmallFileBytes);
+  return membership.ok() ? CgroupProcessorLimit(*membership, "/sys/fs/cgroup").value_or(0) : 0;
+}
+
+std::optional<int64_t> CgroupProcessorLimit(absl::string_view membership, const std::string& root) {
+  std::optional<int64_t> limit;
+  for (const absl::string_view line : absl::StrSplit(membership, '\n', absl::SkipEmpty())) {
+    if (!absl::StartsWith(line, "0::")) continue;
+    std::string path(absl::StripSuffix(line.substr(3), "/"));
+    while (true) {
+      const auto text = ReadFile(absl::StrCat(root, path, "/cpu.max"), kSmallFileBytes);
+      const std::string words_of = text.ok() ? *text : "";
+      const std::vector<absl::string_view> words =
+          absl::StrSplit(words_of, absl::ByAnyChar(" \n"), absl::SkipEmpty());
+      int64_t quota = 0;
+      int64_t period = 0;
+      if (words.size() == 2 && absl::SimpleAtoi(words[0], &quota) &&
+          absl::SimpleAtoi(words[1], &period) && quota > 0 && period > 0) {
+        const int64_t processors = std::max<int64_t>(quota / period, 1);
+        limit = std::min(limit.value_or(processors), processors);
       }
       if (path.empty()) break;
       path.resize(path.rfind('/') == std::string::npos ? 0 : path.rfind('/'));

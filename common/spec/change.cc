@@ -18,6 +18,7 @@
 #include "common/base/status_macros.h"
 #include "common/spec/fields.h"
 #include "common/spec/json_values.h"
+#include "common/spec/parse_json.h"
 
 namespace trainyard::spec {
 namespace {
@@ -60,16 +61,17 @@ absl::Status SetElement(Message& message, const FieldDescriptor& field, int inde
                         absl::string_view value, const std::string& path) {
   TY_RETURN_IF_ERROR(CheckIndex(message, field, index, path));
   const bool is_message = IsMessageList(field);
-  auto element = json::parse(value.begin(), value.end(), nullptr, /*allow_exceptions=*/false);
+  std::optional<json> element = ParseJson(value);
   // In `stack[3]=relu` and `from[0]=conv2d1`, values are bare words as in the file.
   const bool takes_words = is_message || field.cpp_type() == FieldDescriptor::CPPTYPE_STRING;
-  if (element.is_discarded() && takes_words && !value.empty()) element = std::string(value);
-  if (element.is_discarded() || element.is_structured() != (is_message && element.is_object())) {
-    return FieldError(path, absl::StrCat("'", value, "' is not accepted; expected one value"));
+  if (!element.has_value() && takes_words && !value.empty()) element = std::string(value);
+  if (!element.has_value() || element->is_structured() != (is_message && element->is_object())) {
+    return FieldError(
+        path, absl::StrCat("'", value.substr(0, 200), "' is not accepted; expected one value"));
   }
   auto list = json::parse(FieldJson(message, field), nullptr, /*allow_exceptions=*/false);
   TY_CHECK(list.is_array());
-  list[static_cast<size_t>(index)] = std::move(element);
+  list[static_cast<size_t>(index)] = *std::move(element);
   // SetFieldJson takes the path of the list, and names the element in its violations.
   return SetFieldJson(message, field, list.dump(), path.substr(0, path.rfind('[')));
 }
@@ -82,9 +84,9 @@ void SetOrEraseEntry(Message& message, const FieldDescriptor& field, const std::
     return;
   }
   if (!value.empty()) {
-    const auto text = json::parse(value.begin(), value.end(), nullptr, /*allow_exceptions=*/false);
-    SetMapEntry(message, field, key,
-                text.is_string() ? text.get<std::string>() : std::string(value));
+    const std::optional<json> text = ParseJson(value);
+    const bool is_text = text.has_value() && text->is_string();
+    SetMapEntry(message, field, key, is_text ? text->get<std::string>() : std::string(value));
     return;
   }
   std::map<std::string, std::string> entries = MapEntries(message, field);

@@ -132,7 +132,7 @@ int64_t TrainSplitSize(const v1::JobSpec& spec) {
   const datasets::Facts* facts = datasets::Find(data.dataset());
   if (facts == nullptr) return 0;
   if (facts->has_tokens()) return TokenSamples(spec);
-  return facts->is_generated() && data.train_size() > 0 ? data.train_size() : facts->train_size;
+  return data.train_size() > 0 ? data.train_size() : facts->train_size;
 }
 
 void CheckData(const v1::JobSpec& spec, std::vector<FieldViolation>& violations) {
@@ -148,14 +148,14 @@ void CheckData(const v1::JobSpec& spec, std::vector<FieldViolation>& violations)
   const datasets::Facts* facts = datasets::Find(spec.data().dataset());
   if (facts == nullptr || facts->has_tokens() || facts->side == 0) return;
   CheckEnds(spec.model(), *facts, violations);
-  const auto check_size = [&](const char* field, int64_t size) {
-    if (size == 0 || facts->is_generated()) return;
+  const auto check_size = [&](const char* field, int64_t size, int64_t most) {
+    if (size <= most || most == 0 || facts->is_generated()) return;
     violations.push_back({absl::StrCat("spec.data.", field),
-                          absl::StrCat(size, " has no meaning for data set '", facts->name,
-                                       "'; only glyphs are generated: leave it out")});
+                          absl::StrCat(size, " is more than the ", most, " samples of data set '",
+                                       facts->name, "'")});
   };
-  check_size("train_size", spec.data().train_size());
-  check_size("test_size", spec.data().test_size());
+  check_size("train_size", spec.data().train_size(), facts->train_size);
+  check_size("test_size", spec.data().test_size(), facts->test_size);
   const int64_t samples = TrainSplitSize(spec);
   if (spec.train().global_batch() > samples) {
     violations.push_back({"spec.train.global_batch",

@@ -20,6 +20,7 @@
 #include "common/spec/byte_size.h"
 #include "common/spec/interval.h"
 #include "common/spec/json_values.h"
+#include "common/spec/parse_json.h"
 
 namespace trainyard::spec {
 namespace {
@@ -390,15 +391,16 @@ std::string FieldJson(const Message& message, const FieldDescriptor& field) {
 
 absl::Status SetFieldJson(Message& message, const FieldDescriptor& field, absl::string_view text,
                           absl::string_view path) {
-  json value = json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
-  if (value.is_discarded()) {
-    // A text that begins like JSON is a typing mistake, and not a bare word.
-    if (absl::StartsWith(text, "[") || absl::StartsWith(text, "{") ||
-        absl::StartsWith(text, "\"")) {
-      return FieldError(path, absl::StrCat("'", text, "' is not valid JSON"));
-    }
-    value = std::string(text);
+  // A text that begins like JSON is a typing mistake, and not a bare word.
+  const bool is_word =
+      !absl::StartsWith(text, "[") && !absl::StartsWith(text, "{") && !absl::StartsWith(text, "\"");
+  const std::optional<json> parsed = ParseJson(text);
+  if (!parsed.has_value() && !is_word) {
+    return FieldError(path,
+                      absl::StrCat("'", text.substr(0, 200), "' is not valid JSON of at most ",
+                                   kJsonDepthMax, " levels"));
   }
+  const json value = parsed.has_value() ? *parsed : json(std::string(text));
   // dump() throws on text that is not UTF-8. No text field accepts such bytes either.
   if (value.is_string() &&
       JsonQuote(value.get<std::string>()).find("\xef\xbf\xbd") != std::string::npos) {

@@ -7,12 +7,13 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "common/base/strings.h"
+#include "common/spec/parse_json.h"
 
 namespace trainyard::spec {
 namespace {
 
 bool IsJson(absl::string_view text) {
-  return nlohmann::json::accept(text.begin(), text.end());
+  return ParseJson(text).has_value();
 }
 
 // Returns true for the characters of decimal numbers. "nan" and "0x10" have others.

@@ -12,6 +12,7 @@
 #include "common/spec/defaults.h"
 #include "common/spec/interval.h"
 #include "common/spec/network_limits.h"
+#include "common/spec/notify_checks.h"
 #include "common/spec/program_checks.h"
 #include "common/spec/retain.h"
 #include "common/spec/rules.h"
@@ -208,7 +209,16 @@ void TakeElastic(v1::JobSpec& resolved) {
 
 void CheckDevices(const v1::JobSpec& spec, const v1::JobSpec& resolved, Violations& violations) {
   const v1::DevicesSpec& devices = spec.devices();
-  if (devices.has_max() && devices.has_count()) {
+  const bool is_deviceless = resolved.devices().has_count() && resolved.devices().count() == 0;
+  if (is_deviceless && !spec.has_program()) {
+    violations.push_back({"spec.devices.count",
+                          "0 devices are for a program alone, and this spec has a model; use at "
+                          "least 1"});
+  } else if (is_deviceless && (!devices.type().empty() || devices.has_memory())) {
+    violations.push_back({"spec.devices.count",
+                          "is 0, so that devices.type and devices.memory say nothing; leave them "
+                          "out (resources.memory is the memory of the host)"});
+  } else if (devices.has_max() && devices.has_count()) {
     violations.push_back(
         {"spec.devices.max",
          absl::StrCat("cannot stand beside devices.count, which is ", devices.count(),
@@ -226,6 +236,9 @@ void CheckDevices(const v1::JobSpec& spec, const v1::JobSpec& resolved, Violatio
                       " devices that the job asks for at most; set devices.max, or less")});
   }
 }
+
+// Processor time is counted in hundredths of a second.
+constexpr absl::Duration kIdleLimitMin = absl::Seconds(2);
 
 void CheckTimes(const v1::JobSpec& spec, Violations& violations) {
   const auto check = [&](bool is_set, const google::protobuf::Duration& time, const char* path) {
@@ -245,6 +258,14 @@ void CheckTimes(const v1::JobSpec& spec, Violations& violations) {
   }
   check(spec.has_time_limit_warning(), spec.time_limit_warning(), "spec.time_limit_warning");
   check(spec.has_time_limit(), spec.time_limit(), "spec.time_limit");
+  if (spec.has_idle_limit() && !spec.has_program()) {
+    violations.push_back({"spec.idle_limit",
+                          "is for programs; a training always computes, and ends with its steps"});
+  } else if (spec.has_idle_limit() && FromProto(spec.idle_limit()) < kIdleLimitMin) {
+    violations.push_back(
+        {"spec.idle_limit", absl::StrCat(PlainDurationText(FromProto(spec.idle_limit())),
+                                         " is too short to tell; expected at least 2 s")});
+  }
   if (spec.retain().empty()) return;
   if (const auto retain = ParseRetain(spec.retain()); !retain.ok()) {
     violations.push_back({"spec.retain", std::string(retain.status().message())});
@@ -297,6 +318,7 @@ std::vector<FieldViolation> ResolveInto(const v1::JobSpec& spec, v1::JobSpec& re
   } else {
     CheckTraining(resolved, between);
   }
+  CheckNotify(spec, between);
   CheckDevices(spec, resolved, between);
   CheckStages(resolved, between);
   CheckTimes(resolved, between);
