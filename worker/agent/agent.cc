@@ -32,6 +32,12 @@ bool RunsHere(const Attempt& attempt) {
          (attempt.local.phase == Phase::kLaunching || attempt.local.phase == Phase::kAlive);
 }
 
+// Returns true if rank 0 was here, and was to leave files.
+bool HasOutputs(const UploadTarget& target) {
+  const ActAs as(target.owner);
+  return FileExists(target.dir.OutputsPath());
+}
+
 // Returns as whom data sets are looked at. Ranks of a worker that runs jobs as their owners have no
 // rights of root, and a look has none either.
 Account ReaderOfDatasets(RunAs run_as) {
@@ -50,12 +56,14 @@ Agent::Agent(AgentOptions options, v1::AgentService::StubInterface& stub, Nvml* 
         return *std::move(watch);
       }()),
       wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
-      fetcher_(stub, clock, rng, [this] { Wake(); }),
+      code_(options_.settings.state_dir, clock),
+      fetcher_(stub, code_, clock, rng, [this] { Wake(); }),
       dirs_(options_.settings, options_.devices, fetcher_, clock,
             watch_.has_value() ? &*watch_ : nullptr),
       core_(dirs_, options_.devices, clock),
       streams_(stub, session_, rng, [this] { Wake(); }),
       checkpoints_(stub, session_, rng, [this] { Wake(); }),
+      tunnels_(stub, session_, options_.settings.programs.enter),
       link_(stub, options_.identity, options_.devices, session_, clock, rng,
             [this](Desired desired) {
               {
@@ -65,6 +73,9 @@ Agent::Agent(AgentOptions options, v1::AgentService::StubInterface& stub, Nvml* 
               Wake();
             }) {
   TY_CHECK(wake_.valid());
+  dirs_.set_ask_secrets([this, &stub](AttemptId id, int64_t fencing_token, CancelToken& token) {
+    return FetchSecrets(stub, session_, id, fencing_token, token);
+  });
   if (options_.dataset_look_interval.has_value()) {
     const HostSettings& settings = options_.settings;
     datasets_.emplace(
@@ -109,6 +120,7 @@ void Agent::Stop() {
   if (thread_.joinable()) thread_.join();
   if (datasets_.has_value()) datasets_->Stop();
   link_.Stop();
+  tunnels_.Stop();
   streams_.Stop();
   checkpoints_.Stop();
 }
@@ -152,9 +164,14 @@ void Agent::Turn() {
 }
 
 void Agent::TakeNews() {
+  std::optional<Desired> desired;
   {
     absl::MutexLock lock(&mutex_);
-    if (inbox_.has_value()) core_.Wants(*std::exchange(inbox_, std::nullopt));
+    desired = std::exchange(inbox_, std::nullopt);
+  }
+  if (desired.has_value()) {
+    ServeTunnels(desired->tunnels);
+    core_.Wants(*std::move(desired));
   }
   for (auto& [id, status] : fetcher_.TakeDone()) core_.Fetched(id, status);
   std::vector<AttemptId> ids;
@@ -162,7 +179,20 @@ void Agent::TakeNews() {
   for (const AttemptId id : ids) {
     CheckpointUploader::Progress checkpoints = checkpoints_.ProgressOf(id);
     const bool is_all_sent = checkpoints.done && streams_.ProgressOf(id).done;
+    checkpoints.committed.erase(kOutputsStep);
     core_.Uploaded(id, std::move(checkpoints.committed), is_all_sent);
+  }
+}
+
+void Agent::ServeTunnels(const std::vector<WantedTunnel>& wanted) {
+  for (const WantedTunnel& tunnel : wanted) {
+    const auto found = core_.attempts().find(tunnel.attempt);
+    std::optional<TunnelTarget> target;
+    if (found != core_.attempts().end() && RunsHere(found->second) &&
+        found->second.local.fencing_token == tunnel.fencing_token) {
+      target = TunnelTarget{dirs_.DirOf(tunnel.attempt), dirs_.OwnerOf(tunnel.attempt)};
+    }
+    tunnels_.Serve(tunnel, std::move(target));
   }
 }
 
@@ -177,6 +207,7 @@ void Agent::SetTargets() {
     target.owner = dirs_.OwnerOf(id);
     target.checkpoints = attempt.local.checkpoints;
     target.exited = attempt.exit.has_value();
+    if (target.exited && HasOutputs(target)) target.checkpoints.push_back(kOutputsStep);
     for (const DesiredRank& rank : attempt.ranks) target.ranks.push_back(rank.rank);
     targets.push_back(std::move(target));
   }

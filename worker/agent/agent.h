@@ -26,6 +26,7 @@
 #include "worker/agent/scheduler_link.h"
 #include "worker/agent/session.h"
 #include "worker/agent/stream_uploader.h"
+#include "worker/agent/tunnel_host.h"
 
 namespace trainyard::agent {
 
@@ -59,6 +60,8 @@ class Agent {
   // Passes on to the core what other threads have brought.
   void TakeNews();
   void SetTargets();
+  // Serves the users who wait for a rank of this host.
+  void ServeTunnels(const std::vector<WantedTunnel>& wanted);
   void SendReport(Report report);
   void LookAtDevices();
   // Ends attempts on devices that have failed, before their ranks hang for good.
@@ -72,11 +75,13 @@ class Agent {
   Session session_;
   std::optional<FileWatch> watch_;
   UniqueFd wake_;  // an eventfd
+  CodeCache code_;
   CheckpointFetcher fetcher_;
   FileRunDirs dirs_;
   DaemonCore core_;
   StreamUploader streams_;
   CheckpointUploader checkpoints_;
+  TunnelHost tunnels_;
   SchedulerLink link_;
   std::optional<DatasetWatch> datasets_;
 

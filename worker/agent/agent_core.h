@@ -30,6 +30,7 @@
 #include "absl/time/time.h"
 #include "common/base/ids.h"
 #include "worker/run_dir/control.h"
+#include "worker/run_dir/isolation.h"
 
 namespace trainyard::agent {
 
@@ -42,7 +43,9 @@ inline constexpr size_t kKeptCheckpoints = 2;
 
 struct DesiredRank {
   int rank = 0;
-  std::string device;
+  std::string device;        // empty for a rank without one
+  int64_t cpus = 0;          // of the host; 0 if they are not divided
+  int64_t memory_bytes = 0;  // of the host; 0 for no limit
 
   friend bool operator==(const DesiredRank&, const DesiredRank&) = default;
 };
@@ -71,13 +74,23 @@ struct DesiredAttempt {
   // These are for kRun.
   std::string owner;  // the user's name; empty if the server does not say
   std::string spec_json;
-  bool runs_program = false;  // the spec has a program of the user's own
-  absl::Duration keep;        // how long the ranks continue without news from the server
+  bool runs_program = false;   // the spec has a program of the user's own
+  std::string code_digest;     // of its code archive; empty if there is none
+  bool needs_secrets = false;  // and that program names secrets
+  // The least isolation that it asks for, and whether it brings the image of a container.
+  run_dir::IsolationLevel isolation = run_dir::IsolationLevel::kUnknown;
+  bool has_image = false;
+  bool is_per_host = false;  // one process of the program stands for all ranks of a host
+  absl::Duration keep;       // how long the ranks continue without news from the server
   int world_size = 0;
   std::vector<DesiredRank> ranks;
   std::optional<ResumeSource> resume_from;
   // The checkpoint whose weights it begins with, if it resumes from none.
   std::optional<ResumeSource> init_from;
+  // Returns true if something must be fetched before its ranks can start.
+  bool needs_fetch() const {
+    return resume_from.has_value() || init_from.has_value() || !code_digest.empty();
+  }
   std::map<std::string, std::string> rendezvous;  // published on other workers
   bool spans_workers = false;
   int64_t checkpoint_request = 0;  // grows with each request; 0 means none yet
@@ -90,6 +103,14 @@ struct DesiredAttempt {
 };
 
 // The server's last answer.
+// A user who waits for a connection to a rank; see v1::DesiredTunnel.
+struct WantedTunnel {
+  std::string id;
+  AttemptId attempt;
+  int64_t fencing_token = 0;
+  int rank = 0;
+};
+
 struct Desired {
   // The number that the server gave its answer. It may start again with every session.
   int64_t revision = 0;
@@ -99,6 +120,7 @@ struct Desired {
   // this answers. Nothing is begun after it.
   absl::Duration lease_expire_uptime;
   std::map<AttemptId, DesiredAttempt> attempts;
+  std::vector<WantedTunnel> tunnels;
 };
 
 // The phase of an attempt on this host.

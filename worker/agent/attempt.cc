@@ -44,6 +44,7 @@ ReportedAttempt Describe(const Attempt& attempt) {
   if (!attempt.local.committed.empty()) {
     reported.checkpoint_step = *attempt.local.committed.rbegin();
   }
+  reported.isolation = attempt.isolation;
   reported.exit = attempt.exit;
   reported.drained = attempt.exit.has_value() && attempt.local.drained;
   reported.metrics = attempt.final_metrics;

@@ -11,6 +11,7 @@
 #include "common/base/ids.h"
 #include "worker/agent/agent_core.h"
 #include "worker/agent/report.h"
+#include "worker/run_dir/isolation.h"
 #include "worker/run_dir/records.h"
 
 namespace trainyard::agent {
@@ -23,7 +24,8 @@ struct Attempt {
   // These come from assignment.json.
   bool is_assigned = false;
   std::vector<DesiredRank> ranks;  // on this host, ascending
-  int64_t global_batch = 0;        // samples per step; 0 while unknown
+  run_dir::IsolationLevel isolation = run_dir::IsolationLevel::kUnknown;
+  int64_t global_batch = 0;  // samples per step; 0 while unknown
   // These come from the ranks and from the supervisor.
   std::map<int, run_dir::Progress> progress;  // by rank
   std::optional<run_dir::AttemptExit> exit;

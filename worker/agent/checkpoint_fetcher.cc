@@ -115,6 +115,10 @@ absl::Status FetchCheckpoint(v1::AgentService::StubInterface& stub, const Resume
       return absl::InvalidArgumentError(
           absl::StrCat("checkpoint '", source.name, "' has a file '", file.name, "'"));
     }
+    if (const size_t slash = file.name.rfind('/'); slash != std::string::npos) {
+      const ActAs as(owner);
+      TY_RETURN_IF_ERROR(MakeDirectories(JoinPath(partial, file.name.substr(0, slash))));
+    }
     TY_RETURN_IF_ERROR(FetchFile(stub, source, file, partial, owner, token));
     manifest.files.push_back({file.name, file.size, file.hash});
   }
@@ -137,9 +141,9 @@ absl::Status FetchCheckpoint(v1::AgentService::StubInterface& stub, const Resume
   return SyncDirectory(folder.substr(0, folder.rfind('/')));
 }
 
-CheckpointFetcher::CheckpointFetcher(v1::AgentService::StubInterface& stub, Clock& clock, Rng& rng,
-                                     std::function<void()> on_done)
-    : stub_(stub), clock_(clock), rng_(rng), on_done_(std::move(on_done)) {}
+CheckpointFetcher::CheckpointFetcher(v1::AgentService::StubInterface& stub, CodeCache& code,
+                                     Clock& clock, Rng& rng, std::function<void()> on_done)
+    : stub_(stub), code_(code), clock_(clock), rng_(rng), on_done_(std::move(on_done)) {}
 
 CheckpointFetcher::~CheckpointFetcher() {
   std::map<AttemptId, std::unique_ptr<Fetch>> fetches;
@@ -151,16 +155,18 @@ CheckpointFetcher::~CheckpointFetcher() {
   for (auto& [id, fetch] : fetches) fetch->thread.join();
 }
 
-void CheckpointFetcher::Begin(AttemptId id, ResumeSource source, std::string folder,
-                              FileOwner owner) {
+void CheckpointFetcher::Begin(AttemptId id, FetchPlan plan) {
+  Begin(id, [this, plan = std::move(plan)](CancelToken& token) { return FetchOnce(plan, token); });
+}
+
+void CheckpointFetcher::Begin(AttemptId id, Work work) {
   Cancel(id);
   auto fetch = std::make_unique<Fetch>();
   Fetch* borrowed = fetch.get();
   absl::MutexLock lock(&mutex_);
   fetches_[id] = std::move(fetch);
   borrowed->thread =
-      std::thread([this, id, borrowed, source = std::move(source), folder = std::move(folder),
-                   owner = std::move(owner)] { Run(id, source, folder, owner, borrowed->token); });
+      std::thread([this, id, borrowed, work = std::move(work)] { Run(id, work, borrowed->token); });
 }
 
 void CheckpointFetcher::Cancel(AttemptId id) {
@@ -183,21 +189,30 @@ std::map<AttemptId, absl::Status> CheckpointFetcher::TakeDone() {
   return std::exchange(done_, {});
 }
 
-void CheckpointFetcher::Run(AttemptId id, const ResumeSource& source, const std::string& folder,
-                            const FileOwner& owner, CancelToken& token) {
+absl::Status CheckpointFetcher::FetchOnce(const FetchPlan& plan, CancelToken& token) {
+  if (plan.code.has_value()) {
+    TY_RETURN_IF_ERROR(code_.Unpack(stub_, *plan.code, plan.code_folder, plan.owner, token));
+  }
+  if (!plan.checkpoint.has_value()) return absl::OkStatus();
+  absl::Status status =
+      FetchCheckpoint(stub_, *plan.checkpoint, plan.checkpoint_folder, plan.owner, token);
+  if (absl::IsDataLoss(status)) status = AskServer(stub_, *plan.checkpoint, status, token);
+  return status;
+}
+
+void CheckpointFetcher::Run(AttemptId id, const Work& work, CancelToken& token) {
   Backoff backoff(kFetchAgainFirst, kFetchAgainLast, rng_);
-  absl::Status status = absl::CancelledError("the checkpoint is no longer wanted");
+  absl::Status status = absl::CancelledError("the attempt is no longer wanted");
   int damaged = 0;
   while (!token.cancelled()) {
-    status = FetchCheckpoint(stub_, source, folder, owner, token);
-    if (absl::IsDataLoss(status)) status = AskServer(stub_, source, status, token);
+    status = work(token);
     if (ErrorReason(status) == error::kCheckpointDamaged) break;
     if (absl::IsDataLoss(status) && ++damaged >= kDamageTries) break;
     const bool again = absl::IsDataLoss(status) || absl::IsUnavailable(status) ||
                        absl::IsDeadlineExceeded(status) || ErrorReason(status) == "SERVER_BUSY";
     if (!again) break;
-    LogWarning("a checkpoint cannot be fetched yet",
-               {{"checkpoint", source.name}, {"error", std::string(status.message())}});
+    LogWarning("what an attempt starts from cannot be fetched yet",
+               {{"attempt", AttemptName(id)}, {"error", std::string(status.message())}});
     for (absl::Duration left = backoff.Next(); left > absl::ZeroDuration() && !token.cancelled();
          left -= kCancelPoll) {
       clock_.SleepFor(std::min(left, kCancelPoll));

@@ -1,9 +1,11 @@
-// Downloads the checkpoints from which attempts start, in the background, and verifies every byte.
+// Downloads what attempts need to start, in the background, and verifies every byte: checkpoints
+// and code.
 #pragma once
 
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -14,6 +16,7 @@
 #include "trainyard/v1/agent.grpc.pb.h"
 #include "worker/agent/agent_core.h"
 #include "worker/agent/cancel_token.h"
+#include "worker/agent/code_cache.h"
 #include "worker/agent/file_owner.h"
 
 namespace trainyard::agent {
@@ -25,18 +28,32 @@ namespace trainyard::agent {
 absl::Status FetchCheckpoint(v1::AgentService::StubInterface& stub, const ResumeSource& source,
                              const std::string& folder, const FileOwner& owner, CancelToken& token);
 
-// Fetches checkpoints, each in a thread of its own. It is thread-safe, and borrows its arguments.
+// The files that an attempt needs to start.
+struct FetchPlan {
+  std::optional<ResumeSource> checkpoint = {};
+  std::string checkpoint_folder = {};
+  std::optional<CodeSource> code = {};
+  std::string code_folder = {};
+  FileOwner owner = {};
+};
+
+// Fetches for attempts, each in a thread of its own. It is thread-safe, and borrows its arguments.
 class CheckpointFetcher {
  public:
   // `on_done` is called on a thread of the fetcher.
-  CheckpointFetcher(v1::AgentService::StubInterface& stub, Clock& clock, Rng& rng,
+  CheckpointFetcher(v1::AgentService::StubInterface& stub, CodeCache& code, Clock& clock, Rng& rng,
                     std::function<void()> on_done);
   ~CheckpointFetcher();  // cancels all fetches and waits for them
 
-  // Begins to fetch. UNAVAILABLE answers are tried again until the fetch is cancelled. If bytes do
-  // not match their hashes, the server is asked to look at its own: the fetch ends with
-  // CHECKPOINT_DAMAGED if those are damaged, and is tried again if they are whole.
-  void Begin(AttemptId id, ResumeSource source, std::string folder, FileOwner owner);
+  // Begins to fetch: first the code, then the checkpoint. UNAVAILABLE answers are tried again until
+  // the fetch is cancelled. If bytes do not match their hashes, the server is asked to look at its
+  // own: the fetch ends with CHECKPOINT_DAMAGED if those are damaged, and is tried again if they
+  // are whole.
+  void Begin(AttemptId id, FetchPlan plan);
+  // Begins other work that has to be done before the attempt can start, by the same rules. `work`
+  // is called again as long as it returns UNAVAILABLE.
+  using Work = std::function<absl::Status(CancelToken&)>;
+  void Begin(AttemptId id, Work work);
   // Cancels a fetch, if there is one, and waits for its end.
   void Cancel(AttemptId id);
   // Returns the results of the fetches that have ended since the last call.
@@ -47,10 +64,11 @@ class CheckpointFetcher {
     CancelToken token;
     std::thread thread;
   };
-  void Run(AttemptId id, const ResumeSource& source, const std::string& folder,
-           const FileOwner& owner, CancelToken& token);
+  absl::Status FetchOnce(const FetchPlan& plan, CancelToken& token);
+  void Run(AttemptId id, const Work& work, CancelToken& token);
 
   v1::AgentService::StubInterface& stub_;
+  CodeCache& code_;
   Clock& clock_;
   Rng& rng_;
   const std::function<void()> on_done_;

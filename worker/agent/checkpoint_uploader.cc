@@ -2,18 +2,22 @@
 #include "worker/agent/checkpoint_uploader.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
 #include "common/base/files.h"
+#include "common/base/hash.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/base/strings.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/status.h"
 #include "worker/agent/act_as.h"
 #include "worker/checkpoint/checkpoint.h"
+#include "worker/run_dir/outputs.h"
 
 namespace trainyard::agent {
 namespace {
@@ -21,6 +25,15 @@ namespace {
 // The timeout is long because the server takes a while to hash a large checkpoint.
 constexpr absl::Duration kUploadTimeout = absl::Seconds(60);
 constexpr int64_t kChunkBytes = 1 << 20;
+// The bytes that the server accepts to tell what outputs leave out, and those that one reason may
+// add to it.
+constexpr size_t kLeftOutBytesMax = 4096;
+constexpr size_t kOutputReasonBytesMax = 300;
+// A file that has changed so often while it was sent is left out of the outputs.
+constexpr int kChangesMax = 2;
+// Processes that a program has left behind may change one file after the other, and other attempts
+// wait.
+constexpr int kOutputTries = 4;
 
 v1::CheckpointFile EntryToProto(const checkpoint::ManifestEntry& entry) {
   v1::CheckpointFile file;
@@ -35,6 +48,58 @@ v1::CheckpointFile EntryToProto(const checkpoint::ManifestEntry& entry) {
 absl::Status OfFile(const std::string& path, const absl::Status& status) {
   if (absl::IsDataLoss(status) || absl::IsNotFound(status)) return status;
   return error::CorruptFile(path, status.message());
+}
+
+// Counts how often each file was seen to change while it was sent.
+using ChangeCounts = std::map<std::string, int>;
+
+// Returns the hash of a file that has this size before and after it is read.
+absl::StatusOr<std::string> HashOfSize(const std::string& path, int64_t size) {
+  TY_ASSIGN_OR_RETURN(std::string hash, RegularFileHash(path, size));
+  TY_ASSIGN_OR_RETURN(const int64_t now, FileSize(path));
+  if (now != size) return error::CorruptFile(path, "its size has changed");
+  return hash;
+}
+
+// Fills in the files that are kept, with their hashes, and what is left out.
+void ListOutputs(const run_dir::OutputsPlan& plan, const ChangeCounts& changes,
+                 v1::CommitCheckpointRequest& commit) {
+  run_dir::FoundOutputs found = run_dir::FindOutputs(plan, {});
+  const auto leave_out = [&found](const std::string& why) {
+    absl::StrAppend(&found.left_out, found.left_out.empty() ? "" : "; ",
+                    PlainText(why, kOutputReasonBytesMax));
+  };
+  for (const run_dir::OutputFile& output : found.files) {
+    const auto known = changes.find(output.name);
+    if (known != changes.end() && known->second >= kChangesMax) {
+      leave_out(absl::StrCat("'", output.name, "' changed again and again while it was sent"));
+      continue;
+    }
+    // A file that was removed or cannot be read in the meantime is left out.
+    auto hash = HashOfSize(JoinPath(plan.folder, output.name), output.size);
+    if (!hash.ok()) {
+      leave_out(std::string(hash.status().message()));
+      continue;
+    }
+    v1::CheckpointFile& file = *commit.add_files();
+    file.set_name(output.name);
+    file.set_size(output.size);
+    file.set_hash(*std::move(hash));
+  }
+  if (!found.left_out.empty()) commit.set_left_out(PlainText(found.left_out, kLeftOutBytesMax));
+}
+
+// Looks which of the files are others than those that were listed. Returns false if none is.
+bool CountChanges(const std::string& folder, const v1::CommitCheckpointRequest& commit,
+                  ChangeCounts& changes) {
+  bool is_any = false;
+  for (const v1::CheckpointFile& file : commit.files()) {
+    const auto hash = HashOfSize(JoinPath(folder, file.name()), file.size());
+    if (hash.ok() && *hash == file.hash()) continue;
+    ++changes[file.name()];
+    is_any = true;
+  }
+  return is_any;
 }
 
 }  // namespace
@@ -107,12 +172,13 @@ absl::Duration CheckpointUploader::UploadNext(const CheckpointQueue::Upload& upl
   }
   if (pause.has_value()) return *pause;
   if (status.ok()) {
-    LogInfo("checkpoint committed",
+    LogInfo(upload.step == kOutputsStep ? "outputs committed" : "checkpoint committed",
             {{"attempt", AttemptName(upload.target.id)}, {"step", absl::StrCat(upload.step)}});
   } else {
-    LogWarning("a checkpoint is not sent", {{"attempt", AttemptName(upload.target.id)},
-                                            {"step", absl::StrCat(upload.step)},
-                                            {"error", std::string(status.message())}});
+    LogWarning(upload.step == kOutputsStep ? "outputs are not sent" : "a checkpoint is not sent",
+               {{"attempt", AttemptName(upload.target.id)},
+                {"step", absl::StrCat(upload.step)},
+                {"error", std::string(status.message())}});
   }
   on_change_();
   return absl::ZeroDuration();
@@ -128,7 +194,8 @@ absl::Status CheckpointUploader::Send(const UploadTarget& target, int64_t step, 
   request.set_session(session);
   request.set_attempt(AttemptName(target.id));
   request.set_fencing_token(target.fencing_token);
-  request.set_step(step);
+  request.set_is_output(step == kOutputsStep);
+  request.set_step(std::max<int64_t>(step, 0));
   grpc::ClientContext context;
   rpc::SetTimeout(context, kUploadTimeout);
   const CancelToken::Scope scope(token_, context);
@@ -138,7 +205,40 @@ absl::Status CheckpointUploader::Send(const UploadTarget& target, int64_t step, 
   return status;
 }
 
+absl::Status CheckpointUploader::SendOutputs(const UploadTarget& target, const std::string& folder,
+                                             v1::CommitCheckpointRequest& commit) {
+  for (const v1::CheckpointFile& file : commit.files()) {
+    TY_RETURN_IF_ERROR(SendFile(target, kOutputsStep, JoinPath(folder, file.name()), file));
+  }
+  return Send(target, kOutputsStep, commit, [&](grpc::ClientContext* context) {
+    v1::CommitCheckpointResponse response;
+    return stub_.CommitCheckpoint(context, commit, &response);
+  });
+}
+
+absl::Status CheckpointUploader::UploadOutputs(const UploadTarget& target) {
+  ChangeCounts changes;
+  for (int tries = 1;; ++tries) {
+    run_dir::OutputsPlan plan;
+    v1::CommitCheckpointRequest commit;
+    {
+      const ActAs as(target.owner);
+      auto read = run_dir::ReadOutputsPlan(target.dir);
+      if (!read.ok()) return OfFile(target.dir.OutputsPath(), read.status());
+      plan = *std::move(read);
+      ListOutputs(plan, changes, commit);
+    }
+    if (commit.files().empty() && commit.left_out().empty()) return absl::OkStatus();
+    const absl::Status sent = SendOutputs(target, plan.folder, commit);
+    const bool may_have_changed = absl::IsDataLoss(sent) || absl::IsNotFound(sent);
+    if (!may_have_changed || tries >= kOutputTries) return sent;
+    const ActAs as(target.owner);
+    if (!CountChanges(plan.folder, commit, changes)) return sent;
+  }
+}
+
 absl::Status CheckpointUploader::UploadStep(const UploadTarget& target, int64_t step) {
+  if (step == kOutputsStep) return UploadOutputs(target);
   const std::string folder = checkpoint::CheckpointPath(target.dir.CheckpointsDir(), step);
   absl::StatusOr<checkpoint::Manifest> verified = [&] {
     const ActAs as(target.owner);

@@ -42,6 +42,11 @@ class CheckpointUploader {
   // Sends the next checkpoint, and returns the time until the next look is worthwhile.
   absl::Duration UploadNext(const CheckpointQueue::Upload& upload);
   absl::Status UploadStep(const UploadTarget& target, int64_t step);
+  // Looks for the outputs of an attempt that has exited, and sends them. A file that changes
+  // meanwhile is tried once more and then left out, so that it costs no other one.
+  absl::Status UploadOutputs(const UploadTarget& target);
+  absl::Status SendOutputs(const UploadTarget& target, const std::string& folder,
+                           v1::CommitCheckpointRequest& commit);
   absl::Status SendFile(const UploadTarget& target, int64_t step, const std::string& path,
                         const v1::CheckpointFile& file);
   // Makes one call, which Stop can cancel.

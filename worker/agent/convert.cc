@@ -47,12 +47,50 @@ ResumeSource ReadSource(const v1::Checkpoint& checkpoint) {
   return source;
 }
 
+run_dir::IsolationLevel LevelOf(v1::Isolation isolation) {
+  switch (isolation) {
+    case v1::ISOLATION_PROCESS:
+      return run_dir::IsolationLevel::kProcess;
+    case v1::ISOLATION_CGROUP:
+      return run_dir::IsolationLevel::kCgroup;
+    case v1::ISOLATION_SANDBOX:
+      return run_dir::IsolationLevel::kSandbox;
+    case v1::ISOLATION_CONTAINER:
+      return run_dir::IsolationLevel::kContainer;
+    default:
+      return run_dir::IsolationLevel::kUnknown;
+  }
+}
+
+v1::Isolation IsolationToProto(run_dir::IsolationLevel level) {
+  switch (level) {
+    case run_dir::IsolationLevel::kProcess:
+      return v1::ISOLATION_PROCESS;
+    case run_dir::IsolationLevel::kCgroup:
+      return v1::ISOLATION_CGROUP;
+    case run_dir::IsolationLevel::kSandbox:
+      return v1::ISOLATION_SANDBOX;
+    case run_dir::IsolationLevel::kContainer:
+      return v1::ISOLATION_CONTAINER;
+    case run_dir::IsolationLevel::kUnknown:
+      break;
+  }
+  return v1::ISOLATION_UNSPECIFIED;
+}
+
 absl::Status ReadRun(const v1::DesiredAttempt& proto, DesiredAttempt& attempt) {
   google::protobuf::util::JsonPrintOptions options;
   options.preserve_proto_field_names = true;
   const auto printed =
       google::protobuf::util::MessageToJsonString(proto.spec(), &attempt.spec_json, options);
   attempt.runs_program = proto.spec().has_program();
+  const v1::ProgramSpec& program = proto.spec().program();
+  attempt.code_digest = program.code();
+  attempt.isolation = LevelOf(program.isolation());
+  attempt.has_image = !program.environment().container().empty();
+  attempt.is_per_host =
+      program.ranks() == v1::PROGRAM_RANKS_HOST || program.ranks() == v1::PROGRAM_RANKS_ONE;
+  attempt.needs_secrets = program.secrets_size() > 0;
   if (!printed.ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat("its spec cannot be written as JSON: ", std::string(printed.message())));
@@ -67,7 +105,12 @@ absl::Status ReadRun(const v1::DesiredAttempt& proto, DesiredAttempt& attempt) {
       return absl::InvalidArgumentError(
           absl::StrCat("rank ", rank.rank(), " does not fit world size ", proto.world_size()));
     }
-    attempt.ranks.push_back({rank.rank(), rank.device()});
+    if (rank.cpus() < 0 || rank.memory_bytes() < 0) {
+      return absl::InvalidArgumentError(absl::StrCat("rank ", rank.rank(), " has ", rank.cpus(),
+                                                     " cpus and ", rank.memory_bytes(),
+                                                     " bytes of memory; neither can be negative"));
+    }
+    attempt.ranks.push_back({rank.rank(), rank.device(), rank.cpus(), rank.memory_bytes()});
   }
   if (attempt.ranks.empty()) return absl::InvalidArgumentError("it lists no ranks of this worker");
   std::sort(attempt.ranks.begin(), attempt.ranks.end(),
@@ -132,6 +175,7 @@ v1::AttemptOutcome OutcomeToProto(const run_dir::AttemptExit& exit, int64_t step
     case run_dir::Outcome::kStopped:
       proto.set_kind(v1::AttemptOutcome::STOPPED);
       proto.mutable_failure()->set_reason(absl::AsciiStrToUpper(exit.reason));
+      proto.mutable_failure()->set_message(exit.message);
       break;
     default:
       proto.set_kind(v1::AttemptOutcome::FAILED);
@@ -234,6 +278,10 @@ absl::StatusOr<Desired> FromProto(const v1::SyncWorkerResponse& response) {
     }
     desired.attempts[id] = *std::move(attempt);
   }
+  for (const v1::DesiredTunnel& proto : response.tunnels()) {
+    TY_ASSIGN_OR_RETURN(const AttemptId id, ParseAttemptName(proto.attempt()));
+    desired.tunnels.push_back({proto.tunnel(), id, proto.fencing_token(), proto.rank()});
+  }
   return desired;
 }
 
@@ -242,6 +290,7 @@ v1::ObservedAttempt ToProto(const ReportedAttempt& attempt) {
   proto.set_attempt(AttemptName(attempt.id));
   proto.set_fencing_token(attempt.fencing_token);
   proto.set_state(StateToProto(attempt.state));
+  proto.set_isolation(IsolationToProto(attempt.isolation));
   if (attempt.progress.has_value()) {
     ProgressToProto(attempt, *proto.mutable_progress());
     proto.set_data_digest(attempt.progress->data_digest);

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/code_errors.h"
 #include "common/base/errors.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
@@ -33,6 +34,19 @@ constexpr absl::Duration kLookStarting = absl::Milliseconds(100);
 constexpr absl::Duration kLookRunning = absl::Milliseconds(500);
 constexpr absl::Duration kLookUnwatched = absl::Milliseconds(50);
 constexpr absl::Duration kLookOrphaned = absl::Milliseconds(20);
+// Without a pause, a step that fails again and again would keep a processor busy. What is
+// unavailable, such as processes that are still ending, changes soon.
+constexpr absl::Duration kUnavailableRetry = absl::Milliseconds(20);
+constexpr absl::Duration kFailedRetry = absl::Milliseconds(300);
+
+// Another host may have the device, or a better connection. The code is the same everywhere.
+run_dir::Outcome OutcomeOfFailedBegin(absl::string_view reason) {
+  if (reason == "DEVICE_NOT_FOUND") return run_dir::Outcome::kHardware;
+  if (reason == error::kCodeRefused || reason == "SECRET_NOT_FOUND") {
+    return run_dir::Outcome::kUserError;
+  }
+  return run_dir::Outcome::kTransient;
+}
 
 }  // namespace
 
@@ -63,6 +77,7 @@ void DaemonCore::BeginTurn() {
     desired_ = *std::move(inbox_);
     inbox_.reset();
     std::erase_if(begin_tries_, [this](const auto& entry) { return !Wanted(entry.first); });
+    std::erase_if(fetches_secrets_, [this](AttemptId id) { return !Wanted(id); });
   }
   Observe();
   for (auto& [id, status] : fetched_) steps_.push_back(TakeFetched{id, status});
@@ -95,9 +110,14 @@ Report DaemonCore::EndTurn() {
 }
 
 // These are keys that this host's ranks have set and that the other workers of the gang wait for.
+// They are told until they come back from the server: a rank that has found its peers runs, while
+// the peers may not have found it yet.
 void DaemonCore::AddRendezvous(const Attempt& attempt, ReportedAttempt& reported) const {
   const DesiredAttempt* wanted = Wanted(attempt.id);
-  if (reported.state != ReportedAttempt::State::kStarting) return;
+  if (reported.state != ReportedAttempt::State::kStarting &&
+      reported.state != ReportedAttempt::State::kRunning) {
+    return;
+  }
   if (wanted == nullptr || !wanted->spans_workers) return;
   for (const std::string& key : attempt.local.rendezvous) {
     if (wanted->rendezvous.contains(key)) continue;
@@ -120,7 +140,9 @@ void DaemonCore::Do(const TakeFetched& fetched) {
   if (attempt == nullptr || attempt->local.phase != Phase::kPreparing) return;
   // If it is no longer to run, it is abandoned in this turn.
   if (wanted == nullptr || wanted->action != DesiredAttempt::Action::kRun) return;
-  if (fetched.status.ok()) {
+  if (fetched.status.ok() && NeedsSecrets(fetched.id, *wanted)) {
+    FetchSecrets(fetched.id, *wanted);
+  } else if (fetched.status.ok()) {
     Do(Assign{fetched.id});
   } else {
     begin_tries_[fetched.id].failed = kBeginTries;
@@ -147,8 +169,13 @@ void DaemonCore::Do(const Action& action) {
   }
   if (action.kind == Action::Kind::kAbandon) dirs_.CancelFetch(action.attempt);
   const absl::Status status = Apply(action);
+  if (status.ok()) return;
   // The next turn finds what is missing and tries again.
-  if (!status.ok() && !absl::IsUnavailable(status)) {
+  const bool is_soon = absl::IsUnavailable(status);
+  if (Attempt* attempt = Find(action.attempt)) {
+    attempt->look_due = clock_.Uptime() + (is_soon ? kUnavailableRetry : kFailedRetry);
+  }
+  if (!is_soon) {
     LogWarning("a step failed and will be tried again",
                {{"attempt", AttemptName(action.attempt)},
                 {"action", absl::StrCat(static_cast<int>(action.kind))},
@@ -226,18 +253,29 @@ void DaemonCore::Begin(AttemptId id, const DesiredAttempt& wanted) {
     BeginFailed(id, wanted, prepared);
     return;
   }
+  fetches_secrets_.erase(id);
   Attempt& attempt = attempts_[id];
   attempt = {};
   attempt.id = id;
   attempt.local.fencing_token = wanted.fencing_token;
   attempt.local.phase = Phase::kPreparing;
-  if (wanted.resume_from.has_value()) {
-    dirs_.Fetch(id, *wanted.resume_from);
-  } else if (wanted.init_from.has_value()) {
-    dirs_.Fetch(id, *wanted.init_from);
+  if (wanted.needs_fetch()) {
+    dirs_.Fetch(id, wanted);
+  } else if (wanted.needs_secrets) {
+    FetchSecrets(id, wanted);
   } else {
     steps_.push_front(Assign{id});
   }
+}
+
+// Secrets come last, so that they lie on this host no longer than they must.
+bool DaemonCore::NeedsSecrets(AttemptId id, const DesiredAttempt& wanted) const {
+  return wanted.needs_secrets && !fetches_secrets_.contains(id);
+}
+
+void DaemonCore::FetchSecrets(AttemptId id, const DesiredAttempt& wanted) {
+  fetches_secrets_.insert(id);
+  dirs_.FetchSecrets(id, wanted.fencing_token);
 }
 
 void DaemonCore::Do(const Assign& assign) {
@@ -259,6 +297,12 @@ void DaemonCore::Do(const Assign& assign) {
 }
 
 absl::Status DaemonCore::CheckDevices(const DesiredAttempt& wanted) const {
+  const bool is_deviceless =
+      std::any_of(wanted.ranks.begin(), wanted.ranks.end(),
+                  [](const DesiredRank& rank) { return rank.device.empty(); });
+  if (is_deviceless && !wanted.runs_program) {
+    return absl::InvalidArgumentError("a rank without a device can only run a program");
+  }
   const int rank = FirstWithoutDevice(wanted.ranks);
   for (const DesiredRank& candidate : wanted.ranks) {
     if (candidate.rank != rank) continue;
@@ -273,7 +317,8 @@ absl::Status DaemonCore::CheckDevices(const DesiredAttempt& wanted) const {
 // here.
 int DaemonCore::FirstWithoutDevice(const std::vector<DesiredRank>& ranks) const {
   const auto found = std::find_if(ranks.begin(), ranks.end(), [this](const DesiredRank& rank) {
-    return std::none_of(devices_.begin(), devices_.end(),
+    return !rank.device.empty() &&
+           std::none_of(devices_.begin(), devices_.end(),
                         [&rank](const Device& device) { return device.name == rank.device; });
   });
   return found == ranks.end() ? -1 : found->rank;
@@ -295,8 +340,7 @@ void DaemonCore::BeginFailed(AttemptId id, const DesiredAttempt& wanted,
   begin_tries_.erase(id);
   run_dir::AttemptExit exit;
   const std::string reason = ErrorReason(status);
-  exit.outcome =
-      reason == "DEVICE_NOT_FOUND" ? run_dir::Outcome::kHardware : run_dir::Outcome::kTransient;
+  exit.outcome = OutcomeOfFailedBegin(reason);
   exit.exit_code = run_dir::ExitCode(exit.outcome);
   exit.reason = reason.empty() ? "START_FAILED" : reason;
   exit.message = std::string(status.message());

@@ -91,6 +91,8 @@ class DaemonCore {
   Phase PhaseOf(Attempt& attempt);
   absl::Duration LookInterval(const Attempt& attempt) const;
   void Begin(AttemptId id, const DesiredAttempt& wanted);
+  bool NeedsSecrets(AttemptId id, const DesiredAttempt& wanted) const;
+  void FetchSecrets(AttemptId id, const DesiredAttempt& wanted);
   absl::Status CheckDevices(const DesiredAttempt& wanted) const;
   void BeginFailed(AttemptId id, const DesiredAttempt& wanted, const absl::Status& status);
   int FirstWithoutDevice(const std::vector<DesiredRank>& ranks) const;
@@ -108,6 +110,7 @@ class DaemonCore {
   std::optional<Desired> desired_;
   std::map<AttemptId, absl::Status> fetched_;
   std::map<AttemptId, BeginTries> begin_tries_;
+  std::set<AttemptId> fetches_secrets_;  // attempts whose secrets were asked for
   std::deque<TurnStep> steps_;
 };
 

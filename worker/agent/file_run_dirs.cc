@@ -2,6 +2,7 @@
 // disk is the truth; this file decides nothing.
 #include "worker/agent/file_run_dirs.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -36,6 +37,8 @@ constexpr absl::Duration kSweepDelay = absl::Seconds(30);
 constexpr absl::Duration kReviewInterval = absl::Seconds(30);
 // Each refusal is part of every report.
 constexpr size_t kRefusedUsersMax = 100;
+// A supervisor that has written the end of its attempt has nothing left to do but to exit.
+constexpr absl::Duration kSupervisorEndWait = absl::Seconds(2);
 // Owners pass through these folders to their own, and cannot list them.
 constexpr mode_t kPassageMode = 0711;
 
@@ -62,7 +65,8 @@ FileRunDirs::FileRunDirs(HostSettings settings, std::vector<Device> devices,
       fetcher_(fetcher),
       clock_(clock),
       watch_(watch),
-      sweeper_(JoinPath(settings_.state_dir, "removed"), kSweepDelay, clock) {
+      sweeper_(JoinPath(settings_.state_dir, "removed"), kSweepDelay, clock),
+      secrets_(settings_.state_dir, sweeper_) {
   // The server knows from the beginning whether this host runs jobs of root, and takes none that
   // would wait for ever.
   if (settings_.run_as == RunAs::kOwner) (void)TakeAccount(AccountOf(geteuid(), getegid()).name);
@@ -78,6 +82,14 @@ FileOwner FileRunDirs::OwnerOf(AttemptId id) const {
 }
 
 std::vector<Attempt> FileRunDirs::Adopt() {
+  std::vector<Attempt> found = FindAttempts();
+  std::set<AttemptId> kept;
+  for (const Attempt& attempt : found) kept.insert(attempt.id);
+  secrets_.RemoveAllBut(kept);
+  return found;
+}
+
+std::vector<Attempt> FileRunDirs::FindAttempts() {
   std::vector<Attempt> found;
   const std::string root = JoinPath(settings_.state_dir, "attempts");
   const auto jobs = ListDirectory(root);
@@ -105,15 +117,66 @@ std::vector<Attempt> FileRunDirs::Adopt() {
       Watch(attempt, assignment.ok() ? &*assignment : nullptr);
     }
   }
+  if (settings_.groups != nullptr) {
+    std::set<AttemptId> known;
+    for (const Attempt& attempt : found) known.insert(attempt.id);
+    settings_.groups->RemoveOthers(known);
+  }
   return found;
 }
 
 void FileRunDirs::SetAssignment(Attempt& attempt, const run_dir::Assignment& assignment) {
   attempt.global_batch = GlobalBatch(assignment.spec_json);
+  attempt.isolation = assignment.isolation.level;
   attempt.ranks.clear();
+  std::vector<int64_t>& cpus = cpus_[attempt.id];
+  cpus.clear();
   for (const run_dir::RankAssignment& rank : assignment.ranks) {
-    attempt.ranks.push_back({rank.rank, rank.device});
+    attempt.ranks.push_back(
+        {rank.rank, rank.device, static_cast<int64_t>(rank.cpus.size()), rank.host_memory_bytes});
+    cpus.insert(cpus.end(), rank.cpus.begin(), rank.cpus.end());
   }
+}
+
+std::set<int64_t> FileRunDirs::TakenCpus(AttemptId id) const {
+  std::set<int64_t> taken;
+  for (const auto& [other, cpus] : cpus_) {
+    if (other == id || cpus.empty() || FileExists(DirOf(other).ExitPath())) continue;
+    taken.insert(cpus.begin(), cpus.end());
+  }
+  return taken;
+}
+
+run_dir::RankAssignment FileRunDirs::MakeRank(const DesiredRank& rank,
+                                              std::set<int64_t>& taken) const {
+  run_dir::RankAssignment item;
+  item.rank = rank.rank;
+  item.device_type = run_dir::kNoDevice;
+  item.host_memory_bytes = rank.memory_bytes;
+  std::vector<int64_t> preferred;
+  if (!rank.device.empty()) {
+    const auto device =
+        std::find_if(devices_.begin(), devices_.end(),
+                     [&rank](const Device& candidate) { return candidate.name == rank.device; });
+    TY_CHECK(device != devices_.end());  // the daemon core has checked that
+    item.device = device->name;
+    item.device_type = device->type;
+    item.cpus = device->cpus;
+    item.threads = device->threads;
+    item.memory_bytes = device->memory_bytes;
+    preferred = device->type == "cpu" ? device->cpus : device->near_cpus;
+  }
+  if (rank.cpus == 0) return item;
+  // The threads of a CPU device are part of what it is. Devices that share processors stay as they
+  // are.
+  const bool is_cpu = item.device_type == "cpu";
+  if (!is_cpu) item.threads = static_cast<int>(rank.cpus);
+  if (is_cpu && preferred.empty()) return item;
+  std::vector<int64_t> chosen = ChooseCpus(settings_.host, preferred, taken, rank.cpus);
+  if (chosen.empty()) return item;
+  taken.insert(chosen.begin(), chosen.end());
+  item.cpus = std::move(chosen);
+  return item;
 }
 
 void FileRunDirs::Watch(Attempt& attempt, const run_dir::Assignment* assignment) {
@@ -167,6 +230,15 @@ void FileRunDirs::ReapSupervisors(Changes& changes) {
 }
 
 RunDirs::Sight FileRunDirs::Look(AttemptId id) {
+  Sight sight = LookAsOwner(id);
+  // Whatever has ended the attempt, its secrets have no use any more.
+  if (sight.exit.has_value() && without_secrets_.insert(id).second) {
+    secrets_.Remove(DirOf(id), id, OwnerOf(id));
+  }
+  return sight;
+}
+
+RunDirs::Sight FileRunDirs::LookAsOwner(AttemptId id) const {
   const run_dir::RunDir dir = DirOf(id);
   const ActAs as(OwnerOf(id));
   Sight sight;
@@ -277,9 +349,11 @@ absl::Status FileRunDirs::Prepare(AttemptId id, const DesiredAttempt& wanted) {
   TY_ASSIGN_OR_RETURN(const Account account, TakeAccount(wanted.owner));
   // A daemon that died may have left a folder here. It has no assignment yet, so nothing runs in
   // it.
-  TY_RETURN_IF_ERROR(RemoveTree(dir.root()));
+  TY_RETURN_IF_ERROR(RemoveGroup(id));
+  TY_RETURN_IF_ERROR(SweepRoot(id));
   TY_RETURN_IF_ERROR(MakeRoot(dir, account.owner));
   accounts_[id] = account;
+  without_secrets_.erase(id);
   const ActAs as(account.owner);
   TY_RETURN_IF_ERROR(MakeDirectories(dir.ControlDir()));
   if (wanted.world_size > 1) TY_RETURN_IF_ERROR(MakeDirectories(dir.RendezvousDir()));
@@ -300,8 +374,24 @@ std::string FileRunDirs::ResumeFolder(AttemptId id, const ResumeSource& source) 
   return checkpoint::CheckpointPath(JoinPath(DirOf(id).root(), "resume"), source.step);
 }
 
-void FileRunDirs::Fetch(AttemptId id, const ResumeSource& source) {
-  fetcher_.Begin(id, source, ResumeFolder(id, source), OwnerOf(id));
+void FileRunDirs::Fetch(AttemptId id, const DesiredAttempt& wanted) {
+  FetchPlan plan;
+  plan.checkpoint = wanted.resume_from.has_value() ? wanted.resume_from : wanted.init_from;
+  if (plan.checkpoint.has_value()) plan.checkpoint_folder = ResumeFolder(id, *plan.checkpoint);
+  if (!wanted.code_digest.empty()) plan.code = CodeSource{JobName(id.job), wanted.code_digest};
+  plan.code_folder = DirOf(id).CodeDir();
+  plan.owner = OwnerOf(id);
+  fetcher_.Begin(id, std::move(plan));
+}
+
+void FileRunDirs::FetchSecrets(AttemptId id, int64_t fencing_token) {
+  fetcher_.Begin(id,
+                 [this, id, fencing_token, dir = DirOf(id),
+                  owner = OwnerOf(id)](CancelToken& token) -> absl::Status {
+                   TY_ASSIGN_OR_RETURN(const Secrets secrets,
+                                       ask_secrets_(id, fencing_token, token));
+                   return secrets_.Write(dir, id, owner, secrets);
+                 });
 }
 
 void FileRunDirs::CancelFetch(AttemptId id) {
@@ -321,6 +411,9 @@ absl::StatusOr<run_dir::Assignment> FileRunDirs::MakeAssignment(
     TY_ASSIGN_OR_RETURN(const InterfaceAddress here, FindInterface(settings_.address));
     assignment.interface = here.address;
   }
+  TY_ASSIGN_OR_RETURN(assignment.isolation,
+                      ChooseIsolation(settings_.isolation, wanted.isolation, wanted.has_image));
+  if (settings_.groups != nullptr) assignment.isolation.cgroup = settings_.groups->PathOf(id);
   assignment.worker = settings_.worker;
   assignment.dataset_dir = settings_.dataset_dir;
   assignment.spec_json = wanted.spec_json;
@@ -331,24 +424,15 @@ absl::StatusOr<run_dir::Assignment> FileRunDirs::MakeAssignment(
   } else if (wanted.init_from.has_value()) {
     assignment.init_from = ResumeFolder(id, *wanted.init_from);
   }
-  const auto backend_of = [&wanted](const Device& device) {
+  const auto backend_of = [&wanted](const std::string& type) {
     if (wanted.runs_program) return run_dir::kProgramBackend;
-    return device.type == "cpu" ? "cpu" : "cuda";
+    return type == "cpu" ? "cpu" : "cuda";
   };
+  std::set<int64_t> taken = TakenCpus(id);
   for (const DesiredRank& rank : wanted.ranks) {
-    const auto device =
-        std::find_if(devices_.begin(), devices_.end(),
-                     [&rank](const Device& candidate) { return candidate.name == rank.device; });
-    TY_CHECK(device != devices_.end());  // the daemon core has checked that
-    run_dir::RankAssignment item;
-    item.rank = rank.rank;
+    run_dir::RankAssignment item = MakeRank(rank, taken);
     item.local_rank = static_cast<int>(assignment.ranks.size());
-    item.device = device->name;
-    item.device_type = device->type;
-    item.cpus = device->cpus;
-    item.threads = device->threads;
-    item.memory_bytes = device->memory_bytes;
-    assignment.backend = backend_of(*device);
+    assignment.backend = backend_of(item.device_type);
     assignment.ranks.push_back(std::move(item));
   }
   return assignment;
@@ -358,6 +442,10 @@ absl::Status FileRunDirs::Assign(Attempt& attempt, const DesiredAttempt& wanted,
                                  absl::Duration lease_expire) {
   const run_dir::RunDir dir = DirOf(attempt.id);
   TY_ASSIGN_OR_RETURN(const run_dir::Assignment assignment, MakeAssignment(attempt.id, wanted));
+  if (settings_.groups != nullptr) {
+    TY_RETURN_IF_ERROR(settings_.groups->Make(attempt.id, assignment.ranks, wanted.is_per_host,
+                                              OwnerOf(attempt.id)));
+  }
   const ActAs as(OwnerOf(attempt.id));
   TY_RETURN_IF_ERROR(run_dir::WriteLease(dir, {lease_expire}));
   TY_RETURN_IF_ERROR(run_dir::WriteAssignment(dir, assignment));
@@ -374,11 +462,19 @@ absl::Status FileRunDirs::Launch(const Attempt& attempt) {
     return run_dir::ReadAssignment(dir);
   }();
   TY_RETURN_IF_ERROR(assignment.status());
+  std::string cgroup;
+  if (!assignment->isolation.cgroup.empty()) {
+    // The owner could have written the path in the file, so it is not taken from there.
+    if (settings_.groups == nullptr || !settings_.groups->Has(attempt.id)) {
+      return absl::UnavailableError("the attempt's control group is gone");
+    }
+    cgroup = JoinPath(settings_.groups->PathOf(attempt.id), run_dir::kSupervisorGroup);
+  }
   absl::StatusOr<pid_t> supervisor = 0;
   if (settings_.run_as == RunAs::kOwner || !owner.is_self) {
     TY_ASSIGN_OR_RETURN(const std::string cache_home, MakeCacheHome(owner));
     supervisor = LaunchSupervisorAs(accounts_.at(attempt.id), settings_.programs, dir,
-                                    assignment->backend, cache_home);
+                                    assignment->backend, cache_home, cgroup);
   } else {
     supervisor = LaunchSupervisor(settings_.programs, dir, assignment->backend);
   }
@@ -394,7 +490,13 @@ absl::Status FileRunDirs::RecordUnstarted(AttemptId id, const absl::Status& caus
   return agent::RecordUnstarted(dir, OwnerOf(id), absl::UnavailableError(message), clock_);
 }
 
+absl::Status FileRunDirs::RemoveGroup(AttemptId id) const {
+  return settings_.groups == nullptr ? absl::OkStatus() : settings_.groups->Remove(id);
+}
+
 absl::Status FileRunDirs::RecordDeath(AttemptId id) {
+  // Everything in the group is of this attempt, whatever its environment says.
+  if (settings_.groups != nullptr) TY_RETURN_IF_ERROR(settings_.groups->Kill(id));
   return agent::RecordDeath(DirOf(id), OwnerOf(id), clock_);
 }
 
@@ -419,22 +521,71 @@ absl::Status FileRunDirs::AskCheckpoint(AttemptId id, int64_t number) {
 }
 
 absl::Status FileRunDirs::PruneCheckpoint(AttemptId id, int64_t step) {
-  const ActAs as(OwnerOf(id));
-  return RemoveTree(checkpoint::CheckpointPath(DirOf(id).CheckpointsDir(), step));
+  const FileOwner owner = OwnerOf(id);
+  const std::string path = DirOf(id).CheckpointsDir();
+  const UniqueFd folder(open(path.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  struct stat info {};
+  if (!folder.valid() || fstat(folder.get(), &info) != 0) {
+    return errno == ENOENT ? absl::OkStatus() : ErrnoStatus(errno, "cannot open", path);
+  }
+  // Only this daemon may move something into the bin, so it does not act as the owner. What it
+  // moves comes from a folder of the owner, whatever has the path of that folder by now.
+  if (!owner.is_self && info.st_uid != owner.uid) {
+    return error::CorruptFile(path, "it does not belong to the owner of the job");
+  }
+  const std::string opened = absl::StrCat("/proc/self/fd/", folder.get());
+  return sweeper_.MoveAway(checkpoint::CheckpointPath(opened, step),
+                           absl::StrCat(BinName(id), ".checkpoint.", step));
+}
+
+std::string FileRunDirs::BinName(AttemptId id) const {
+  return absl::StrCat(id.job.value, ".", id.number, ".", absl::ToUnixNanos(clock_.Now()));
 }
 
 void FileRunDirs::Discard(AttemptId id) {
-  if (const absl::Status removed = RemoveTree(DirOf(id).root()); !removed.ok()) {
+  if (const absl::Status removed = RemoveGroup(id); !removed.ok()) {
+    LogWarning("a control group cannot be removed", {{"error", std::string(removed.message())}});
+  }
+  secrets_.Remove(DirOf(id), id, OwnerOf(id));
+  if (const absl::Status removed = SweepRoot(id); !removed.ok()) {
     LogWarning("a run directory cannot be removed", {{"error", std::string(removed.message())}});
   }
+  Forget(id);
+}
+
+absl::Status FileRunDirs::SweepRoot(AttemptId id) {
+  return sweeper_.Remove(DirOf(id).root(), BinName(id));
+}
+
+void FileRunDirs::Forget(AttemptId id) {
   accounts_.erase(id);
+  cpus_.erase(id);
+  without_secrets_.erase(id);
+  removal_due_.erase(id);
+}
+
+bool FileRunDirs::AwaitsSupervisor(AttemptId id) {
+  const bool is_child = std::any_of(supervisors_.begin(), supervisors_.end(),
+                                    [id](const auto& entry) { return entry.second == id; });
+  const absl::StatusOr<bool> is_supervised = [&] {
+    const ActAs as(OwnerOf(id));
+    return run_dir::IsSupervised(DirOf(id));
+  }();
+  if (!is_child && !is_supervised.value_or(false)) return false;
+  const absl::Duration now = clock_.Uptime();
+  // Its owner may have stopped it, or hold the lock, for ever.
+  return now < removal_due_.try_emplace(id, now + kSupervisorEndWait).first->second;
 }
 
 absl::Status FileRunDirs::Remove(AttemptId id) {
   const std::string root = DirOf(id).root();
+  // It writes exit.json before it exits, and would look like one that was left behind.
+  if (AwaitsSupervisor(id)) return absl::UnavailableError("the supervisor is still ending");
+  TY_RETURN_IF_ERROR(RemoveGroup(id));
   if (const FileOwner owner = OwnerOf(id); !owner.is_self) EndProcesses(DirOf(id), owner);
-  TY_RETURN_IF_ERROR(sweeper_.Remove(root, absl::StrCat(id.job.value, ".", id.number)));
-  accounts_.erase(id);
+  secrets_.Remove(DirOf(id), id, OwnerOf(id));
+  TY_RETURN_IF_ERROR(SweepRoot(id));
+  Forget(id);
   // The job's folder is removed with its last attempt.
   (void)rmdir(root.substr(0, root.rfind('/')).c_str());
   return absl::OkStatus();

@@ -41,15 +41,26 @@ absl::StatusOr<std::vector<Device>> FindDevices(const WorkerFlags& flags, Nvml* 
   if (nvml != nullptr) {
     TY_ASSIGN_OR_RETURN(const std::vector<Gpu> gpus, nvml->ListGpus());
     devices = GpuDevices(gpus);
+    for (size_t i = 0; i < gpus.size(); ++i) devices[i].near_cpus = CpusNear(gpus[i].pci_bus_id);
     for (const Gpu& gpu : gpus) LogGpu(gpu, nvml->Read(gpu.uuid));
   }
+  TY_ASSIGN_OR_RETURN(const HostResources host, MakeHost(AllowedCpus(), AllowedProcessors(),
+                                                         AllowedMemory(), flags.reserved));
   CpuDeviceOptions options = flags.cpu;
   TY_RETURN_IF_ERROR(ReadCpuDevices(flags.cpu_devices, options));
   TY_ASSIGN_OR_RETURN(std::vector<Device> cpus,
-                      DivideCpus(AllowedCpus(), AllowedMemory(), options));
+                      DivideCpus(host.processors, host.memory_bytes, options));
   for (Device& device : cpus) device.bf16 = CpuHasBf16();
   devices.insert(devices.end(), cpus.begin(), cpus.end());
   return devices;
+}
+
+absl::StatusOr<HostResources> FindHost(const WorkerFlags& flags,
+                                       const std::vector<Device>& devices) {
+  TY_ASSIGN_OR_RETURN(HostResources host, MakeHost(AllowedCpus(), AllowedProcessors(),
+                                                   AllowedMemory(), flags.reserved));
+  CoverDevices(devices, host);
+  return host;
 }
 
 }  // namespace trainyard::agent

@@ -175,7 +175,7 @@ absl::StatusOr<pid_t> LaunchSupervisor(const Programs& programs, const run_dir::
 
 absl::StatusOr<pid_t> LaunchSupervisorAs(const Account& account, const Programs& programs,
                                          const run_dir::RunDir& dir, const std::string& backend,
-                                         const std::string& cache_home) {
+                                         const std::string& cache_home, const std::string& cgroup) {
   absl::StatusOr<UniqueFd> log = [&] {
     const ActAs as(account.owner);
     return OpenRegularFile(dir.SupervisorLogPath(), O_WRONLY | O_CREAT | O_APPEND, 0600);
@@ -188,6 +188,9 @@ absl::StatusOr<pid_t> LaunchSupervisorAs(const Account& account, const Programs&
   options.cache_home = cache_home;
   options.log = log->get();
   options.limits = programs.limits;
+  options.cgroup = cgroup;
+  // The group bounds the processes of the attempt alone, and not those of its owner's other work.
+  if (!cgroup.empty()) options.limits.processes = 0;
   return LaunchAs(account, options);
 }
 

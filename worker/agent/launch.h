@@ -23,6 +23,7 @@ struct Programs {
   // name.
   std::string trainer;
   std::string program = {};   // what runs the users' own programs
+  std::string enter = {};     // what goes to where a rank is, for tunnels
   ProcessLimits limits = {};  // of processes that run as another user
 };
 
@@ -35,10 +36,11 @@ absl::StatusOr<pid_t> StartProgram(std::vector<std::string> words, const std::st
 // shows whether it has succeeded. The caller reaps it; its exit code is not 0 if it ran nothing.
 absl::StatusOr<pid_t> LaunchSupervisor(const Programs& programs, const run_dir::RunDir& dir,
                                        const std::string& backend);
-// Does the same as the owner of the run directory, with `cache_home` for what its ranks keep.
+// Does the same as the owner of the run directory, with `cache_home` for what its ranks keep, and
+// in the control group at `cgroup`, unless that is empty.
 absl::StatusOr<pid_t> LaunchSupervisorAs(const Account& account, const Programs& programs,
                                          const run_dir::RunDir& dir, const std::string& backend,
-                                         const std::string& cache_home);
+                                         const std::string& cache_home, const std::string& cgroup);
 
 // Cleans up a run directory whose supervisor died without an exit record: kills what is left of the
 // attempt and, once nothing is left, writes exit.json: `transient` (SUPERVISOR_DIED), or `stopped`

@@ -30,6 +30,7 @@ constexpr int kFailed = 127;
 
 // The steps of the child, for the message that says which one failed.
 enum class Step : int {
+  kGroup,
   kSession,
   kDescriptors,
   kLimits,
@@ -42,6 +43,8 @@ enum class Step : int {
 
 absl::string_view Text(Step step) {
   switch (step) {
+    case Step::kGroup:
+      return "cannot enter the control group of";
     case Step::kSession:
       return "cannot begin a session for";
     case Step::kDescriptors:
@@ -75,6 +78,8 @@ struct Plan {
   FileOwner owner;
   rlimit core;
   rlimit files;
+  rlimit processes;
+  int group;  // where it writes itself into a control group, or -1
   int log;
   int output;
   int null;
@@ -140,11 +145,13 @@ bool IsBoundTo(const FileOwner& owner) {
 
 [[noreturn]] void BecomeProgram(const Plan& plan) {
   RestoreSignals();
+  if (plan.group >= 0 && write(plan.group, "0", 1) != 1) Fail(plan.report, Step::kGroup, errno);
   if (setsid() < 0) Fail(plan.report, Step::kSession, errno);
   const int report = ArrangeDescriptors(plan);
   if (report < 0) Fail(plan.report, Step::kDescriptors, errno);
   umask(077);
-  if (setrlimit(RLIMIT_CORE, &plan.core) != 0 || setrlimit(RLIMIT_NOFILE, &plan.files) != 0) {
+  if (setrlimit(RLIMIT_CORE, &plan.core) != 0 || setrlimit(RLIMIT_NOFILE, &plan.files) != 0 ||
+      setrlimit(RLIMIT_NPROC, &plan.processes) != 0) {
     Fail(report, Step::kLimits, errno);
   }
   if (!BecomeOwner(plan.owner)) Fail(report, Step::kIdentity, errno);
@@ -205,6 +212,13 @@ absl::StatusOr<pid_t> LaunchAs(const Account& account, const LaunchOptions& opti
   TY_ASSIGN_OR_RETURN(const UniqueFd null, OpenFile("/dev/null", O_RDONLY));
   TY_ASSIGN_OR_RETURN(const rlimit core, LimitOf(RLIMIT_CORE, options.limits.core_bytes));
   TY_ASSIGN_OR_RETURN(const rlimit files, LimitOf(RLIMIT_NOFILE, options.limits.open_files));
+  const int64_t wanted = options.limits.processes == 0 ? static_cast<int64_t>(RLIM_INFINITY)
+                                                       : options.limits.processes;
+  TY_ASSIGN_OR_RETURN(const rlimit processes, LimitOf(RLIMIT_NPROC, wanted));
+  UniqueFd group;
+  if (!options.cgroup.empty()) {
+    TY_ASSIGN_OR_RETURN(group, OpenFile(JoinPath(options.cgroup, "cgroup.procs"), O_WRONLY));
+  }
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return ErrnoStatus(errno, "cannot create", "pipe");
   const UniqueFd reader(ends[0]);
@@ -215,6 +229,8 @@ absl::StatusOr<pid_t> LaunchAs(const Account& account, const LaunchOptions& opti
                   account.owner,
                   core,
                   files,
+                  processes,
+                  group.get(),
                   options.log,
                   options.output < 0 ? options.log : options.output,
                   null.get(),

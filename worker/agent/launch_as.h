@@ -17,6 +17,8 @@ namespace trainyard::agent {
 struct ProcessLimits {
   int64_t core_bytes = 0;     // of a core file; 0 means that none is written
   int64_t open_files = 4096;  // no more than the limit of this daemon
+  // The number of processes and threads of the user on this host; 0 for the limit of this daemon.
+  int64_t processes = 0;
 };
 
 struct LaunchOptions {
@@ -26,6 +28,7 @@ struct LaunchOptions {
   int log = -1;                    // stdout and stderr; borrowed
   int output = -1;                 // stdout instead, unless it is -1; borrowed
   ProcessLimits limits;
+  std::string cgroup = {};  // the folder of the control group in which it starts, or empty
 };
 
 // Returns the environment of an owner's processes: who the owner is, and those variables of this

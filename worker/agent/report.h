@@ -10,6 +10,7 @@
 
 #include "absl/time/time.h"
 #include "common/base/ids.h"
+#include "worker/run_dir/isolation.h"
 #include "worker/run_dir/records.h"
 
 namespace trainyard::agent {
@@ -23,6 +24,7 @@ struct ReportedAttempt {
   std::optional<run_dir::Progress> progress;
   std::optional<absl::Duration> eta;
   int64_t checkpoint_step = 0;  // the newest that the server has; 0 if there is none
+  run_dir::IsolationLevel isolation = run_dir::IsolationLevel::kUnknown;
   // This is for kExited.
   std::optional<run_dir::AttemptExit> exit;
   bool drained = false;
@@ -58,7 +60,8 @@ struct Device {
   Health health = Health::kOk;
   std::string health_reason;
   std::optional<DeviceUsage> usage;
-  bool bf16 = false;  // it computes in bf16
+  bool bf16 = false;                    // it computes in bf16
+  std::vector<int64_t> near_cpus = {};  // of a GPU; empty if they are not known
 
   friend bool operator==(const Device&, const Device&) = default;
 };

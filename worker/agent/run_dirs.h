@@ -44,9 +44,13 @@ class RunDirs {
 
   // Makes the directory, without an assignment.
   virtual absl::Status Prepare(AttemptId id, const DesiredAttempt& wanted) = 0;
-  // Begins to fetch the checkpoint from which the attempt starts. DaemonCore::Fetched is told of
-  // its end.
-  virtual void Fetch(AttemptId id, const ResumeSource& source) = 0;
+  // Begins to fetch what the attempt needs to start: a checkpoint, its code. DaemonCore::Fetched is
+  // told of its end.
+  virtual void Fetch(AttemptId id, const DesiredAttempt& wanted) = 0;
+  // Begins to fetch the secrets of the attempt's program, and writes them. DaemonCore::Fetched is
+  // told of its end, too.
+  virtual void FetchSecrets(AttemptId id, int64_t fencing_token) = 0;
+  // Cancels either of them.
   virtual void CancelFetch(AttemptId id) = 0;
   // Writes lease and assignment.json, and fills in what the attempt holds of the assignment.
   virtual absl::Status Assign(Attempt& attempt, const DesiredAttempt& wanted,

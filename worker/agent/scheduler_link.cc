@@ -101,6 +101,10 @@ void SchedulerLink::Do(const LinkCore::Register& due) {
   request.set_address(identity_.address);
   for (const auto& [key, value] : identity_.labels) (*request.mutable_labels())[key] = value;
   request.set_run_as_user(identity_.run_as_user);
+  if (identity_.host.cpus > 0) {
+    request.mutable_host()->set_cpus(static_cast<int32_t>(identity_.host.cpus));
+    request.mutable_host()->set_memory_bytes(identity_.host.memory_bytes);
+  }
   for (const Device& device : due.devices) *request.add_devices() = ToProto(device);
   v1::RegisterWorkerResponse response;
   const absl::Status status = Invoke(due.timeout, false, [&](grpc::ClientContext* context) {

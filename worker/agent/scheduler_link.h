@@ -15,6 +15,7 @@
 #include "grpcpp/client_context.h"
 #include "trainyard/v1/agent.grpc.pb.h"
 #include "worker/agent/agent_core.h"
+#include "worker/agent/host_resources.h"
 #include "worker/agent/link_core.h"
 #include "worker/agent/report.h"
 #include "worker/agent/session.h"
@@ -29,6 +30,7 @@ struct WorkerIdentity {
   std::string address;
   std::map<std::string, std::string> labels;
   std::string run_as_user = {};  // the only user whose jobs it runs; empty if there is no such
+  HostResources host = {};       // what jobs may use of it
 };
 
 // Owns one thread. It is thread-safe, and borrows `stub`, `session`, `clock` and `rng`.

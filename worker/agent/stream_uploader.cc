@@ -63,6 +63,8 @@ absl::string_view StreamUploader::KindName(Kind kind) {
       return "log";
     case Kind::kTrace:
       return "trace";
+    case Kind::kEnvironment:
+      return "environment";
     case Kind::kMetrics:
       return "metrics";
     case Kind::kDeviceMetrics:
@@ -161,7 +163,10 @@ void StreamUploader::TakeSession() {
 bool StreamUploader::PumpAttempt(const UploadTarget& target, bool& healthy) {
   bool more = false;
   for (const int rank : target.ranks) {
-    for (const Kind kind : {Kind::kMetrics, Kind::kDeviceMetrics, Kind::kLog, Kind::kTrace}) {
+    for (const Kind kind :
+         {Kind::kMetrics, Kind::kDeviceMetrics, Kind::kLog, Kind::kTrace, Kind::kEnvironment}) {
+      // The ranks of a job run in the same environment, so one of them tells it.
+      if (kind == Kind::kEnvironment && rank != 0) continue;
       const StreamKey key(rank, kind);
       Stream& stream = streams_[target.id][key];
       StreamCursor::Next next = StreamCursor::Next::kMore;
@@ -192,7 +197,7 @@ StreamCursor::Next StreamUploader::Pump(const UploadTarget& target, StreamKey ke
     return StreamCursor::Next::kAtEnd;
   }
   bool at_end = false;
-  const bool is_bytes = key.second == Kind::kLog || key.second == Kind::kTrace;
+  const bool is_bytes = key.second != Kind::kMetrics && key.second != Kind::kDeviceMetrics;
   const auto next_offset =
       is_bytes ? SendBytes(target, key, stream, at_end) : SendMetrics(target, key, stream, at_end);
   if (!next_offset.ok()) {
@@ -206,8 +211,14 @@ StreamCursor::Next StreamUploader::Pump(const UploadTarget& target, StreamKey ke
 }
 
 std::string StreamUploader::PathOf(const UploadTarget& target, StreamKey key) {
-  return key.second == Kind::kTrace ? target.dir.TracePath(key.first)
-                                    : target.dir.LogPath(key.first);
+  switch (key.second) {
+    case Kind::kTrace:
+      return target.dir.TracePath(key.first);
+    case Kind::kEnvironment:
+      return target.dir.EnvironmentPath(key.first);
+    default:
+      return target.dir.LogPath(key.first);
+  }
 }
 
 // Empties a file that the rank appends to. Its next line becomes the first.
@@ -247,9 +258,10 @@ absl::StatusOr<int64_t> StreamUploader::Send(const UploadTarget& target, int ran
 // to send.
 absl::StatusOr<int64_t> StreamUploader::SendBytes(const UploadTarget& target, StreamKey key,
                                                   Stream& stream, bool& at_end) {
-  const bool is_trace = key.second == Kind::kTrace;
   v1::AppendLogRequest request;
-  request.set_stream(is_trace ? v1::RANK_STREAM_TRACE : v1::RANK_STREAM_LOG);
+  request.set_stream(key.second == Kind::kTrace         ? v1::RANK_STREAM_TRACE
+                     : key.second == Kind::kEnvironment ? v1::RANK_STREAM_ENVIRONMENT
+                                                        : v1::RANK_STREAM_LOG);
   const int64_t offset = stream.cursor.offset();
   absl::StatusOr<std::string> data = [&] {
     const ActAs as(target.owner);

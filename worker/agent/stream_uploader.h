@@ -46,7 +46,7 @@ class StreamUploader {
   Progress ProgressOf(AttemptId id) const;
 
  private:
-  enum class Kind { kLog, kTrace, kMetrics, kDeviceMetrics };
+  enum class Kind { kLog, kTrace, kEnvironment, kMetrics, kDeviceMetrics };
   struct Stream {
     StreamCursor cursor;
     bool is_warned = false;       // true if a line or a file that is no good was logged
@@ -60,13 +60,13 @@ class StreamUploader {
   // Returns true if there is more to do at once. Sets `healthy` to false after a failure that calls
   // for a pause.
   bool PumpAttempt(const UploadTarget& target, bool& healthy);
-  // Returns the file of a log or a trace.
+  // Returns the file of a log, a trace or an environment.
   static std::string PathOf(const UploadTarget& target, StreamKey key);
   static void CutOff(const std::string& path);
   // Returns false if the stream has too many metrics for another one.
   static bool TakeName(Stream& stream, const std::string& name);
   StreamCursor::Next Pump(const UploadTarget& target, StreamKey key, Stream& stream);
-  // Sends bytes. `key` is that of the log or of trace.jsonl.
+  // Sends bytes. `key` is that of one of these files.
   absl::StatusOr<int64_t> SendBytes(const UploadTarget& target, StreamKey key, Stream& stream,
                                     bool& at_end);
   // Sends metrics. `key` is that of metrics.jsonl or device_metrics.jsonl.

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "common/base/errors.h"
 #include "common/base/files.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
@@ -29,17 +30,26 @@ Sweeper::~Sweeper() {
 }
 
 absl::Status Sweeper::Remove(const std::string& path, const std::string& name) {
+  // If it cannot be moved, for whatever reason, it can perhaps be removed.
+  return Move(path, name, delay_).ok() ? absl::OkStatus() : RemoveTree(path);
+}
+
+absl::Status Sweeper::Move(const std::string& path, const std::string& name, absl::Duration delay) {
   const std::string target = JoinPath(bin_, name);
   if (rename(path.c_str(), target.c_str()) != 0) {
     if (errno == ENOENT) {
       if (!FileExists(path)) return absl::OkStatus();
       TY_RETURN_IF_ERROR(MakeDirectories(bin_, 0700));
     }
-    // If it cannot be moved, for whatever reason, it can perhaps be removed.
-    if (rename(path.c_str(), target.c_str()) != 0) return RemoveTree(path);
+    if (rename(path.c_str(), target.c_str()) != 0) {
+      return ErrnoStatus(errno, "cannot move away", path);
+    }
   }
   absl::MutexLock lock(&mutex_);
-  items_.push_back({target, clock_.Uptime() + delay_});
+  const absl::Duration due = clock_.Uptime() + delay;
+  const auto later = std::find_if(items_.begin(), items_.end(),
+                                  [due](const Item& item) { return item.due > due; });
+  items_.insert(later, {target, due});
   return absl::OkStatus();
 }
 

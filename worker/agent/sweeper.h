@@ -27,6 +27,11 @@ class Sweeper {
   // Removes a folder. Once it returns OK, nothing is at `path`. `name` must be unique among the
   // folders of this daemon.
   absl::Status Remove(const std::string& path, const std::string& name);
+  // Does the same without a delay, but leaves what cannot be moved where it is, so that the caller
+  // never waits.
+  absl::Status MoveAway(const std::string& path, const std::string& name) {
+    return Move(path, name, absl::ZeroDuration());
+  }
 
  private:
   struct Item {
@@ -34,6 +39,7 @@ class Sweeper {
     absl::Duration due;  // by Clock::Uptime
   };
 
+  absl::Status Move(const std::string& path, const std::string& name, absl::Duration delay);
   void Run();
 
   const std::string bin_;

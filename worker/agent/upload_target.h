@@ -14,14 +14,18 @@
 
 namespace trainyard::agent {
 
+// The outputs of an attempt are sent as a checkpoint of this step is.
+inline constexpr int64_t kOutputsStep = -1;
+
 struct UploadTarget {
   AttemptId id;
   int64_t fencing_token = 0;
   run_dir::RunDir dir{""};
   FileOwner owner = {};  // of the run directory
   std::vector<int> ranks;
-  std::vector<int64_t> checkpoints;  // the steps of the complete ones, as last seen
-  bool exited = false;               // nothing is written any more
+  // The steps of the complete ones, as last seen, and kOutputsStep if the attempt has left outputs.
+  std::vector<int64_t> checkpoints;
+  bool exited = false;  // nothing is written any more
 };
 
 // Returns true if the server refuses the stream for good, because it does not know the attempt or a

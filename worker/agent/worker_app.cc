@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -28,9 +29,12 @@
 #include "worker/agent/accounts.h"
 #include "worker/agent/act_as.h"
 #include "worker/agent/agent.h"
+#include "worker/agent/attempt_groups.h"
 #include "worker/agent/enrolment.h"
 #include "worker/agent/host_devices.h"
+#include "worker/agent/isolation.h"
 #include "worker/agent/worker_identity.h"
+#include "worker/cgroup/group.h"
 
 namespace trainyard::agent {
 namespace {
@@ -56,6 +60,25 @@ absl::Status PrepareStateDir(const std::string& state_dir, RunAs run_as) {
   return CheckPassage(state_dir);
 }
 
+// Finds out how strictly ranks can be kept apart here. A host without control groups runs jobs too.
+void TakeIsolation(const WorkerFlags& flags, const std::string& uid, HostSettings& settings) {
+  if (flags.cgroup != kNoGroup) {
+    const auto own = ReadFileRange("/proc/self/cgroup", 0, int64_t{1} << 16);
+    auto groups = AttemptGroups::Open({.where = flags.cgroup,
+                                       .own_group = cgroup::GroupOf(own.value_or("")),
+                                       .mark = uid.substr(0, uid.find('-')),
+                                       .processes = flags.rank_processes});
+    if (groups.ok()) {
+      settings.groups = std::make_shared<const AttemptGroups>(*std::move(groups));
+    } else {
+      LogInfo("attempts get no control groups, so their memory is not bounded",
+              {{"why", std::string(groups.status().message())}});
+    }
+  }
+  settings.isolation =
+      FindIsolation(settings.groups != nullptr, flags.run_as == RunAs::kOwner, FindSystemProgram);
+}
+
 std::string RunsJobsOf(const AgentOptions& options) {
   switch (options.settings.run_as) {
     case RunAs::kSelf:
@@ -79,7 +102,7 @@ absl::Status RunWorker(const WorkerFlags& flags) {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   (void)signal(SIGPIPE, SIG_IGN);
 
-  TY_ASSIGN_OR_RETURN(const auto labels, ParseWorkerLabels(flags.labels));
+  TY_ASSIGN_OR_RETURN(auto labels, ParseWorkerLabels(flags.labels));
   const absl::StatusOr<InterfaceAddress> address = FindInterface(flags.address);
   TY_RETURN_IF_ERROR(Annotate(address.status(), "--address"));
   const std::string state_dir = Absolute(flags.state_dir);
@@ -116,12 +139,16 @@ absl::Status RunWorker(const WorkerFlags& flags) {
   options.settings.interface = flags.interface;
   options.settings.address = flags.address;
   options.settings.worker = flags.name;
-  options.settings.programs = {Absolute(flags.supervisor),
-                               Absolute(flags.trainer),
-                               Absolute(SiblingProgram("trainyard-program")),
-                               {flags.rank_core_bytes, flags.rank_open_files}};
+  options.settings.programs = {
+      Absolute(flags.supervisor),
+      Absolute(flags.trainer),
+      Absolute(SiblingProgram("trainyard-program")),
+      Absolute(SiblingProgram("trainyard-enter")),
+      {flags.rank_core_bytes, flags.rank_open_files, flags.rank_processes}};
   options.settings.run_as = flags.run_as;
   options.settings.runs_root_jobs = flags.root_jobs;
+  TakeIsolation(flags, uid, options.settings);
+  labels.merge(IsolationLabels(options.settings.isolation));
   options.identity = {flags.name, uid,
                       Hostname(), address->address,
                       labels,     flags.run_as == RunAs::kSelf ? UserName(geteuid()) : ""};
@@ -129,11 +156,15 @@ absl::Status RunWorker(const WorkerFlags& flags) {
                       ParseDuration(flags.device_metrics_interval));
   options.dataset_look_interval = kDatasetLookInterval;
   TY_ASSIGN_OR_RETURN(options.devices, FindDevices(flags, gpus));
+  TY_ASSIGN_OR_RETURN(options.identity.host, FindHost(flags, options.devices));
+  options.settings.host = options.identity.host;
   LogInfo("worker starts",
           {{"name", flags.name},
            {"server", flags.server},
            {"address", absl::StrCat(address->address, " (", address->interface, ")")},
            {"devices", absl::StrCat(options.devices.size())},
+           {"cpus", absl::StrCat(options.settings.host.cpus)},
+           {"memory_bytes", absl::StrCat(options.settings.host.memory_bytes)},
            {"jobs_of", RunsJobsOf(options)},
            {"version", Version()}});
   Agent daemon(std::move(options), *stub, gpus, *Clock::Real(), *Rng::Real());

@@ -56,6 +56,11 @@ std::optional<int> ReadWorkerFlags(int argc, char** argv, WorkerFlags& flags) {
                  "threads and processors of a CPU device; 0: processors / devices");
   app.add_flag("--share_cpus", flags.cpu.share,
                "CPU devices share all processors, so that there may be more of them");
+  app.add_option("--reserve_cpus", flags.reserved.cpus,
+                 "processors that no job gets; the first ones of this host")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--reserve_memory", flags.reserved.memory_bytes, "memory that no job gets: 4GiB")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true));
   app.add_option("--dataset_dir", flags.dataset_dir, "folder of the data sets");
   app.add_option(
       "--interface", flags.interface,
@@ -82,6 +87,18 @@ std::optional<int> ReadWorkerFlags(int argc, char** argv, WorkerFlags& flags) {
   app.add_option("--rank_open_files", flags.rank_open_files,
                  "with --run_as owner: how many files a rank may have open")
       ->check(CLI::Range(64, 1 << 20));
+  app.add_option("--cgroup", flags.cgroup,
+                 "control group (cgroup v2) that is delegated to this daemon, below which each "
+                 "attempt gets its own: a path such as /system.slice/trainyard-jobs.service; auto: "
+                 "that of the unit trainyard-jobs beside this daemon's own, or its own; none")
+      ->check([](const std::string& text) {
+        const bool is_right = text == "auto" || text == "none" || text.rfind('/', 0) == 0;
+        return is_right ? "" : "expected auto, none, or a path that begins with /";
+      });
+  app.add_option("--rank_processes", flags.rank_processes,
+                 "how many processes and threads a rank may have; where it has no control group, "
+                 "with --run_as owner, all of its owner on this host")
+      ->check(CLI::Range(64, 1 << 22));
   app.add_option("--trainer", flags.trainer, "program that is a rank (cpu backend)");
   app.add_option("--supervisor", flags.supervisor, "program that owns an attempt's ranks");
   app.add_option("--nvml", flags.nvml, "NVIDIA's management library");

@@ -7,6 +7,7 @@
 
 #include "common/base/log.h"
 #include "worker/agent/device_inventory.h"
+#include "worker/agent/host_resources.h"
 #include "worker/agent/run_as.h"
 
 namespace trainyard::agent {
@@ -29,9 +30,12 @@ struct WorkerFlags {
   bool root_jobs = false;
   int64_t rank_core_bytes = 0;
   int64_t rank_open_files = 65536;
+  int64_t rank_processes = 32768;
+  std::string cgroup = "auto";
   LogFormat log_format = LogFormat::kText;
   std::string cpu_devices = "0";
   CpuDeviceOptions cpu;
+  ReservedResources reserved;
 };
 
 // Reads the command line into `flags`, whose defaults come from the environment and from the folder

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <optional>
+#include <set>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/numbers.h"
@@ -21,6 +22,7 @@
 #include "common/base/files.h"
 #include "common/base/hash.h"
 #include "common/base/status_macros.h"
+#include "common/base/strings.h"
 #include "worker/checkpoint/manifest.h"
 
 namespace trainyard::checkpoint {
@@ -28,6 +30,8 @@ namespace {
 
 constexpr char kFolderPrefix[] = "step-";
 constexpr char kTemporarySuffix[] = ".tmp";
+// The files that may lie in the folder of a checkpoint with MANIFEST, and a few that should not.
+constexpr size_t kListedMax = kCheckpointFilesMax + 100;
 
 std::string FolderOf(const std::string& path) {
   const std::string parent = std::filesystem::path(path).parent_path().string();
@@ -105,13 +109,28 @@ absl::StatusOr<ManifestEntry> EntryOf(const std::string& folder, const std::stri
   const std::string path = JoinPath(folder, name);
   const auto fd = OpenRegularFile(path, O_RDONLY);
   if (!IsCheckpointFileName(name) || !fd.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "'", name, "' is no file with a plain name, and a checkpoint has only such files"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", PlainText(name, 200),
+                     "' is no file with a plain name, and a checkpoint has only such files"));
   }
   if (fsync(fd->get()) != 0) return ErrnoStatus(errno, "cannot sync", path);
   TY_ASSIGN_OR_RETURN(const int64_t size, FileSize(path));
   TY_ASSIGN_OR_RETURN(std::string hash, RegularFileHash(path, size));
   return ManifestEntry{name, size, std::move(hash)};
+}
+
+// Writes MANIFEST beside the files, and makes sure that their names are on disk too.
+absl::Status SealAdopted(const std::string& folder, const Manifest& manifest) {
+  std::set<std::string> folders = {folder};
+  for (const ManifestEntry& entry : manifest.files) {
+    for (size_t at = entry.name.find('/'); at != std::string::npos;
+         at = entry.name.find('/', at + 1)) {
+      folders.insert(JoinPath(folder, entry.name.substr(0, at)));
+    }
+  }
+  TY_RETURN_IF_ERROR(WriteSynced(JoinPath(folder, kManifestName), EncodeManifest(manifest)));
+  for (const std::string& one : folders) TY_RETURN_IF_ERROR(SyncDirectory(one));
+  return absl::OkStatus();
 }
 
 absl::Status VerifyFile(const std::string& folder, const ManifestEntry& entry) {
@@ -134,7 +153,7 @@ absl::Status VerifyFile(const std::string& folder, const ManifestEntry& entry) {
 }
 
 absl::Status VerifyNothingElse(const std::string& folder, const Manifest& manifest) {
-  TY_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(folder));
+  TY_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListTree(folder, kListedMax));
   for (const std::string& name : names) {
     const bool is_listed = std::any_of(manifest.files.begin(), manifest.files.end(),
                                        [&name](const auto& entry) { return entry.name == name; });
@@ -189,7 +208,7 @@ absl::Status AdoptCheckpoint(const std::string& checkpoints_dir, int64_t step,
       std::filesystem::is_directory(std::filesystem::symlink_status(source, error));
   std::vector<std::string> names = {source.filename().string()};
   if (is_folder) {
-    TY_ASSIGN_OR_RETURN(names, ListDirectory(written));
+    TY_ASSIGN_OR_RETURN(names, ListTree(written, kCheckpointFilesMax));
     if (names.empty()) return absl::InvalidArgumentError("its folder is empty");
   }
   // Everything is looked at before anything is moved.
@@ -206,8 +225,13 @@ absl::Status AdoptCheckpoint(const std::string& checkpoints_dir, int64_t step,
   if (rename(written.c_str(), target.c_str()) != 0) {
     return ErrnoStatus(errno, "cannot rename to", target);
   }
-  TY_RETURN_IF_ERROR(WriteSynced(JoinPath(temporary, kManifestName), EncodeManifest(manifest)));
-  TY_RETURN_IF_ERROR(SyncDirectory(temporary));
+  const absl::Status sealed = SealAdopted(temporary, manifest);
+  if (!sealed.ok()) {
+    // The disk may be full now and have room later, so nothing that was written is lost.
+    (void)unlink(JoinPath(temporary, kManifestName).c_str());
+    (void)rename(target.c_str(), written.c_str());
+    return sealed;
+  }
   if (rename(temporary.c_str(), path.c_str()) != 0) {
     return ErrnoStatus(errno, "cannot rename to", path);
   }

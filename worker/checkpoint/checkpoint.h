@@ -31,8 +31,9 @@ absl::Status WriteCheckpoint(const std::string& checkpoints_dir, int64_t step,
 
 // Makes a checkpoint of what another program has written: a folder of files, or one file. It is
 // moved, so `written` must lie on the file system of `checkpoints_dir`. A checkpoint of that step
-// stays as it is. Returns INVALID_ARGUMENT for a folder that is empty or has anything but files
-// with plain names, which then stays where it is, and ALREADY_EXISTS.
+// stays as it is. Returns INVALID_ARGUMENT for a folder that is empty or has anything but folders
+// and files with plain names, RESOURCE_EXHAUSTED for too many of them or a full disk (DISK_FULL),
+// and ALREADY_EXISTS. What was written then stays where it is.
 absl::Status AdoptCheckpoint(const std::string& checkpoints_dir, int64_t step,
                              const std::string& written);
 

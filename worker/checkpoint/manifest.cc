@@ -19,7 +19,8 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int64_t kFormat = 1;
-// This is enough for some ten thousand files. A larger manifest is not ours.
+// This is enough for as many files as there may be, with the longest names. A larger manifest is
+// not ours.
 constexpr int64_t kMaxManifestBytes = 1 << 20;
 
 bool IsSize(const Json& value) {

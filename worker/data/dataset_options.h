@@ -11,9 +11,11 @@ namespace trainyard::data {
 
 struct DatasetOptions {
   std::string dataset_dir;
-  // For glyphs: the numbers of samples. 0 means the default.
+  // The numbers of samples. 0 means all of them, or for glyphs the default.
   int64_t train_size = 0;
   int64_t test_size = 0;
+  // Decides which samples are taken if not all are (subset.h).
+  uint64_t subset_seed = 0;
   // For images and tokens: their folder in `dataset_dir`.
   std::string path = {};
   // For images: the side of a sample, and the shorter side of the image from whose middle

@@ -13,6 +13,7 @@
 #include "worker/data/glyphs.h"
 #include "worker/data/idx_dataset.h"
 #include "worker/data/image_dataset.h"
+#include "worker/data/subset.h"
 #include "worker/data/token_dataset.h"
 
 namespace trainyard::data {
@@ -34,6 +35,14 @@ std::unique_ptr<Dataset> OpenGlyphs(Split split, const DatasetOptions& options) 
   const int64_t size = is_train ? options.train_size : options.test_size;
   const int64_t standard = is_train ? datasets::kGlyphs.train_size : datasets::kGlyphs.test_size;
   return MakeGlyphs(split, size == 0 ? standard : size);
+}
+
+// Opens a data set of images that lie on disk.
+absl::StatusOr<std::unique_ptr<Dataset>> OpenFiles(absl::string_view name, Split split,
+                                                   const DatasetOptions& options) {
+  if (name == datasets::kImages.name) return OpenImages(split, options);
+  if (IsCifar(name)) return OpenCifar(name, split, options.dataset_dir);
+  return OpenIdxDataset(name, split, options.dataset_dir);
 }
 
 absl::Status UnknownDataset(absl::string_view name) {
@@ -63,9 +72,16 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(absl::string_view name, Spl
   const datasets::Facts& facts = *datasets::Find(name);
   if (facts.is_generated()) return OpenGlyphs(split, options);
   if (facts.has_tokens()) return OpenTokens(name, split, options);
-  if (name == datasets::kImages.name) return OpenImages(split, options);
-  if (IsCifar(name)) return OpenCifar(name, split, options.dataset_dir);
-  return OpenIdxDataset(name, split, options.dataset_dir);
+  TY_ASSIGN_OR_RETURN(std::unique_ptr<Dataset> whole, OpenFiles(name, split, options));
+  const bool is_train = split == Split::kTrain;
+  const int64_t samples = is_train ? options.train_size : options.test_size;
+  if (samples == 0) return whole;
+  auto subset = TakeSubset(std::move(whole), samples, options.subset_seed);
+  if (!subset.ok()) {
+    return Annotate(subset.status(), absl::StrCat("data set '", name, "', the ",
+                                                  is_train ? "train" : "test", " split"));
+  }
+  return subset;
 }
 
 absl::Status FindDataset(absl::string_view name, Split split, const DatasetOptions& options) {

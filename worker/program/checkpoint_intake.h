@@ -28,7 +28,8 @@ class CheckpointIntake {
   CheckpointIntake(std::string from, std::string to) : from_(std::move(from)), to_(std::move(to)) {}
 
   // Takes over what is there and finished, in order of its steps. What has no number in its name
-  // gets `step`. Returns the number of checkpoints that were made.
+  // gets `step`. What does not fit on the disk is tried again later. Returns the number of
+  // checkpoints that were made.
   int Take(int64_t step);
 
   int64_t last_step() const { return last_step_; }
@@ -36,12 +37,17 @@ class CheckpointIntake {
   std::vector<std::string> TakeMistakes();
 
  private:
-  void TakeOne(const std::string& name, int64_t step);
+  // Returns true if it was made.
+  bool TakeOne(const std::string& name, int64_t step);
 
   const std::string from_;
   const std::string to_;
   int64_t last_step_ = 0;
   std::set<std::string> refused_;  // names that stay where they are
+  // While the disk is full, a try costs the time of reading everything, so several calls pass
+  // before the next one.
+  int calls_to_pass_ = 0;
+  bool is_disk_full_ = false;
   std::vector<std::string> mistakes_;
 };
 

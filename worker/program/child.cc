@@ -13,6 +13,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/processes.h"
 
 namespace trainyard::program {
 
@@ -27,7 +28,7 @@ void SetVariables(const Variables& variables) {
 }
 
 absl::StatusOr<Child> Child::Start(const std::vector<std::string>& words,
-                                   const std::string& directory) {
+                                   const std::string& directory, int output) {
   // posix_spawn does not say which of the two was not found.
   if (access(directory.c_str(), X_OK) != 0) {
     return ErrnoStatus(errno, "cannot start in the folder", directory);
@@ -46,6 +47,8 @@ absl::StatusOr<Child> Child::Start(const std::vector<std::string>& words,
     posix_spawnattr_destroy(&attributes);
   });
   posix_spawn_file_actions_addchdir_np(&actions, directory.c_str());
+  posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, output, STDERR_FILENO);
   sigset_t signals;
   sigemptyset(&signals);
   posix_spawnattr_setsigmask(&attributes, &signals);
@@ -57,6 +60,13 @@ absl::StatusOr<Child> Child::Start(const std::vector<std::string>& words,
   const int failed = posix_spawnp(&pid, argv[0], &actions, &attributes, argv.data(), environ);
   if (failed != 0) return ErrnoStatus(failed, "cannot execute", words[0]);
   return Child(pid, UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0U))));
+}
+
+void Child::Stop() const {
+  // A sandbox around a program does not pass signals on.
+  for (const ProcessInfo& process : DescendantsOf(getpid(), ListProcesses())) {
+    (void)kill(static_cast<pid_t>(process.pid), SIGTERM);
+  }
 }
 
 std::optional<Child::End> Child::Poll() {

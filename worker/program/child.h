@@ -22,15 +22,18 @@ class Child {
   };
 
   // Starts `words` in `directory` with this process's environment, in its process group, and with
-  // its output. Names without a slash are looked for in $PATH. Returns NOT_FOUND or
-  // PERMISSION_DENIED with what cannot be executed, and why.
+  // `output` for what it prints. Names without a slash are looked for in $PATH. Returns NOT_FOUND
+  // or PERMISSION_DENIED with what cannot be executed, and why.
   static absl::StatusOr<Child> Start(const std::vector<std::string>& words,
-                                     const std::string& directory);
+                                     const std::string& directory, int output);
 
+  pid_t pid() const { return pid_; }
   // Can be read once the process has ended.
   int fd() const { return pidfd_.get(); }
   // Returns how the process has ended, if it has.
   std::optional<End> Poll();
+  // Asks the process to end, and all that it has started.
+  void Stop() const;
 
  private:
   Child(pid_t pid, UniqueFd pidfd) : pid_(pid), pidfd_(std::move(pidfd)) {}

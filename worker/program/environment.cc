@@ -18,7 +18,8 @@ std::string VisibleGpus(const ProgramSpec& spec, const run_dir::Assignment& assi
   std::vector<std::string> devices;
   for (const run_dir::RankAssignment& other : assignment.ranks) {
     const bool is_mine = spec.is_per_host || other.rank == rank.rank;
-    if (is_mine && other.device_type != "cpu") devices.push_back(other.device);
+    const bool is_gpu = !other.device.empty() && other.device_type != "cpu";
+    if (is_mine && is_gpu) devices.push_back(other.device);
   }
   return absl::StrJoin(devices, ",");
 }
@@ -42,6 +43,13 @@ std::string Expanded(const std::string& path, const std::string& home) {
   return absl::StrCat(home, path.substr(1));
 }
 
+std::string StartFolder(const ProgramSpec& spec, const Files& files, const std::string& home) {
+  if (spec.directory.empty()) return files.code.empty() ? files.work : files.code;
+  const bool is_elsewhere = spec.directory[0] == '/' || spec.directory[0] == '~';
+  if (is_elsewhere) return Expanded(spec.directory, home);
+  return absl::StrCat(files.code, "/", spec.directory);
+}
+
 Variables ProgramVariables(const ProgramSpec& spec, const run_dir::Assignment& assignment,
                            const run_dir::RankAssignment& rank, const Place& place,
                            const Files& files, const std::string& path, const std::string& home) {
@@ -54,6 +62,13 @@ Variables ProgramVariables(const ProgramSpec& spec, const run_dir::Assignment& a
     all["VIRTUAL_ENV"] = venv;
     all["PATH"] = absl::StrCat(venv, "/bin:", path);
     all["PYTHONHOME"] = std::nullopt;
+  }
+  if (!place.interface.empty()) {
+    // Left to themselves, these libraries may choose an address that other hosts do not reach. Gloo
+    // takes the one to which the name of the host resolves, which is that of the loopback on
+    // Debian.
+    all["GLOO_SOCKET_IFNAME"] = place.interface;
+    all["NCCL_SOCKET_IFNAME"] = absl::StrCat("=", place.interface);
   }
   for (const auto& [name, value] : spec.env) all[name] = value;
   // The user's own settings do not move a rank to another place or to other devices.
@@ -76,6 +91,8 @@ Variables ProgramVariables(const ProgramSpec& spec, const run_dir::Assignment& a
   all["TRAINYARD_CHECKPOINT_DIR"] = files.checkpoints;
   all["TRAINYARD_RESUME_FROM"] = IfAny(files.resume_from);
   all["TRAINYARD_DATA"] = IfAny(files.data);
+  all["TRAINYARD_SECRETS"] = IfAny(files.secrets);
+  all["TRAINYARD_CODE"] = IfAny(files.code);
   return all;
 }
 

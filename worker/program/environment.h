@@ -21,6 +21,9 @@ struct Place {
   int nodes = 1;
   std::string master_address = "127.0.0.1";
   int master_port = 0;
+  // The network interface by which the hosts of the job reach each other, such as "eth0". Empty on
+  // one host, where libraries find their way by themselves.
+  std::string interface = {};
 };
 
 // The folders and files of a rank's program.
@@ -30,7 +33,9 @@ struct Files {
   std::string checkpoints;  // where it renames its checkpoints to
   std::string resume_from;  // the checkpoint to start from, or empty
   std::string data;         // the folder of its data set, or empty
+  std::string secrets;      // the folder of its secrets, or empty
   std::string work;         // where it starts if the spec names no directory
+  std::string code = {};    // the folder of its code, or empty
 };
 
 // Returns the variables to set, in addition to those of this process. One without a
@@ -39,6 +44,9 @@ using Variables = std::map<std::string, std::optional<std::string>>;
 Variables ProgramVariables(const ProgramSpec& spec, const run_dir::Assignment& assignment,
                            const run_dir::RankAssignment& rank, const Place& place,
                            const Files& files, const std::string& path, const std::string& home);
+
+// Returns the folder in which the program starts.
+std::string StartFolder(const ProgramSpec& spec, const Files& files, const std::string& home);
 
 // Returns `path` with a `~` at its beginning replaced by `home`.
 std::string Expanded(const std::string& path, const std::string& home);

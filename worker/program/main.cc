@@ -7,6 +7,7 @@
 
 #include "absl/strings/numbers.h"
 #include "common/base/env.h"
+#include "worker/program/become.h"
 #include "worker/program/runner.h"
 #include "worker/run_dir/paths.h"
 
@@ -21,6 +22,7 @@ std::string Environment(const char* name, const char* otherwise) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (const int end = trainyard::program::BecomeProgram(argc, argv); end >= 0) return end;
   int rank = 0;
   const bool is_right = argc == 5 && std::string(argv[1]) == "--run_dir" &&
                         std::string(argv[3]) == "--rank" && absl::SimpleAtoi(argv[4], &rank);
@@ -30,7 +32,8 @@ int main(int argc, char** argv) {
   }
   (void)signal(SIGPIPE, SIG_IGN);
   const trainyard::program::Surroundings around = {Environment("PATH", "/usr/bin:/bin"),
-                                                   Environment("HOME", "/")};
+                                                   Environment("HOME", "/"),
+                                                   Environment("XDG_CACHE_HOME", "")};
   return trainyard::program::RunRank(trainyard::run_dir::RunDir(argv[2]), rank, around,
                                      *trainyard::Clock::Real());
 }

@@ -73,9 +73,9 @@ absl::StatusOr<Meeting> Meet(const run_dir::RunDir& dir, const run_dir::Assignme
                              const std::function<bool()>& is_stopped) {
   Meeting meeting;
   Place& place = meeting.place;
+  TY_ASSIGN_OR_RETURN(const InterfaceAddress here, FindInterface(assignment.interface));
   Waiter waiter(dir, timeout, clock, is_stopped);
   if (rank == 0) {
-    TY_ASSIGN_OR_RETURN(const InterfaceAddress here, FindInterface(assignment.interface));
     TY_ASSIGN_OR_RETURN(meeting.claim,
                         PortClaim::Take(static_cast<uint64_t>(assignment.fencing_token) * 7919));
     place.master_address = here.address;
@@ -94,6 +94,7 @@ absl::StatusOr<Meeting> Meet(const run_dir::RunDir& dir, const run_dir::Assignme
   }
   TY_ASSIGN_OR_RETURN(const std::vector<std::string> hosts, HostsOf(dir, assignment, rank, waiter));
   place.nodes = static_cast<int>(hosts.size());
+  if (place.nodes > 1) place.interface = here.interface;
   place.node_rank =
       static_cast<int>(std::find(hosts.begin(), hosts.end(), assignment.worker) - hosts.begin());
   place.rank = is_per_host ? place.node_rank : rank;

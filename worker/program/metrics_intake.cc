@@ -1,6 +1,7 @@
 // Parses each line by itself, so that a line with a mistake costs no other.
 #include "worker/program/metrics_intake.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -9,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/base/strings.h"
 #include "worker/run_dir/records.h"
 
 namespace trainyard::program {
@@ -17,6 +19,9 @@ namespace {
 using MetricJson = nlohmann::json;
 
 constexpr int64_t kStepMax = int64_t{1} << 53;
+// Names are part of some mistakes, and a program may have any number of them.
+constexpr size_t kMistakesMax = 100;
+constexpr size_t kShownNameBytes = 100;
 
 std::optional<double> NumberOf(const MetricJson& value) {
   if (value.is_boolean()) return value.get<bool>() ? 1 : 0;
@@ -64,7 +69,7 @@ std::string WithNumbersAsTexts(absl::string_view line) {
 
 void MetricsIntake::Refuse(const std::string& what) {
   ++refused_lines_;
-  if (!known_mistakes_.emplace(what, true).second) return;
+  if (known_mistakes_.size() >= kMistakesMax || !known_mistakes_.emplace(what, true).second) return;
   mistakes_.push_back(absl::StrCat("line ", lines_, " of metrics.jsonl ", what));
 }
 
@@ -79,6 +84,27 @@ void MetricsIntake::Take(absl::string_view lines, int64_t now_us, std::string& p
     TakeLine(absl::StripAsciiWhitespace(lines.substr(0, end)), now_us, points);
     lines.remove_prefix(std::min(end + 1, lines.size()));
   }
+}
+
+void MetricsIntake::AddPoint(int64_t step, const std::string& name, double value, int64_t time_us,
+                             std::string& points) {
+  const std::string full = rank_ == 0 ? name : absl::StrCat(name, ".rank", rank_);
+  if (name.empty() || full.size() > run_dir::kMaxMetricName) {
+    return Refuse(absl::StrCat("has a name that is empty or longer than ", run_dir::kMaxMetricName,
+                               " bytes"));
+  }
+  if (!IsUtf8(name) || std::any_of(name.begin(), name.end(), absl::ascii_iscntrl)) {
+    return Refuse("has a name with control characters");
+  }
+  run_dir::AppendMetricLine({step, full, value, time_us}, points);
+  has_points_ = true;
+  if (last_.size() < run_dir::kLastMetricsMax || last_.count(full) > 0) last_[full] = value;
+}
+
+void MetricsIntake::Add(const run_dir::MetricPoint& point, std::string& points) {
+  if (point.step < 0 || point.step > kStepMax) return;
+  step_ = std::max(step_, point.step);
+  AddPoint(point.step, point.name, point.value, point.time_us, points);
 }
 
 void MetricsIntake::TakeLine(absl::string_view line, int64_t now_us, std::string& points) {
@@ -108,18 +134,12 @@ void MetricsIntake::TakeLine(absl::string_view line, int64_t now_us, std::string
     time_us = static_cast<int64_t>(*seconds * 1e6);
   }
   const auto add = [&](const std::string& name, const MetricJson& value) {
-    const std::string full = rank_ == 0 ? name : absl::StrCat(name, ".rank", rank_);
     const auto number = NumberOf(value);
-    if (name.empty() || full.size() > run_dir::kMaxMetricName) {
-      return Refuse(absl::StrCat("has a name that is empty or longer than ",
-                                 run_dir::kMaxMetricName, " bytes"));
-    }
     if (!number.has_value()) {
-      return Refuse(absl::StrCat("has a value of '", name, "' that is no number"));
+      return Refuse(absl::StrCat("has a value of '", PlainText(name, kShownNameBytes),
+                                 "' that is no number"));
     }
-    run_dir::AppendMetricLine({step_, full, *number, time_us}, points);
-    has_points_ = true;
-    if (last_.size() < run_dir::kLastMetricsMax || last_.count(full) > 0) last_[full] = *number;
+    AddPoint(step_, name, *number, time_us, points);
   };
   const auto name = json.find("name");
   const auto value = json.find("value");

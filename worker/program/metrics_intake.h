@@ -34,6 +34,9 @@ class MetricsIntake {
   // time of lines that have none.
   void Take(absl::string_view lines, int64_t now_us, std::string& points);
 
+  // Takes a point that has come in another way. Its step counts as one of the training.
+  void Add(const run_dir::MetricPoint& point, std::string& points);
+
   int64_t step() const { return step_; }
   int64_t total_steps() const { return total_steps_; }
   bool has_points() const { return has_points_; }
@@ -45,6 +48,9 @@ class MetricsIntake {
 
  private:
   void TakeLine(absl::string_view line, int64_t now_us, std::string& points);
+  // Adds a point whose name lacks the rank.
+  void AddPoint(int64_t step, const std::string& name, double value, int64_t time_us,
+                std::string& points);
   void Refuse(const std::string& what);
 
   const int rank_;

@@ -69,17 +69,30 @@ absl::StatusOr<ProgramSpec> ReadProgramSpec(absl::string_view spec_json, absl::s
   reader.Texts("command", spec.command);
   reader.Text("script", spec.script);
   reader.Text("directory", spec.directory);
+  std::string code;
+  reader.Text("code", code);
+  spec.has_code = !code.empty();
   reader.Texts("params", spec.params);
   reader.Texts("env", spec.env);
+  reader.Text("tensorboard", spec.tensorboard);
+  root.Texts("outputs", spec.outputs);
+  reader.Texts("secrets", spec.secrets);
   std::string ranks;
   reader.Text("ranks", ranks);
-  spec.is_per_host = ranks == "PROGRAM_RANKS_HOST";
+  spec.is_per_host = ranks == "PROGRAM_RANKS_HOST" || ranks == "PROGRAM_RANKS_ONE";
   if (const Json* environment = reader.Find("environment", Json::value_t::object)) {
     Reader of(*environment, "spec.program.environment.", wrong);
     of.Text("venv", spec.venv);
     of.Text("conda", spec.conda);
     of.Texts("modules", spec.modules);
     of.Text("setup", spec.setup);
+    of.Text("container", spec.container);
+  }
+  std::string idle_limit;
+  root.Text("idle_limit", idle_limit);
+  // A duration in proto JSON is one for Abseil too.
+  if (!idle_limit.empty() && !absl::ParseDuration(idle_limit, &spec.idle_limit)) {
+    root.Refuse("idle_limit");
   }
   if (const Json* data = root.Find("data", Json::value_t::object)) {
     Reader of(*data, "spec.data.", wrong);

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 
 namespace trainyard::program {
 
@@ -15,16 +16,22 @@ struct ProgramSpec {
   std::vector<std::string> command = {};
   std::string script = {};
   std::string directory = {};
+  bool has_code = false;  // its code lies in the run directory
   std::map<std::string, std::string> params = {};
   std::map<std::string, std::string> env = {};
   std::string venv = {};
   std::string conda = {};
   std::vector<std::string> modules = {};
   std::string setup = {};
+  std::string container = {};             // the image of a container, or empty
+  std::vector<std::string> outputs = {};  // patterns of files that are kept
+  std::string tensorboard = {};           // the folder of event files, or empty
+  std::vector<std::string> secrets = {};  // names
   // One process runs on each host, with all devices that the job has there.
   bool is_per_host = false;
-  std::string dataset = {};    // "cifar10", or empty
-  std::string data_path = {};  // below the folder of data sets, or empty
+  absl::Duration idle_limit = absl::ZeroDuration();  // zero for none
+  std::string dataset = {};                          // "cifar10", or empty
+  std::string data_path = {};                        // below the folder of data sets, or empty
 };
 
 // Reads the spec of an assignment: JobSpec in proto JSON. Returns DATA_LOSS (CORRUPT_FILE) with

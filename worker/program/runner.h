@@ -10,6 +10,7 @@
 namespace trainyard::program {
 
 // The reasons with which such a rank fails.
+inline constexpr char kReasonIdle[] = "IDLE_LIMIT";        // it did nothing for idle_limit
 inline constexpr char kReasonFailed[] = "PROGRAM_FAILED";  // it exited with another code than 0
 inline constexpr char kReasonNotStarted[] = "PROGRAM_NOT_STARTED";  // it could not be executed
 inline constexpr char kReasonPreparation[] = "PREPARATION_FAILED";  // its environment
@@ -20,8 +21,9 @@ inline constexpr int kExitTryAgain = 75;
 
 // These settings come from the environment. Only main reads them.
 struct Surroundings {
-  std::string path;  // $PATH
-  std::string home;  // $HOME
+  std::string path;        // $PATH
+  std::string home;        // $HOME
+  std::string cache = {};  // $XDG_CACHE_HOME, or empty
 };
 
 // Runs the rank to its end, and returns the exit code of this process: that of the program, or 128

@@ -27,7 +27,34 @@ RankAssignment ReadRank(FieldReader& reader, int world_size) {
   reader.Integers("cpus", rank.cpus, 0, kMaxCpu);
   reader.Integer("threads", rank.threads, 1, kMaxThreads);
   reader.Integer("memory_bytes", rank.memory_bytes, 0, kMaxNumber);
+  reader.Integer("host_memory_bytes", rank.host_memory_bytes, 0, kMaxNumber);
   return rank;
+}
+
+Json IsolationJson(const Isolation& isolation) {
+  Json json;
+  json["level"] = std::string(IsolationName(isolation.level));
+  if (!isolation.runtime.empty()) json["runtime"] = isolation.runtime;
+  if (!isolation.program.empty()) json["program"] = isolation.program;
+  if (!isolation.cgroup.empty()) json["cgroup"] = isolation.cgroup;
+  return json;
+}
+
+Isolation ReadIsolation(FieldReader reader) {
+  Isolation isolation;
+  std::string level;
+  reader.Require("level");
+  reader.String("level", level);
+  if (const auto known = ParseIsolation(level); known.has_value()) {
+    isolation.level = *known;
+  } else {
+    reader.Violate(
+        "level", absl::StrCat("is '", level, "'; expected process, cgroup, sandbox or container"));
+  }
+  reader.String("runtime", isolation.runtime);
+  reader.String("program", isolation.program);
+  reader.String("cgroup", isolation.cgroup);
+  return isolation;
 }
 
 }  // namespace
@@ -58,6 +85,7 @@ absl::StatusOr<std::string> EncodeAssignment(const Assignment& assignment) {
     item["cpus"] = rank.cpus;
     item["threads"] = rank.threads;
     if (rank.memory_bytes > 0) item["memory_bytes"] = rank.memory_bytes;
+    if (rank.host_memory_bytes > 0) item["host_memory_bytes"] = rank.host_memory_bytes;
     ranks.push_back(std::move(item));
   }
   json["ranks"] = std::move(ranks);
@@ -70,6 +98,9 @@ absl::StatusOr<std::string> EncodeAssignment(const Assignment& assignment) {
   if (assignment.failures > 0) json["failures"] = assignment.failures;
   if (assignment.run_time > absl::ZeroDuration()) {
     json["run_time_ms"] = absl::ToInt64Milliseconds(assignment.run_time);
+  }
+  if (assignment.isolation.level != IsolationLevel::kUnknown) {
+    json["isolation"] = IsolationJson(assignment.isolation);
   }
   json["spec"] = *std::move(spec);
   return DumpJson(json, 2) + "\n";
@@ -110,6 +141,7 @@ absl::StatusOr<Assignment> DecodeAssignment(absl::string_view text, absl::string
   int64_t run_time_ms = 0;
   reader.Integer("run_time_ms", run_time_ms, 0, kMaxNumber);
   assignment.run_time = absl::Milliseconds(run_time_ms);
+  if (reader.Has("isolation")) assignment.isolation = ReadIsolation(reader.Object("isolation"));
   reader.Require("spec");
   reader.Object("spec");
   TY_RETURN_IF_ERROR(FileStatus(file, violations));

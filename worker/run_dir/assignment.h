@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "worker/run_dir/isolation.h"
 #include "worker/run_dir/paths.h"
 
 namespace trainyard::run_dir {
@@ -18,15 +19,20 @@ namespace trainyard::run_dir {
 struct RankAssignment {
   int rank = 0;
   int local_rank = 0;
-  std::string device = {};       // the device's identifier, "cpu-0"
-  std::string device_type = {};  // "cpu"
+  std::string device = {};       // the device's identifier, "cpu-0"; empty if it has none
+  std::string device_type = {};  // "cpu", or kNoDevice
   // Processors to which the rank is bound; empty if it is not bound.
   std::vector<int64_t> cpus = {};
   int threads = 1;
   int64_t memory_bytes = 0;  // of the device; 0 if unknown
+  // The memory of the host that the rank may use; 0 for no limit.
+  int64_t host_memory_bytes = 0;
 
   friend bool operator==(const RankAssignment&, const RankAssignment&) = default;
 };
+
+// The type of device of a rank that has none.
+inline constexpr const char* kNoDevice = "none";
 
 // The backend of a job whose program is the user's own.
 inline constexpr const char* kProgramBackend = "program";
@@ -51,6 +57,7 @@ struct Assignment {
   // The job's earlier attempts that failed, and how long all of its earlier attempts trained.
   int64_t failures = 0;
   absl::Duration run_time = {};
+  Isolation isolation = {};
 
   // Returns null if `rank` is not on this host.
   const RankAssignment* FindRank(int rank) const;

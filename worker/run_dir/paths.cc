@@ -39,8 +39,15 @@ std::string RunDir::StopRequestPath() const {
 std::string RunDir::RendezvousDir() const {
   return JoinPath(root_, "rendezvous");
 }
+std::string RunDir::OutputsPath() const {
+  return JoinPath(root_, "outputs.json");
+}
+
 std::string RunDir::CheckpointsDir() const {
   return JoinPath(root_, "checkpoints");
+}
+std::string RunDir::CodeDir() const {
+  return JoinPath(root_, "code");
 }
 
 std::string RunDir::RankDir(int rank) const {
@@ -55,6 +62,9 @@ std::string RunDir::DeviceMetricsPath(int rank) const {
 
 std::string RunDir::TracePath(int rank) const {
   return JoinPath(RankDir(rank), "trace.jsonl");
+}
+std::string RunDir::EnvironmentPath(int rank) const {
+  return JoinPath(RankDir(rank), "environment.json");
 }
 
 std::string RunDir::MetricsPath(int rank) const {

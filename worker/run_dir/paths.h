@@ -28,13 +28,17 @@ class RunDir {
   std::string StopRequestPath() const;        // control/stop
   std::string RendezvousDir() const;          // rendezvous
   std::string CheckpointsDir() const;         // checkpoints
+  std::string OutputsPath() const;            // outputs.json
+  std::string CodeDir() const;                // code
 
   std::string RankDir(int rank) const;      // ranks/<r>
   std::string LogPath(int rank) const;      // ranks/<r>/log
   std::string MetricsPath(int rank) const;  // ranks/<r>/metrics.jsonl
   // ranks/<r>/device_metrics.jsonl
   std::string DeviceMetricsPath(int rank) const;
-  std::string TracePath(int rank) const;     // ranks/<r>/trace.jsonl
+  std::string TracePath(int rank) const;  // ranks/<r>/trace.jsonl
+  // ranks/<r>/environment.json
+  std::string EnvironmentPath(int rank) const;
   std::string ProgressPath(int rank) const;  // ranks/<r>/progress.json
   std::string ResultPath(int rank) const;    // ranks/<r>/result.json
   std::string RankExitPath(int rank) const;  // ranks/<r>/exit.json

@@ -17,6 +17,8 @@
 #include "common/base/errors.h"
 #include "common/base/processes.h"
 #include "common/base/status_macros.h"
+#include "worker/cgroup/limits.h"
+#include "worker/run_dir/isolation.h"
 
 namespace trainyard::supervisor {
 namespace {
@@ -104,9 +106,11 @@ void BoundTheSpinsOfBarriers() {
 }  // namespace
 
 absl::StatusOr<RankGroup> RankGroup::Start(const run_dir::RunDir& dir, const std::string& trainer,
-                                           const std::vector<run_dir::RankAssignment>& ranks) {
+                                           const std::vector<run_dir::RankAssignment>& ranks,
+                                           const std::string& cgroup) {
   RankGroup group;
   group.trainer_ = trainer;
+  group.cgroup_ = cgroup;
   TY_ASSIGN_OR_RETURN(Pipe gate, MakePipe());
   group.gate_ = std::move(gate.write);
   for (const run_dir::RankAssignment& rank : ranks) {
@@ -139,7 +143,8 @@ absl::Status RankGroup::StartRank(const run_dir::RunDir& dir, const std::string&
   (void)setpgid(pid, group_ == 0 ? pid : group_);
   if (group_ == 0) group_ = pid;
   members_.push_back({rank.rank, pid, std::move(error.read)});
-  return absl::OkStatus();
+  // It waits at the gate, so it has started nothing yet that would stay behind.
+  return cgroup_.empty() ? absl::OkStatus() : GroupOf(rank.rank).Take(pid);
 }
 
 void RankGroup::KillAndReap() {
@@ -191,8 +196,21 @@ absl::Status RankGroup::StartError(int rank) const {
   return absl::OkStatus();
 }
 
+cgroup::Group RankGroup::GroupOf(int rank) const {
+  return cgroup::Group(cgroup_).Child(run_dir::RankGroupName(rank));
+}
+
+std::string RankGroup::OutOfMemory(int rank) const {
+  if (cgroup_.empty()) return "";
+  const auto use = cgroup::ReadMemoryUse(GroupOf(rank));
+  return use.ok() && use->kills > 0 ? cgroup::OutOfMemoryText(*use) : "";
+}
+
 void RankGroup::Signal(SignalToSend signal) const {
   if (signal == SignalToSend::kNone) return;
+  if (signal == SignalToSend::kKill && !cgroup_.empty()) {
+    for (const Member& member : members_) (void)GroupOf(member.rank).Kill();
+  }
   const int number = signal == SignalToSend::kTerm ? SIGTERM : SIGKILL;
   bool group_lives = false;
   for (const ProcessInfo& process : DescendantsOf(getpid(), ListProcesses())) {

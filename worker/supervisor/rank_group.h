@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/files.h"
+#include "worker/cgroup/group.h"
 #include "worker/run_dir/assignment.h"
 #include "worker/run_dir/paths.h"
 #include "worker/run_dir/records.h"
@@ -24,9 +25,11 @@ class RankGroup {
   // Forks one process a rank. Each is bound to its processors, writes to ranks/<r>/log, dies with
   // this process, and waits for Release before it becomes
   //   <trainer> --run_dir D --rank R
-  // On an error no process is left.
+  // If `cgroup` is not empty, it is the attempt's control group, and each rank starts in the group
+  // of its own below. On an error no process is left.
   static absl::StatusOr<RankGroup> Start(const run_dir::RunDir& dir, const std::string& trainer,
-                                         const std::vector<run_dir::RankAssignment>& ranks);
+                                         const std::vector<run_dir::RankAssignment>& ranks,
+                                         const std::string& cgroup = "");
 
   void Release();
 
@@ -41,8 +44,10 @@ class RankGroup {
   absl::Status StartError(int rank) const;
 
   // Sends a signal to the group, and to descendants that left it. SIGTERM wakes stopped processes
-  // too.
+  // too, and SIGKILL reaches everything in the control groups of the ranks at once.
   void Signal(SignalToSend signal) const;
+  // Returns what a rank had used, if the system has killed it for want of memory; empty otherwise.
+  std::string OutOfMemory(int rank) const;
 
  private:
   struct Member {
@@ -56,7 +61,11 @@ class RankGroup {
                          const run_dir::RankAssignment& rank, int gate);
   void KillAndReap();
 
+  // Returns the control group of a rank. Call it only if there is one.
+  cgroup::Group GroupOf(int rank) const;
+
   std::string trainer_;
+  std::string cgroup_;
   pid_t group_ = 0;
   std::vector<Member> members_;
   UniqueFd gate_;  // closing it releases the ranks

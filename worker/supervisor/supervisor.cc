@@ -21,8 +21,11 @@
 #include "common/base/log.h"
 #include "common/base/processes.h"
 #include "common/base/status_macros.h"
+#include "worker/cgroup/group.h"
 #include "worker/run_dir/assignment.h"
 #include "worker/run_dir/control.h"
+#include "worker/run_dir/isolation.h"
+#include "worker/run_dir/secrets.h"
 #include "worker/run_dir/supervisor_lock.h"
 #include "worker/supervisor/rank_group.h"
 #include "worker/supervisor/rank_sight.h"
@@ -119,7 +122,8 @@ class Supervisor {
   int64_t NowMicros() { return absl::ToUnixMicros(clock_.Now()); }
 
   absl::Status Start(const std::string& trainer) {
-    TY_ASSIGN_OR_RETURN(RankGroup group, RankGroup::Start(dir_, trainer, assignment_.ranks));
+    TY_ASSIGN_OR_RETURN(RankGroup group, RankGroup::Start(dir_, trainer, assignment_.ranks,
+                                                          assignment_.isolation.cgroup));
     group_.emplace(std::move(group));
     run_dir::SupervisorRecord record = group_->Record();
     record.pid = getpid();
@@ -184,6 +188,7 @@ class Supervisor {
     } else {
       end.exit_code = WEXITSTATUS(status);
     }
+    end.out_of_memory = group_->OutOfMemory(rank);
     const absl::Status start_error = group_->StartError(rank);
     if (!start_error.ok()) {
       end.result = run_dir::RankResult{.outcome = run_dir::Outcome::kTransient,
@@ -274,6 +279,8 @@ class Supervisor {
       if (status.ok()) written_.insert(exit.rank);
     }
     const bool last = status.ok() && core_.gone();
+    // The daemon does so, too, but it may be away for long.
+    if (last) run_dir::RemoveSecrets(dir_);
     if (last) status = run_dir::WriteAttemptExit(dir_, core_.Exit(NowMicros()));
     if (status.ok()) {
       write_retry_ = kWriteRetryFirst;
@@ -313,6 +320,19 @@ class Supervisor {
   absl::Duration write_retry_ = kWriteRetryFirst;
 };
 
+// Enters the supervisor's group below the attempt's. A daemon that is root has put this process
+// there already, since nobody else may move it so far.
+void JoinGroup(const std::string& cgroup) {
+  if (cgroup.empty()) return;
+  const cgroup::Group own = cgroup::Group(cgroup).Child(run_dir::kSupervisorGroup);
+  const std::vector<pid_t> there = own.Processes();
+  if (std::find(there.begin(), there.end(), getpid()) != there.end()) return;
+  if (const absl::Status joined = own.Take(0); !joined.ok()) {
+    LogWarning("the supervisor stays in another control group",
+               {{"error", std::string(joined.message())}});
+  }
+}
+
 }  // namespace
 
 absl::Status Supervise(const SupervisorOptions& options, Clock& clock) {
@@ -340,6 +360,7 @@ absl::Status Supervise(const SupervisorOptions& options, Clock& clock) {
     return bad;
   }
   TY_RETURN_IF_ERROR(MakeDirectories(dir.ControlDir()));
+  JoinGroup(assignment->isolation.cgroup);
   if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) {
     return ErrnoStatus(errno, "cannot adopt descendants of", dir.root());
   }

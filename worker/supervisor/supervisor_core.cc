@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/duration.h"
+#include "common/base/isolation.h"
 
 namespace trainyard::supervisor {
 namespace {
@@ -59,6 +60,13 @@ run_dir::RankExit JudgeRank(const RankEnd& end, bool stopping) {
     return exit;
   }
   const bool exited_well = end.signal == 0 && end.exit_code == run_dir::kExitSucceeded;
+  if (!end.out_of_memory.empty() && !exited_well) {
+    // Whatever the rank says of its end is a consequence, and the same would happen again.
+    exit.outcome = Outcome::kUserError;
+    exit.reason = error::kOutOfMemory;
+    exit.message = absl::StrCat("rank ", end.rank, " ran out of memory: it ", end.out_of_memory);
+    return exit;
+  }
   const bool says_success = end.result.has_value() && end.result->outcome == Outcome::kSucceeded;
   if (end.result.has_value() && (exited_well || !says_success)) {
     // An exit code of 0 does not hide a failure that the result records.
@@ -351,6 +359,14 @@ run_dir::AttemptExit SupervisorCore::Exit(int64_t end_time_us) const {
     exit.outcome = Outcome::kStopped;
     exit.exit_code = run_dir::kExitStopped;
     if (stop_.has_value()) exit.reason = stop_->reason;
+    // Its steps since the last checkpoint are lost, so its user is told that the stop was an
+    // unusual one.
+    const auto killed = std::find_if(exits_.begin(), exits_.end(), [](const Ended& ended) {
+      return ended.exit.signal == SIGKILL && !ended.exit.message.empty();
+    });
+    if (killed != exits_.end()) {
+      exit.message = absl::StrCat(killed->exit.message, ", and was killed when its grace was over");
+    }
   }
   return exit;
 }

@@ -70,6 +70,9 @@ struct RankEnd {
   int exit_code = 0;
   int signal = 0;  // 0 if it exited by itself
   std::optional<run_dir::RankResult> result;
+  // A text with what the rank had used when the system killed it for want of memory; empty if it
+  // did not.
+  std::string out_of_memory = {};
   int64_t end_time_us = 0;
 };
 

@@ -23,6 +23,7 @@ data::DatasetOptions MakeDatasetOptions(const v1::JobSpec& spec, const std::stri
   return {.dataset_dir = dataset_dir,
           .train_size = data.train_size(),
           .test_size = data.test_size(),
+          .subset_seed = static_cast<uint64_t>(data.subset_seed()),
           .path = data.path(),
           .image_size = data.has_image_size() ? data.image_size() : datasets::kDefaultImageSize,
           .resize = data.resize(),

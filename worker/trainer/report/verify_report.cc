@@ -83,7 +83,7 @@ absl::Status CompareFiles(const std::string& folder, Comparison& comparison) {
     if (!hash.ok() && !absl::IsNotFound(hash.status())) return hash.status();
     comparison.Add(entry.name, entry.hash, hash.ok() ? *hash : "missing");
   }
-  TY_ASSIGN_OR_RETURN(std::vector<std::string> names, ListDirectory(folder));
+  TY_ASSIGN_OR_RETURN(std::vector<std::string> names, ListTree(folder, 2 * kCheckpointFilesMax));
   std::sort(names.begin(), names.end());
   for (const std::string& name : names) {
     const bool is_listed = std::any_of(manifest->files.begin(), manifest->files.end(),
