@@ -10,9 +10,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <future>
 #include <map>
 #include <optional>
 #include <set>
@@ -32,14 +34,29 @@
 #include "server/entrance.h"
 #include "server/housekeeper.h"
 #include "server/leftovers.h"
+#include "server/notify/courier.h"
 #include "server/rpc/access_service.h"
 #include "server/rpc/agent_service.h"
+#include "server/rpc/bundle_service.h"
 #include "server/rpc/checkpoint_service.h"
+#include "server/rpc/code_service.h"
 #include "server/rpc/fleet_service.h"
 #include "server/rpc/job_service.h"
+#include "server/rpc/limits.h"
+#include "server/rpc/notify_service.h"
+#include "server/rpc/remarks.h"
+#include "server/rpc/saved_specs.h"
+#include "server/rpc/secret_service.h"
 #include "server/rpc/sharing_service.h"
+#include "server/rpc/spec_service.h"
 #include "server/rpc/streams.h"
+#include "server/rpc/tunnel_service.h"
+#include "server/rpc/verifications.h"
 #include "server/store/series.h"
+#include "server/store/sqlite/notify_store.h"
+#include "server/store/sqlite/remark_store.h"
+#include "server/store/sqlite/secret_store.h"
+#include "server/store/sqlite/spec_store.h"
 #include "server/store/sqlite/sqlite_access_store.h"
 #include "server/store/sqlite/sqlite_metrics_store.h"
 #include "server/store/sqlite/sqlite_store.h"
@@ -117,17 +134,24 @@ class App::Impl {
 
  private:
   absl::Status OpenAccess(const ServerOptions& given);
+  // Makes the courier, which tells of events from `next_event` on.
+  absl::Status OpenNotifications(const ServerOptions& given, int64_t next_event);
   void CleanUp(const core::Turn& turn);
   void RemoveUploadsOfTheDead();
   void RemoveLogsOf(JobId job);
   void RemoveMetricsOf(JobId job);
+  void RemoveRemarksOn(JobId job);
+  // Keeps the results of second runs that nobody could tell any more after the deletion.
+  void KeepResultsBefore(const core::DeleteJob& deletion);
 
   const DirectoryLock lock_;
   std::string state_dir_;
   std::unique_ptr<store::Store> store_;
   std::unique_ptr<store::MetricsStore> metrics_;
   std::unique_ptr<runtime::BlobStore> blobs_;
+  std::unique_ptr<runtime::CodeStore> code_;
   std::unique_ptr<runtime::LogStore> logs_;
+  std::unique_ptr<store::RemarkStore> remarks_;
   runtime::Notifier notifier_;
   runtime::Board board_{notifier_};
   rpc::Streams streams_;
@@ -135,19 +159,31 @@ class App::Impl {
   runtime::Executor metric_reads_{store::kMetricReadersMax};
   // The store has one writer, so further threads would wait for it.
   runtime::Executor metric_writes_{1};
+  access::Directory directory_;
+  std::unique_ptr<store::SecretStore> secrets_;
+  std::unique_ptr<store::SpecStore> specs_;
+  std::unique_ptr<store::NotifyStore> targets_;
+  std::optional<notify::Courier> courier_;
   std::unique_ptr<runtime::Runtime> runtime_;
   std::unique_ptr<runtime::CheckpointVerifier> verifier_;
   std::unique_ptr<store::AccessStore> access_store_;
-  access::Directory directory_;
   std::optional<runtime::AuditLog> audit_;
   std::optional<Entrance> entrance_;
   std::unique_ptr<rpc::Services> services_;
+  // The same, once they are there. The writer runs before that.
+  std::atomic<rpc::Services*> judges_ = nullptr;
   std::unique_ptr<rpc::JobServiceImpl> jobs_;
   std::unique_ptr<rpc::FleetServiceImpl> fleet_;
   std::unique_ptr<rpc::SharingServiceImpl> sharing_;
   std::unique_ptr<rpc::CheckpointServiceImpl> checkpoints_;
+  std::unique_ptr<rpc::CodeServiceImpl> code_service_;
+  std::unique_ptr<rpc::BundleServiceImpl> bundles_;
   std::unique_ptr<rpc::AgentServiceImpl> agents_;
   std::unique_ptr<rpc::AccessServiceImpl> access_;
+  std::unique_ptr<rpc::SecretServiceImpl> secret_service_;
+  std::unique_ptr<rpc::NotifyServiceImpl> notify_service_;
+  std::unique_ptr<rpc::SpecServiceImpl> spec_service_;
+  std::unique_ptr<rpc::TunnelServiceImpl> tunnels_;
   std::unique_ptr<grpc::Server> server_;
   std::optional<Housekeeper> housekeeper_;
 };
@@ -162,16 +198,29 @@ absl::Status App::Impl::Open(const std::string& state_dir, const ServerOptions& 
   const std::vector<store::LostPoints> lost = metrics->lost();
   metrics_ = std::move(metrics);
   TY_ASSIGN_OR_RETURN(blobs_, runtime::BlobStore::Open(state_dir_));
+  TY_ASSIGN_OR_RETURN(code_, runtime::CodeStore::Open(state_dir_, *Clock::Real()));
   logs_ = std::make_unique<runtime::LogStore>(JoinPath(state_dir_, "logs"));
+  TY_ASSIGN_OR_RETURN(secrets_, store::SecretStore::Open(state_dir_));
+  TY_ASSIGN_OR_RETURN(specs_, store::SpecStore::Open(JoinPath(state_dir_, "specs.db")));
+  TY_RETURN_IF_ERROR(rpc::SavePublished(*specs_, Version(), Clock::Real()->Now()));
+  TY_ASSIGN_OR_RETURN(remarks_, store::RemarkStore::Open(JoinPath(state_dir_, "remarks.db")));
   runtime::Runtime::Options options;
   options.config = given.config;
   const std::string orphans = OrphanFolder(state_dir_, Clock::Real()->Now());
   DeletedStreams deleted;
-  options.on_load = [this, &orphans, &deleted](const core::Snapshot& stored) -> absl::Status {
+  options.on_load = [this, &given, &orphans,
+                     &deleted](const core::Snapshot& stored) -> absl::Status {
+    TY_RETURN_IF_ERROR(OpenNotifications(given, stored.next_event));
+    for (const store::RemarkedJob& job : remarks_->ListJobs()) {
+      if (WasDeleted(stored, job.number)) RemoveRemarksOn(job.number);
+    }
     TY_ASSIGN_OR_RETURN(deleted, FindDeletedStreams(stored, *logs_, *metrics_));
     return SetStreamsAside(stored, state_dir_, orphans, *logs_, *metrics_);
   };
-  options.on_turn = [this](const core::Turn& turn) { CleanUp(turn); };
+  options.on_turn = [this](const core::Turn& turn) {
+    CleanUp(turn);
+    courier_->Take(turn);
+  };
   options.on_fatal = Die;
   TY_ASSIGN_OR_RETURN(runtime_,
                       runtime::Runtime::Start(std::move(options), *store_, *Clock::Real(), board_));
@@ -184,16 +233,51 @@ absl::Status App::Impl::Open(const std::string& state_dir, const ServerOptions& 
   TellLostPoints(lost, *runtime_);
   verifier_ = std::make_unique<runtime::CheckpointVerifier>(*blobs_, board_, executor_, *runtime_);
   TY_RETURN_IF_ERROR(OpenAccess(given));
+  courier_->Start();
   services_ = std::make_unique<rpc::Services>(rpc::Services{
-      *runtime_, board_, notifier_, executor_, metric_reads_, metric_writes_, *logs_, *blobs_,
-      *verifier_, *metrics_, *store_, streams_, *Rng::Real(), entrance_->connections(), directory_,
-      *access_store_, *audit_, Version(), entrance_->sign_in()});
+      *runtime_,      board_,         notifier_, executor_,    metric_reads_,
+      metric_writes_, *logs_,         *blobs_,   *code_,       *verifier_,
+      *metrics_,      *store_,        streams_,  *Rng::Real(), entrance_->connections(),
+      directory_,     *access_store_, *audit_,   Version(),    entrance_->sign_in()});
+  services_->secrets = secrets_.get();
+  services_->targets = targets_.get();
+  services_->courier = &*courier_;
+  services_->specs = specs_.get();
+  services_->remarks = remarks_.get();
+  judges_ = services_.get();
   jobs_ = std::make_unique<rpc::JobServiceImpl>(*services_);
   fleet_ = std::make_unique<rpc::FleetServiceImpl>(*services_);
   sharing_ = std::make_unique<rpc::SharingServiceImpl>(*services_);
   checkpoints_ = std::make_unique<rpc::CheckpointServiceImpl>(*services_);
+  code_service_ = std::make_unique<rpc::CodeServiceImpl>(*services_);
+  bundles_ = std::make_unique<rpc::BundleServiceImpl>(*services_);
   agents_ = std::make_unique<rpc::AgentServiceImpl>(*services_);
   access_ = std::make_unique<rpc::AccessServiceImpl>(*services_);
+  secret_service_ = std::make_unique<rpc::SecretServiceImpl>(*services_);
+  notify_service_ = std::make_unique<rpc::NotifyServiceImpl>(*services_);
+  spec_service_ = std::make_unique<rpc::SpecServiceImpl>(*services_);
+  tunnels_ = std::make_unique<rpc::TunnelServiceImpl>(*services_);
+  return absl::OkStatus();
+}
+
+absl::Status App::Impl::OpenNotifications(const ServerOptions& given, int64_t next_event) {
+  TY_ASSIGN_OR_RETURN(targets_, store::NotifyStore::Open(JoinPath(state_dir_, "notify.db")));
+  notify::Courier::Options options;
+  options.rules = given.notify;
+  options.sendmail = given.sendmail;
+  options.mail_from = given.mail_from;
+  options.next_event = next_event;
+  options.is_welcome = [this](const std::string& user) {
+    return directory_.RoleOf(user) != access::Role::kNone;
+  };
+  if (!options.sendmail.empty() && ::access(options.sendmail.c_str(), X_OK) != 0) {
+    if (given.sendmail != kDefaultSendmail) {
+      return absl::NotFoundError(
+          absl::StrCat("--sendmail: '", given.sendmail, "' is no program that can be executed"));
+    }
+    options.sendmail.clear();
+  }
+  courier_.emplace(std::move(options), *targets_, *store_, board_, *Clock::Real());
   return absl::OkStatus();
 }
 
@@ -223,8 +307,10 @@ void App::Impl::CleanUp(const core::Turn& turn) {
   for (const JobId job : turn.delta.deleted_jobs) {
     RemoveLogsOf(job);
     RemoveMetricsOf(job);
+    RemoveRemarksOn(job);
   }
   for (const core::JobRecord& job : turn.delta.jobs) {
+    if (rpc::Services* judges = judges_; judges != nullptr) rpc::JudgeLater(*judges, job);
     if (job.logs_deleted) RemoveLogsOf(job.id);
     if (job.metrics_deleted) RemoveMetricsOf(job.id);
   }
@@ -245,10 +331,29 @@ void App::Impl::RemoveMetricsOf(JobId job) {
 }
 
 void App::Impl::RemoveUploadsOfTheDead() {
-  blobs_->RemoveUploads([this](AttemptId id) {
+  const int64_t now_us = absl::ToUnixMicros(Clock::Real()->Now());
+  blobs_->RemoveUploads([this, now_us](AttemptId id) {
     const auto attempt = board_.FindAttempt(id);
-    return attempt != nullptr && !core::attempt_fsm::IsFinal(attempt->state);
+    if (attempt == nullptr) return false;
+    if (!core::attempt_fsm::IsFinal(attempt->state)) return true;
+    // The files of an imported job arrive after its end.
+    const auto job = board_.FindJob(id.job);
+    return job != nullptr && job->record.submission->is_imported() &&
+           job->record.create_us > now_us - absl::ToInt64Microseconds(rpc::kImportTime);
   });
+}
+
+void App::Impl::RemoveRemarksOn(JobId job) {
+  executor_.Post([this, job] { TellUnlessRemoved(job, remarks_->Forget(job)); });
+}
+
+void App::Impl::KeepResultsBefore(const core::DeleteJob& deletion) {
+  std::promise<std::vector<rpc::SecondRun>> lost;
+  runtime_->Read([&](absl::StatusOr<const core::Yard*> yard) {
+    lost.set_value(yard.ok() ? rpc::SecondRunsLostWith(*services_, **yard, deletion)
+                             : std::vector<rpc::SecondRun>());
+  });
+  rpc::KeepResults(rpc::RunSources(*services_), lost.get_future().get());
 }
 
 absl::Status App::Impl::Listen(const ServerOptions& given) {
@@ -273,8 +378,14 @@ absl::Status App::Impl::Listen(const ServerOptions& given) {
   builder.RegisterService(fleet_.get());
   builder.RegisterService(sharing_.get());
   builder.RegisterService(checkpoints_.get());
+  builder.RegisterService(code_service_.get());
+  builder.RegisterService(bundles_.get());
   builder.RegisterService(agents_.get());
   builder.RegisterService(access_.get());
+  builder.RegisterService(secret_service_.get());
+  builder.RegisterService(spec_service_.get());
+  builder.RegisterService(notify_service_.get());
+  builder.RegisterService(tunnels_.get());
   server_ = builder.BuildAndStart();
   if (server_ == nullptr) return absl::InternalError("the gRPC server does not start");
   entrance_->Begin([this](UniqueFd connection) {
@@ -292,9 +403,22 @@ void App::Impl::KeepHouse(const KeepRules& keep) {
     TY_ASSIGN_OR_RETURN(const int64_t metric_bytes, metrics_->SizeOf(job));
     return core::StreamBytes{log_bytes, metric_bytes};
   };
+  options.is_kept = [this](const core::JobRecord& job) {
+    const auto remarks = rpc::RemarksOn(remarks_.get(), job);
+    return remarks != nullptr && remarks->tags.contains(std::string(kKeepTag));
+  };
+  options.before_deletion = [this](const core::DeleteJob& deletion) {
+    KeepResultsBefore(deletion);
+  };
   options.memory.trim = [] { malloc_trim(0); };
   options.memory.close_connections = [this] { entrance_->EndConnections(); };
   options.sweep_connections = [this] { entrance_->Sweep(); };
+  options.sweep_code = [this] {
+    code_->Sweep([this](const std::string& digest) {
+      return board_.IsCodeUsed(digest) ||
+             specs_->IsCodeUsed(digest, [](const v1::SavedSpec&) { return true; });
+    });
+  };
   options.memory_high = std::min(kResidentMax, AllowedMemory() / 2);
   housekeeper_.emplace(std::move(options), *runtime_, *Clock::Real());
 }
@@ -309,6 +433,7 @@ void App::Impl::Stop() {
   streams_.EndAll(absl::UnavailableError("the server is shutting down; try again"));
   verifier_->Stop();
   runtime_->Stop();
+  courier_->Stop();
   server_->Shutdown(absl::ToChronoTime(Clock::Real()->Now() + kShutdownGrace));
   server_->Wait();
   entrance_->Close();

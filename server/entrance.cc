@@ -2,13 +2,16 @@
 #include "server/entrance.h"
 
 #include <poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "common/base/log.h"
 #include "common/base/sign_in_errors.h"
 #include "common/base/status_macros.h"
@@ -16,6 +19,7 @@
 #include "common/rpc/address.h"
 #include "server/access/peer.h"
 #include "server/access/tokens.h"
+#include "server/http/channel.h"
 #include "server/listen.h"
 #include "server/relay/plain_side.h"
 #include "server/tls/tls_side.h"
@@ -38,6 +42,18 @@ relay::Limits LimitsOfUsers() {
   limits.handshake_steps_of_turn = limits.handshakes;
   // gRPC permits so many in one connection, and here they are of all connections of a user.
   limits.calls_of_client = 1000;
+  return limits;
+}
+
+// Returns the limits of root and of the user who runs the server, and so of all workers of the
+// host. They have none, but that a connection has to say which protocol it speaks.
+relay::Limits LimitsOfHost() {
+  relay::Limits limits;
+  limits.connections = std::numeric_limits<size_t>::max();
+  limits.connections_of_client = limits.connections;
+  limits.handshakes = limits.connections;
+  limits.handshakes_of_client = limits.connections;
+  limits.handshake_steps_of_turn = limits.connections;
   return limits;
 }
 
@@ -118,6 +134,13 @@ absl::Status Entrance::OpenCertificates(const ServerOptions& options,
 void Entrance::Begin(Serve serve) {
   serve_ = std::move(serve);
   const auto take = [this](relay::Relay::Opened opened) { TakeRelayed(std::move(opened)); };
+  http::DoorOptions door;
+  door.connect = [this](const access::Peer& peer, const auto& is_known) {
+    return ConnectAs(peer, is_known);
+  };
+  door.is_host = [this](const std::string& host) { return IsHost(host); };
+  door_.emplace(std::move(door));
+  host_relay_.emplace(*Clock::Real(), take, LimitsOfHost());
   users_relay_.emplace(*Clock::Real(), take, LimitsOfUsers());
   if (certificates_ != nullptr) remote_relay_.emplace(*Clock::Real(), take);
   acceptor_.emplace(std::move(sockets_), [this](int listener, UniqueFd connection) {
@@ -141,13 +164,8 @@ void Entrance::TakeLocal(UniqueFd connection) {
     return;
   }
   access::Peer peer = access::PeerOf(*process, roles_);
-  if (!peer.is_host) {
-    users_relay_->Take(std::make_unique<relay::PlainSide>(std::move(connection), std::move(peer)));
-    return;
-  }
-  // Those who could stop the server anyway, and all workers of the host, have no limits.
-  connections_.Add(connection.get(), std::move(peer));
-  serve_(std::move(connection));
+  relay::Relay& relay = peer.is_host ? *host_relay_ : *users_relay_;
+  relay.Take(std::make_unique<relay::PlainSide>(std::move(connection), std::move(peer)));
 }
 
 void Entrance::TakeRemote(UniqueFd connection) {
@@ -163,18 +181,52 @@ void Entrance::TakeRelayed(relay::Relay::Opened opened) {
   if (!sign_in_->removed_workers.Check(peer.worker, peer.certificate_begin).ok()) {
     *opened.is_known = false;
   }
+  if (opened.protocol == relay::Protocol::kHttp1) {
+    door_->Take(std::move(opened.plain), std::move(opened.peer), std::move(opened.is_known));
+    return;
+  }
   connections_.Add(opened.plain.get(), std::move(opened.peer), std::move(opened.is_known));
   serve_(std::move(opened.plain));
 }
 
+std::shared_ptr<grpc::Channel> Entrance::ConnectAs(
+    const access::Peer& peer, const std::shared_ptr<std::atomic<bool>>& is_known) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) != 0) {
+    return nullptr;
+  }
+  UniqueFd server_end(ends[0]);
+  connections_.Add(server_end.get(), peer, is_known);
+  serve_(std::move(server_end));
+  return http::ChannelOn(UniqueFd(ends[1]));
+}
+
+bool Entrance::IsHost(const std::string& host) const {
+  if (host == tls::kServerName) return true;
+  const std::vector<std::string> hosts = certificates_->hosts();
+  return std::any_of(hosts.begin(), hosts.end(), [&host](const std::string& known) {
+    absl::string_view suffix = known;
+    // A wildcard stands for one label.
+    if (absl::ConsumePrefix(&suffix, "*")) {
+      return absl::EndsWithIgnoreCase(host, suffix) &&
+             !absl::StrContains(host.substr(0, host.size() - suffix.size()), '.');
+    }
+    return absl::EqualsIgnoreCase(host, known);
+  });
+}
+
 void Entrance::StopAccepting() {
   acceptor_.reset();
+  if (door_.has_value()) door_->Stop();
   for (const std::string& path : socket_paths_) unlink(path.c_str());
 }
 
 void Entrance::Close() {
+  // The relays hand connections to the door.
+  host_relay_.reset();
   users_relay_.reset();
   remote_relay_.reset();
+  door_.reset();
 }
 
 void Entrance::Sweep() {

@@ -15,6 +15,7 @@
 #include "common/base/env.h"
 #include "common/base/files.h"
 #include "server/acceptor.h"
+#include "server/http/door.h"
 #include "server/relay/relay.h"
 #include "server/rpc/sign_in.h"
 #include "server/rpc/streams.h"
@@ -39,7 +40,7 @@ class Entrance {
   // Listens on all addresses, and makes or reads the certificates for ports of TLS. Nobody is let
   // in yet.
   absl::Status Listen(const ServerOptions& options, const std::string& state_dir);
-  // Takes the plain bytes of a connection whose other end is known.
+  // Takes the plain bytes of a connection of gRPC whose other end is known.
   using Serve = std::function<void(UniqueFd connection)>;
   void Begin(Serve serve);
   // Lets nobody in any more. What is open stays open.
@@ -69,6 +70,10 @@ class Entrance {
   void TakeRemote(UniqueFd connection);
   // Serves a connection that has come through a relay.
   void TakeRelayed(relay::Relay::Opened opened);
+  // Opens a channel to the services on which calls are those of the peer.
+  std::shared_ptr<grpc::Channel> ConnectAs(const access::Peer& peer,
+                                           const std::shared_ptr<std::atomic<bool>>& is_known);
+  bool IsHost(const std::string& host) const;
   void SweepTokens();
   void RefreshCertificates();
 
@@ -86,6 +91,8 @@ class Entrance {
   std::set<int> tls_sockets_;
   Serve serve_;
   // Each kind of clients has a relay with a thread of its own, so that neither feels the other.
+  std::optional<http::Door> door_;
+  std::optional<relay::Relay> host_relay_;
   std::optional<relay::Relay> users_relay_;
   std::optional<relay::Relay> remote_relay_;
   std::optional<Acceptor> acceptor_;

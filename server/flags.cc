@@ -42,6 +42,40 @@ void AddKeepRule(CLI::App& app, const std::string& name, KeepRule& rule,
       ->type_name("RULE");
 }
 
+// Declares the rule of an administrator about hosts.
+void AddHostRule(CLI::App& app, const std::string& name, notify::HostRule& rule,
+                 const std::string& description) {
+  const auto check = [](const std::string& text) {
+    return std::string(notify::ParseHostRule(text).status().message());
+  };
+  app.add_option_function<std::string>(
+         name,
+         [&rule](const std::string& text) {
+           rule = *notify::ParseHostRule(text);
+         },  // it was checked
+         description)
+      ->check(check)
+      ->default_str("on")
+      ->type_name("RULE");
+}
+
+void AddNotifyFlags(CLI::App& app, ServerOptions& options) {
+  AddHostRule(
+      app, "--notify_webhooks", options.notify.webhooks,
+      "To which hosts webhooks of users may go: on, off, or names with commas "
+      "(chat.lab.example,.slack.com). This host is meant only if it is named, and link-local "
+      "addresses never are");
+  AddHostRule(app, "--notify_mail", options.notify.mail,
+              "To which domains mail may go: on, off, or names with commas");
+  app.add_option("--sendmail", options.sendmail,
+                 "The program that takes mail, as sendmail does; '' for no mail")
+      ->capture_default_str()
+      ->type_name("FILE");
+  app.add_option("--mail_from", options.mail_from,
+                 "The sender of mail; the mail system decides otherwise")
+      ->type_name("ADDRESS");
+}
+
 }  // namespace
 
 ParsedFlags ParseFlags(int argc, char** argv, const std::string& default_state_dir) {
@@ -106,6 +140,7 @@ ParsedFlags ParseFlags(int argc, char** argv, const std::string& default_state_d
   AddKeepRule(app, "--keep_metrics", keep.metrics, "The same for their metrics");
   AddDuration(app, "--keep_audit", flags.options.keep_audit_us,
               "Delete entries of the audit log when they are this old; 0s keeps all of them");
+  AddNotifyFlags(app, flags.options);
   core::Config& config = flags.options.config;
   AddDuration(app, "--min_runtime", config.min_runtime_us,
               "A job is not preempted before it has run for this long");

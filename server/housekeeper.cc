@@ -95,6 +95,7 @@ void Housekeeper::Run() {
     options_.sweep_connections();
     if (clock_.Uptime() >= std::min(measure_uptime, delete_uptime)) {
       Measure();
+      options_.sweep_code();
       measure_uptime = clock_.Uptime() + kMeasureInterval;
     }
     if (clock_.Uptime() < delete_uptime) continue;
@@ -130,6 +131,7 @@ bool Housekeeper::DeleteSome() {
   for (size_t count = 0; count < kDeletedMax && !found_.empty() && !IsStopped(); ++count) {
     const core::DeleteJob deletion = found_.front();
     found_.pop_front();
+    options_.before_deletion(deletion);
     if (!PostAndWait(runtime_, deletion).ok()) continue;
     (deletion.parts.any() ? parts : jobs).push_back(deletion.job);
   }
@@ -145,7 +147,7 @@ bool Housekeeper::DeleteSome() {
 }
 
 void Housekeeper::Review() {
-  RetentionReview review(options_.keep, absl::ToUnixMicros(clock_.Now()));
+  RetentionReview review(options_.keep, absl::ToUnixMicros(clock_.Now()), options_.is_kept);
   const auto step = [&review](const core::Yard& yard) { return review.Step(yard, kReviewedMax); };
   while (AskYard<bool>(runtime_, step)) {
     if (IsStopped()) return;

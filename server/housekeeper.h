@@ -26,10 +26,16 @@ class Housekeeper {
     std::function<absl::StatusOr<core::StreamBytes>(JobId)> measure = [](JobId) {
       return core::StreamBytes();
     };
+    // Returns true for a job that people want to keep although its spec does not say so.
+    RetentionReview::IsKept is_kept = [](const core::JobRecord&) { return false; };
+    // Called before each deletion, on the thread of the housekeeper.
+    std::function<void(const core::DeleteJob&)> before_deletion = [](const core::DeleteJob&) {};
     MemoryWatch::Ports memory;
     int64_t memory_high = 0;
     // Looks after connections, once a second.
     std::function<void()> sweep_connections = [] {};
+    // Removes code that no job has any more.
+    std::function<void()> sweep_code = [] {};
   };
 
   Housekeeper(Options options, runtime::Runtime& runtime, Clock& clock);

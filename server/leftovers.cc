@@ -11,11 +11,12 @@
 #include "server/store/sqlite/sqlite_metrics_store.h"
 
 namespace trainyard {
-namespace {
 
 bool WasDeleted(const core::Snapshot& stored, JobId job) {
   return job.value < stored.next_job && !stored.jobs.contains(job);
 }
+
+namespace {
 
 // A job that has ended gets no new attempts, so it has no orphans and need not be searched.
 bool MayHaveOrphans(const core::Snapshot& stored, JobId job) {

@@ -25,6 +25,9 @@
 
 namespace trainyard {
 
+// Returns true if there was such a job and it was deleted.
+bool WasDeleted(const core::Snapshot& stored, JobId job);
+
 // Jobs whose logs, or whose metrics, are to be deleted.
 struct DeletedStreams {
   std::set<JobId> logs;

@@ -23,6 +23,11 @@ using core::Yard;
 
 constexpr char kActor[] = "server";
 
+// Returns the time from which on the job is kept. An imported job had ended before it came.
+int64_t KeptSince(const JobRecord& job) {
+  return std::max(job.end_us, job.create_us);
+}
+
 int64_t CheckpointBytes(const Yard& yard, JobId job) {
   int64_t bytes = 0;
   for (const core::CheckpointRecord* checkpoint : yard.CheckpointsOf(job)) {
@@ -79,9 +84,10 @@ absl::StatusOr<KeepRule> ParseKeepRule(absl::string_view text) {
   return rule;
 }
 
-RetentionReview::RetentionReview(const KeepRules& rules, int64_t now_us)
+RetentionReview::RetentionReview(const KeepRules& rules, int64_t now_us, IsKept is_kept)
     : rules_(rules),
       now_us_(now_us),
+      is_kept_(std::move(is_kept)),
       jobs_(rules_.jobs),
       checkpoints_(rules_.checkpoints),
       logs_(rules_.logs),
@@ -113,10 +119,10 @@ bool RetentionReview::Collect(const Yard& yard, size_t max) {
     if (!core::job_fsm::IsFinal(job.state) || job.end_us == 0) continue;
     // Without rules, a job ends only by its own word, and nothing needs to be added up.
     if (rules_.are_forever() && job.submission->retain_us == 0) continue;
-    if (IsPinned(*job.submission)) {
+    if (IsPinned(*job.submission) || is_kept_(job)) {
       Keep(yard, job);
     } else {
-      ended_.emplace_back(job.end_us, id);
+      ended_.emplace_back(KeptSince(job), id);
     }
   }
   if (it != jobs.end()) return true;
@@ -127,15 +133,16 @@ bool RetentionReview::Collect(const Yard& yard, size_t max) {
 
 void RetentionReview::Keep(const Yard& yard, const JobRecord& job) {
   const Sizes sizes = SizesOf(yard, job);
-  jobs_.Count(sizes.checkpoints + sizes.streams.sum());
+  jobs_.Count(sizes.sum());
   KeepParts(job, sizes);
 }
 
 void RetentionReview::Decide(const Yard& yard, const JobRecord& job) {
   const Sizes sizes = SizesOf(yard, job);
-  jobs_.Count(sizes.checkpoints + sizes.streams.sum());
+  jobs_.Count(sizes.sum());
   const int64_t retain_us = job.submission->retain_us;
-  const bool is_old = retain_us > 0 ? job.end_us < now_us_ - retain_us : jobs_.IsOld(job, now_us_);
+  const bool is_old =
+      retain_us > 0 ? KeptSince(job) < now_us_ - retain_us : jobs_.IsOld(job, now_us_);
   if (is_old || jobs_.IsOver()) {
     const core::DeleteJob whole{job.id, {}, kActor};
     if (yard.PlanDeletion(whole).ok()) return deletions_.push_back(whole);
@@ -155,7 +162,9 @@ void RetentionReview::Decide(const Yard& yard, const JobRecord& job) {
 
 RetentionReview::Sizes RetentionReview::SizesOf(const Yard& yard, const JobRecord& job) {
   const core::StreamBytes* streams = yard.FindStreams(job.id);
-  return {CheckpointBytes(yard, job.id), streams == nullptr ? core::StreamBytes() : *streams};
+  const core::CheckpointRecord* outputs = yard.FindCheckpoint({job.id, core::kOutputsStep});
+  return {CheckpointBytes(yard, job.id), outputs == nullptr ? 0 : outputs->bytes(),
+          streams == nullptr ? core::StreamBytes() : *streams};
 }
 
 void RetentionReview::KeepParts(const JobRecord& job, const Sizes& sizes) {
@@ -164,13 +173,18 @@ void RetentionReview::KeepParts(const JobRecord& job, const Sizes& sizes) {
   if (sizes.streams.metrics > 0 && !job.metrics_deleted) metrics_.Count(sizes.streams.metrics);
 }
 
+bool RetentionReview::Budget::IsOld(const JobRecord& job, int64_t now_us) const {
+  return rule_.age < absl::InfiniteDuration() &&
+         KeptSince(job) < now_us - absl::ToInt64Microseconds(rule_.age);
+}
+
 std::vector<JobId> FindUnmeasured(const Yard& yard, int64_t since_us, JobId after, size_t max) {
   std::vector<JobId> found;
   const auto& jobs = yard.snapshot().jobs;
   for (auto it = jobs.upper_bound(after); it != jobs.end() && found.size() < max; ++it) {
     const auto& [id, job] = *it;
     if (job.attempt == 0 || (job.logs_deleted && job.metrics_deleted)) continue;
-    const bool has_grown = !core::job_fsm::IsFinal(job.state) || job.end_us >= since_us;
+    const bool has_grown = !core::job_fsm::IsFinal(job.state) || KeptSince(job) >= since_us;
     if (has_grown || yard.FindStreams(id) == nullptr) found.push_back(id);
   }
   return found;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -51,8 +52,13 @@ struct KeepRules {
 // what other jobs need are left out, but count. The class is not thread-safe.
 class RetentionReview {
  public:
+  // Returns true for a job that people want to keep although its spec does not say so.
+  using IsKept = std::function<bool(const core::JobRecord&)>;
+
   // `now_us` is wall time.
-  RetentionReview(const KeepRules& rules, int64_t now_us);
+  RetentionReview(
+      const KeepRules& rules, int64_t now_us,
+      IsKept is_kept = [](const core::JobRecord&) { return false; });
 
   // Looks at up to `max` jobs. Returns false if that was the end.
   bool Step(const core::Yard& yard, size_t max);
@@ -72,10 +78,7 @@ class RetentionReview {
     }
     // Returns true if the things of a job that was counted have no room any more.
     bool IsOver() const { return jobs_ > rule_.jobs || bytes_ > rule_.bytes; }
-    bool IsOld(const core::JobRecord& job, int64_t now_us) const {
-      return rule_.age < absl::InfiniteDuration() &&
-             job.end_us < now_us - absl::ToInt64Microseconds(rule_.age);
-    }
+    bool IsOld(const core::JobRecord& job, int64_t now_us) const;
 
    private:
     const KeepRule rule_;
@@ -84,7 +87,10 @@ class RetentionReview {
   };
   struct Sizes {
     int64_t checkpoints = 0;
+    int64_t outputs = 0;
     core::StreamBytes streams;
+
+    int64_t sum() const { return checkpoints + outputs + streams.sum(); }
   };
 
   // Finds the jobs that have ended, and counts those that stay whatever the rules say.
@@ -98,6 +104,7 @@ class RetentionReview {
 
   const KeepRules rules_;
   const int64_t now_us_;
+  const IsKept is_kept_;
   Budget jobs_;
   Budget checkpoints_;
   Budget logs_;

@@ -8,9 +8,13 @@
 #include "common/base/log.h"
 #include "server/access/caller.h"
 #include "server/core/lifecycle/config.h"
+#include "server/notify/addresses.h"
 #include "server/retention.h"
 
 namespace trainyard {
+
+// The place at which all mail systems put it. A host without one sends no mail.
+inline constexpr char kDefaultSendmail[] = "/usr/sbin/sendmail";
 
 struct ServerOptions {
   std::string state_dir;
@@ -37,6 +41,11 @@ struct ServerOptions {
   std::string tls_client_ca = {};
   // Entries of the audit log are deleted when they are this old; 0 keeps them for ever.
   int64_t keep_audit_us = int64_t{90} * 24 * 3600 * 1'000'000;
+  // These say to which hosts and domains word of jobs may go, which program sends mail, and who its
+  // sender is. Without a sender, the mail system decides.
+  notify::AddressRules notify = {};
+  std::string sendmail = kDefaultSendmail;
+  std::string mail_from = {};
 };
 
 }  // namespace trainyard

@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/hash.h"
 #include "common/base/ids.h"
+#include "common/base/isolation.h"
 #include "common/base/status_macros.h"
 #include "common/spec/data_checks.h"
 #include "common/spec/interval.h"
@@ -24,9 +26,13 @@ int64_t Microseconds(const google::protobuf::Duration& duration) {
   return absl::ToInt64Microseconds(spec::FromProto(duration));
 }
 
-core::Demand DemandOf(const v1::DevicesSpec& devices) {
+core::Demand DemandOf(const v1::JobSpec& resolved) {
+  const v1::DevicesSpec& devices = resolved.devices();
   core::Demand demand;
-  demand.count = devices.count();
+  // A rank without a device is a gang of one.
+  demand.is_deviceless = devices.has_count() && devices.count() == 0 && devices.min() == 0;
+  demand.count = demand.is_deviceless ? 1 : devices.count();
+  demand.resources = {resolved.resources().cpus(), resolved.resources().memory().bytes()};
   demand.type = devices.type();
   demand.mixed = devices.mixed();
   demand.min_count = devices.min();
@@ -34,6 +40,19 @@ core::Demand DemandOf(const v1::DevicesSpec& devices) {
   demand.labels.insert(devices.labels().begin(), devices.labels().end());
   demand.spread = devices.spread();
   return demand;
+}
+
+// Returns the labels that a worker has if it can give the isolation that the program asks for.
+std::vector<const char*> IsolationLabels(const v1::ProgramSpec& program) {
+  if (!program.environment().container().empty()) return {kContainerLabel};
+  switch (program.isolation()) {
+    case v1::ISOLATION_CGROUP:
+      return {kCgroupLabel};
+    case v1::ISOLATION_SANDBOX:
+      return {kSandboxLabel};
+    default:
+      return {};
+  }
 }
 
 // Such a network is judged by its loss, which says more about it than the accuracy.
@@ -77,11 +96,20 @@ absl::Status TakeOptions(const v1::Job& options, core::Submission& submission) {
   if (!provenance.cloned_from().empty()) {
     TY_ASSIGN_OR_RETURN(submission.cloned_from, ParseJobName(provenance.cloned_from()));
   }
+  if (!provenance.verifies().empty()) {
+    TY_ASSIGN_OR_RETURN(submission.verifies, ParseJobName(provenance.verifies()));
+    submission.verify_tolerance = provenance.tolerance();
+  }
   if (!provenance.parent_checkpoint().empty()) {
     TY_ASSIGN_OR_RETURN(const CheckpointId parent,
                         ParseCheckpointName(provenance.parent_checkpoint()));
     submission.parent_checkpoint = core::CheckpointRef{parent.job, parent.step};
   }
+  TakeCodeOrigin(provenance.code(), submission);
+  if (provenance.has_imported()) {
+    submission.import_origin = provenance.imported().SerializeAsString();
+  }
+  submission.saved_spec = provenance.saved_spec();
   for (const v1::Dependency& dependency : options.dependencies()) {
     TY_ASSIGN_OR_RETURN(const JobId job, ParseJobName(dependency.job()));
     submission.dependencies.push_back({job, dependency.ok()});
@@ -102,12 +130,23 @@ bool IsPrintable(absl::string_view text) {
 
 }  // namespace
 
+void TakeCodeOrigin(const v1::CodeOrigin& origin, core::Submission& submission) {
+  submission.code_diff_digest = origin.diff_digest();
+  submission.code_origin = origin.SerializeAsString();
+}
+
 void TakeSpec(const v1::JobSpec& resolved, core::Submission& submission) {
+  submission.code_digest = resolved.program().code();
   submission.name = resolved.name();
   submission.project = resolved.project();
   submission.tags.assign(resolved.tags().begin(), resolved.tags().end());
-  submission.demand = DemandOf(resolved.devices());
+  submission.demand = DemandOf(resolved);
+  // Only a worker that can keep it apart as strictly gets the job.
+  for (const char* label : IsolationLabels(resolved.program())) {
+    submission.demand.labels[label] = kIsolationYes;
+  }
   submission.demand.multiple_of = std::max(1, resolved.stages().count());
+  submission.demand.one_host = resolved.program().ranks() == v1::PROGRAM_RANKS_ONE;
   submission.work = WorkOf(resolved);
   submission.demand.dataset = spec::DatasetKey(resolved.data());
   if (!submission.demand.dataset.empty()) {
@@ -138,9 +177,20 @@ void SetOptions(const core::Submission& submission, v1::Job& job) {
   if (submission.cloned_from != JobId{}) {
     provenance.set_cloned_from(JobName(submission.cloned_from));
   }
+  if (submission.verifies != JobId{}) {
+    provenance.set_verifies(JobName(submission.verifies));
+    provenance.set_tolerance(submission.verify_tolerance);
+  }
   if (const auto& parent = submission.parent_checkpoint) {
     provenance.set_parent_checkpoint(CheckpointName(parent->job, parent->step));
   }
+  if (!submission.code_origin.empty()) {
+    (void)provenance.mutable_code()->ParseFromString(submission.code_origin);
+  }
+  if (submission.is_imported()) {
+    (void)provenance.mutable_imported()->ParseFromString(submission.import_origin);
+  }
+  provenance.set_saved_spec(submission.saved_spec);
   for (const core::Dependency& dependency : submission.dependencies) {
     v1::Dependency* added = job.add_dependencies();
     added->set_job(JobName(dependency.job));

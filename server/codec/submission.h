@@ -16,6 +16,9 @@ namespace trainyard::codec {
 // spec. A field of the spec that the scheduler must read gets its line here.
 void TakeSpec(const v1::JobSpec& resolved, core::Submission& submission);
 
+// Notes from where the code of the submission came.
+void TakeCodeOrigin(const v1::CodeOrigin& origin, core::Submission& submission);
+
 // Sets what was given beside the spec in the fields in which a job shows it: the user, where the
 // job came from, its array, its dependencies, its begin time and its reservation.
 void SetOptions(const core::Submission& submission, v1::Job& job);

@@ -3,11 +3,14 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "common/base/files.h"
 #include "server/access/peer.h"
+#include "server/relay/protocol.h"
 
 namespace trainyard::relay {
 
@@ -33,6 +36,12 @@ class ClientSide {
   virtual Moved Write(absl::string_view bytes) = 0;
   // Tells the client that nothing more will be sent.
   virtual void EndWriting() = 0;
+
+  // Says which protocol the client speaks, once Open has succeeded.
+  virtual Protocol protocol() const = 0;
+  // Returns the client's own socket if no bytes of it need to be looked at, once Open has
+  // succeeded. It is then served without the relay.
+  virtual std::optional<UniqueFd> TakeSocket() { return std::nullopt; }
 
   virtual int socket() const = 0;
   // Says who the client is. An address is known from the start, and the rest once Open has

@@ -101,7 +101,9 @@ size_t Connection::SendUp(absl::string_view bytes) {
 }
 
 bool Connection::IsAcceptable(absl::string_view bytes, absl::Duration now) {
-  if (!watch_.TakeRequests(bytes, now)) return false;
+  // The HTTP door counts its requests itself.
+  const bool is_http2 = client_->protocol() == Protocol::kHttp2;
+  if (is_http2 && !watch_.TakeRequests(bytes, now)) return false;
   if (*is_known_) return true;
   received_ += bytes.size();
   return received_ <= kStrangerBytesMax && watch_.requests() <= kStrangerCallsMax;
@@ -141,7 +143,7 @@ Connection::Step Connection::MoveDown(absl::Span<char> scratch, absl::Duration n
         return Step::kWaits;
       }
       bytes = absl::string_view(scratch.data(), static_cast<size_t>(got));
-      watch_.TakeAnswers(bytes);
+      if (client_->protocol() == Protocol::kHttp2) watch_.TakeAnswers(bytes);
     }
     const ClientSide::Moved sent = client_->Write(bytes);
     if (sent.outcome == ClientSide::Outcome::kBlocked) {

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -45,6 +46,8 @@ class Connection {
   Step ContinueHandshake();
   // Ends the handshake, and returns the socket for gRPC.
   absl::StatusOr<UniqueFd> Open();
+  // Returns the client's own socket if it is to be served without the relay.
+  std::optional<UniqueFd> TakeSocket() { return client_->TakeSocket(); }
   Step Relay(absl::Span<char> scratch, absl::Duration now);
 
   // Returns true if the connection has to end: the handshake takes too long, a client does not

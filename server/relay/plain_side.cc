@@ -20,6 +20,19 @@ ClientSide::Outcome OutcomeOfErrno() {
 PlainSide::PlainSide(UniqueFd socket, access::Peer peer)
     : socket_(std::move(socket)), peer_(std::move(peer)) {}
 
+ClientSide::Outcome PlainSide::Open() {
+  const Peeked peeked = PeekProtocol(socket_.get());
+  if (!peeked.is_open) return Outcome::kFailed;
+  if (!peeked.protocol.has_value()) return Outcome::kBlocked;
+  protocol_ = *peeked.protocol;
+  return Outcome::kDone;
+}
+
+std::optional<UniqueFd> PlainSide::TakeSocket() {
+  if (!peer_.is_host) return std::nullopt;
+  return std::move(socket_);
+}
+
 ClientSide::Moved PlainSide::Read(absl::Span<char> into) {
   while (true) {
     const ssize_t got = recv(socket_.get(), into.data(), into.size(), MSG_DONTWAIT);

@@ -214,6 +214,9 @@ void Relay::Turn(absl::Duration now) {
 }
 
 void Relay::HandOver(Id id, Connection& connection) {
+  if (auto socket = connection.TakeSocket(); socket.has_value()) {
+    return Release(id, *std::move(socket));
+  }
   const std::string& client = KeyOf(connection.client());
   if (!HasRoom(client)) return Close(id);
   auto plain = connection.Open();
@@ -225,7 +228,18 @@ void Relay::HandOver(Id id, Connection& connection) {
     counts_.Open(client);
   }
   ready_.insert(id);
-  open_({*std::move(plain), connection.client().peer(), connection.is_known()});
+  open_({*std::move(plain), connection.client().peer(), connection.is_known(),
+         connection.client().protocol()});
+}
+
+void Relay::Release(Id id, UniqueFd socket) {
+  Opened opened;
+  opened.peer = connections_.at(id)->client().peer();
+  opened.protocol = connections_.at(id)->client().protocol();
+  (void)epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, socket.get(), nullptr);
+  opened.plain = std::move(socket);
+  Close(id);
+  open_(std::move(opened));
 }
 
 void Relay::Close(Id id) {

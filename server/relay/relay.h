@@ -34,6 +34,7 @@ class Relay {
     UniqueFd plain;
     access::Peer peer;
     std::shared_ptr<std::atomic<bool>> is_known;  // see Connection
+    Protocol protocol = Protocol::kHttp2;
   };
   using Open = std::function<void(Opened opened)>;
 
@@ -60,6 +61,8 @@ class Relay {
   void MakeRoom(const std::string& client);
   void Turn(absl::Duration now);
   void HandOver(Id id, Connection& connection);
+  // Lets the relay forget a connection and hands its own socket over.
+  void Release(Id id, UniqueFd socket);
   void Close(Id id);
   void CloseOverdue(absl::Duration now);
   // Asks for events of a descriptor. Returns false if the system has no memory for that.

@@ -20,7 +20,7 @@ using access::TokenKind;
 using access::TokenRecord;
 using access::TokenScope;
 
-constexpr size_t kNoteBytesMax = 256;
+constexpr size_t kTokenNoteBytesMax = 256;
 
 v1::TokenScope ScopeProto(TokenScope scope) {
   switch (scope) {
@@ -102,7 +102,7 @@ grpc::ServerUnaryReactor* AccessServiceImpl::CreateToken(const access::Caller& c
   if (!IsUserName(draft.user)) check.Add("user", "is no user name");
   draft.scope = ScopeFromProto(request->scope(), check);
   draft.note = request->note();
-  check.MaxBytes("note", draft.note, kNoteBytesMax);
+  check.MaxBytes("note", draft.note, kTokenNoteBytesMax);
   const absl::Duration lifetime = LifetimeOf(*request, check);
   Decisions decisions(access::RuleOf("AccessService/CreateToken"), caller, services_, {draft.user});
   if (!check.ok()) return Refused(context, check);

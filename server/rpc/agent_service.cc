@@ -8,12 +8,14 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/code_errors.h"
 #include "common/base/report_limits.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/status.h"
 #include "common/spec/interval.h"
 #include "server/rpc/answers.h"
 #include "server/rpc/checkpoint_evaluation.h"
+#include "server/rpc/code_download.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/convert_agent.h"
 #include "server/rpc/decisions.h"
@@ -21,6 +23,7 @@
 #include "server/rpc/limits.h"
 #include "server/rpc/request.h"
 #include "server/rpc/streams.h"
+#include "server/rpc/tunnel_service.h"
 #include "server/rpc/verify_checkpoint.h"
 
 namespace trainyard::rpc {
@@ -71,6 +74,16 @@ auto CheckpointCheck(const Request& request, AttemptId attempt) {
   return [&request, attempt](const core::Yard& yard) -> absl::Status {
     return yard.CheckCheckpointWriter(request.session(), attempt, request.fencing_token());
   };
+}
+
+// Returns the step under which what the request is about is kept.
+template <typename Request>
+int64_t StepOf(const Request& request, RequestCheck& check) {
+  check.NotNegative("step", request.step());
+  if (request.is_output() && request.step() != 0) {
+    check.Add("step", absl::StrCat(request.step(), " is given, but outputs have no step"));
+  }
+  return request.is_output() ? core::kOutputsStep : request.step();
 }
 
 // A certificate is for one worker.
@@ -139,10 +152,18 @@ grpc::ServerUnaryReactor* AgentServiceImpl::SyncWorker(const access::Caller& cal
         if (desired.ok()) {
           *response = ToProto(*desired, services_.board);
           GrantCheckpoints(request->session(), *response);
+          AddTunnels(services_, desired->worker, *response);
         }
         reactor->Finish(ToGrpcStatus(desired.status()));
       });
   return reactor;
+}
+
+TunnelReactor* AgentServiceImpl::ServeTunnel(grpc::CallbackServerContext* context) {
+  const auto caller = Admit(access::RuleOf("AgentService/ServeTunnel"), *context, services_, {},
+                            /*is_trial=*/false);
+  return caller.ok() ? StartServeTunnel(services_, sessions_, *caller)
+                     : FailedTunnel(caller.status());
 }
 
 void AgentServiceImpl::GrantCheckpoints(const std::string& session,
@@ -150,6 +171,10 @@ void AgentServiceImpl::GrantCheckpoints(const std::string& session,
   for (const v1::DesiredAttempt& attempt : desired.attempts()) {
     if (attempt.has_resume_from()) sessions_.Grant(session, attempt.resume_from().name());
     if (attempt.has_init_from()) sessions_.Grant(session, attempt.init_from().name());
+    if (attempt.spec().program().code().empty()) continue;
+    if (const auto id = ParseAttemptName(attempt.attempt()); id.ok()) {
+      sessions_.Grant(session, JobName(id->job));
+    }
   }
 }
 
@@ -263,17 +288,17 @@ grpc::ServerUnaryReactor* AgentServiceImpl::AppendCheckpointFile(
   }
   RequestCheck check;
   const AttemptId attempt = CheckStreamRequest(*request, check);
-  check.NotNegative("step", request->step());
+  const int64_t step = StepOf(*request, check);
   check.NotNegative("offset", request->offset());
   check.MaxBytes("data", request->data(), kChunkBytesMax);
   const core::CheckpointFile file = FromProto(request->file(), "file", check);
   if (!check.ok()) return Refused(context, check);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   CheckThenWork(reactor, CheckpointCheck(*request, attempt), services_.executor,
-                [this, reactor, request, response, attempt, file] {
+                [this, reactor, request, response, attempt, step, file] {
                   FinishAppend(reactor,
-                               services_.blobs.Append({attempt, request->step()}, file,
-                                                      request->offset(), request->data()),
+                               services_.blobs.Append({attempt, step}, file, request->offset(),
+                                                      request->data()),
                                response);
                 });
   return reactor;
@@ -290,10 +315,12 @@ grpc::ServerUnaryReactor* AgentServiceImpl::CommitCheckpoint(
   input.session = request->session();
   input.attempt = CheckStreamRequest(*request, check);
   input.fencing_token = request->fencing_token();
-  input.step = request->step();
-  check.NotNegative("step", request->step());
+  input.step = StepOf(*request, check);
+  input.left_out = request->left_out();
+  check.MaxBytes("left_out", request->left_out(), kLeftOutBytesMax);
   check.MaxCount("files", request->files_size(), kFilesMax);
-  if (request->files().empty()) check.Add("files", "must be given");
+  const bool may_be_empty = request->is_output() && !request->left_out().empty();
+  if (request->files().empty() && !may_be_empty) check.Add("files", "must be given");
   std::set<std::string> names;
   for (int i = 0; i < request->files_size() && i < kFilesMax; ++i) {
     const std::string field = absl::StrCat("files[", i, "]");
@@ -323,19 +350,22 @@ void AgentServiceImpl::CommitSealed(grpc::ServerUnaryReactor* reactor, core::Com
   // anew.
   std::shared_ptr<const void> pin;
   const auto known = services_.board.FindCheckpoint(sent.id);
-  if (known == nullptr || !known->is_whole() || known->files == input.files) {
+  const bool is_kept = known != nullptr && known->is_whole() && known->files != input.files;
+  if (input.step == core::kOutputsStep || !is_kept) {
     auto sealed = services_.blobs.Seal({input.attempt, input.step}, input.files);
     if (!sealed.ok()) {
       reactor->Finish(ToGrpcStatus(sealed.status()));
       return;
     }
     pin = *std::move(sealed);
-    input.evaluation = ReadEvaluation(services_.blobs, input.files);
+    if (input.step != core::kOutputsStep) {
+      input.evaluation = ReadEvaluation(services_.blobs, input.files);
+    }
   }
   services_.runtime.Post(
       std::move(input), [this, reactor, response, sent = std::move(sent),
                          pin = std::move(pin)](const absl::StatusOr<core::Reply>& reply) {
-        if (reply.ok()) {
+        if (reply.ok() && !sent.id.is_outputs()) {
           const auto stored = services_.board.FindCheckpoint(sent.id);
           // This is null if newer checkpoints have replaced it at once.
           *response->mutable_checkpoint() = ToProto(stored != nullptr ? *stored : sent);
@@ -350,6 +380,15 @@ grpc::ServerWriteReactor<v1::DownloadCheckpointResponse>* AgentServiceImpl::Fetc
     return FailedStream<v1::DownloadCheckpointResponse>(may);
   }
   return StartDownload(services_, {std::string(Streams::kWorkers)}, *request);
+}
+
+grpc::ServerWriteReactor<v1::DownloadCodeResponse>* AgentServiceImpl::FetchCode(
+    const access::Caller& caller, const v1::DownloadCodeRequest* request) {
+  if (!sessions_.CheckFetch(caller, request->name()).ok()) {
+    return FailedStream<v1::DownloadCodeResponse>(error::CodeNotFound(
+        absl::StrCat("the worker was not told to run '", request->name().substr(0, 64), "'")));
+  }
+  return StartCodeDownload(services_, {std::string(Streams::kWorkers)}, *request);
 }
 
 grpc::ServerUnaryReactor* AgentServiceImpl::VerifyCheckpoint(

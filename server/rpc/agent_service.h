@@ -7,6 +7,7 @@
 
 #include "server/rpc/gate.h"
 #include "server/rpc/services.h"
+#include "server/rpc/tunnel_stream.h"
 #include "server/rpc/worker_sessions.h"
 #include "trainyard/v1/agent.grpc.pb.h"
 
@@ -25,9 +26,12 @@ class AgentServiceImpl : public v1::AgentService::CallbackService {
   TY_UNARY_RPC(AgentService, CommitCheckpoint, CommitCheckpointRequest, CommitCheckpointResponse);
   TY_STREAM_RPC(AgentService, FetchCheckpoint, DownloadCheckpointRequest,
                 DownloadCheckpointResponse);
+  TY_STREAM_RPC(AgentService, FetchCode, DownloadCodeRequest, DownloadCodeResponse);
   TY_UNARY_RPC(AgentService, VerifyCheckpoint, VerifyCheckpointRequest, Checkpoint);
+  TunnelReactor* ServeTunnel(grpc::CallbackServerContext* context) override;
   TY_UNARY_RPC(AgentService, JoinWorker, JoinWorkerRequest, JoinWorkerResponse);
   TY_UNARY_RPC(AgentService, RenewCertificate, RenewCertificateRequest, RenewCertificateResponse);
+  TY_UNARY_RPC(AgentService, FetchSecrets, FetchSecretsRequest, FetchSecretsResponse);
 
  private:
   using YardCheck = std::function<absl::Status(const core::Yard&)>;
@@ -38,6 +42,8 @@ class AgentServiceImpl : public v1::AgentService::CallbackService {
                      runtime::Executor& executor, std::function<void()> work);
   // Lets the worker of the session fetch the checkpoints from which it is told to start.
   void GrantCheckpoints(const std::string& session, const v1::SyncWorkerResponse& desired);
+  // Reads what the program of the attempt names. Blocks on the disk.
+  absl::Status ReadSecrets(AttemptId attempt, v1::FetchSecretsResponse& response);
   // Blocks on the disk.
   absl::StatusOr<int64_t> StoreLog(const runtime::LogId& log, const v1::AppendLogRequest& request);
   absl::StatusOr<int64_t> StorePoints(AttemptId attempt, const v1::AppendMetricsRequest& request);

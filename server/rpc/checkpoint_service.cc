@@ -18,6 +18,15 @@
 namespace trainyard::rpc {
 namespace {
 
+// Returns true if the newest attempt runs, or its worker has not sent everything yet.
+bool IsPending(const runtime::JobView& view) {
+  if (view.attempt == nullptr) return false;
+  const std::vector<core::AttemptPart>& parts = view.attempt->parts;
+  return std::any_of(parts.begin(), parts.end(), [](const core::AttemptPart& part) {
+    return part.state != core::PartState::kDrained && part.state != core::PartState::kLost;
+  });
+}
+
 // Adds the newest point of each series at or before the checkpoint's step.
 void AddMetrics(const store::MetricSeries& evaluations, v1::Checkpoint& checkpoint) {
   for (const auto& [name, points] : evaluations) {
@@ -94,6 +103,30 @@ grpc::ServerUnaryReactor* CheckpointServiceImpl::GetCheckpoint(
 grpc::ServerWriteReactor<v1::DownloadCheckpointResponse>* CheckpointServiceImpl::DownloadCheckpoint(
     const access::Caller& caller, const v1::DownloadCheckpointRequest* request) {
   return StartDownload(services_, OwnerOf(caller), *request);
+}
+
+grpc::ServerUnaryReactor* CheckpointServiceImpl::GetOutputs(const access::Caller&,
+                                                            grpc::CallbackServerContext* context,
+                                                            const v1::GetOutputsRequest* request,
+                                                            v1::Outputs* response) {
+  RequestCheck check;
+  const JobId job = check.Job("name", request->name());
+  if (!check.ok()) return Refused(context, check);
+  const auto view = FindJob(services_.board, job);
+  if (!view.ok()) return Finished(context, view.status());
+  response->set_is_pending(IsPending(**view));
+  if (const auto outputs = services_.board.FindCheckpoint({job, core::kOutputsStep})) {
+    const v1::Checkpoint shown = ToProto(*outputs);
+    response->set_attempt(shown.attempt());
+    *response->mutable_files() = shown.files();
+    *response->mutable_create_time() = shown.create_time();
+  }
+  return Finished(context, absl::OkStatus());
+}
+
+grpc::ServerWriteReactor<v1::DownloadCheckpointResponse>* CheckpointServiceImpl::DownloadOutput(
+    const access::Caller& caller, const v1::DownloadOutputRequest* request) {
+  return StartOutputDownload(services_, OwnerOf(caller), *request);
 }
 
 grpc::ServerUnaryReactor* CheckpointServiceImpl::VerifyCheckpoint(

@@ -17,6 +17,9 @@ class CheckpointServiceImpl : public v1::CheckpointService::CallbackService {
   TY_STREAM_RPC(CheckpointService, DownloadCheckpoint, DownloadCheckpointRequest,
                 DownloadCheckpointResponse);
   TY_UNARY_RPC(CheckpointService, VerifyCheckpoint, VerifyCheckpointRequest, Checkpoint);
+  TY_UNARY_RPC(CheckpointService, GetOutputs, GetOutputsRequest, Outputs);
+  TY_STREAM_RPC(CheckpointService, DownloadOutput, DownloadOutputRequest,
+                DownloadCheckpointResponse);
 
  private:
   Services& services_;

@@ -63,6 +63,8 @@ void AddPlacement(const std::vector<core::RankPlacement>& ranks, Message& messag
     proto->set_rank(rank.rank);
     proto->set_worker(WorkerName(rank.worker));
     proto->set_device(rank.device);
+    proto->set_cpus(rank.held.cpus);
+    proto->set_memory_bytes(rank.held.memory_bytes);
   }
 }
 
@@ -203,6 +205,8 @@ v1::Attempt ToProto(const core::AttemptRecord& attempt) {
   SetTimeUnlessZero(attempt.start_us, [&] { return proto.mutable_start_time(); });
   SetTimeUnlessZero(attempt.end_us, [&] { return proto.mutable_end_time(); });
   if (attempt.resume_from.has_value()) proto.set_resumed_from_step(attempt.resume_from->step);
+  proto.set_isolation(
+      ParseEnum<v1::Isolation>("ISOLATION_", core::Text(attempt.isolation), &v1::Isolation_Parse));
   return proto;
 }
 
@@ -260,6 +264,14 @@ v1::Worker ToProto(const core::WorkerRecord& worker, const core::Yard& yard) {
     added->set_bf16(device.bf16);
     const auto used = usage.find(device.name);
     if (used != usage.end()) *added->mutable_usage() = codec::DecodeUsage(used->second);
+  }
+  if (!worker.host.empty()) {
+    const core::HostAmount held = yard.HeldOn(worker.name);
+    v1::HostResources& host = *proto.mutable_host();
+    host.set_cpus(worker.host.cpus);
+    host.set_memory_bytes(worker.host.memory_bytes);
+    host.set_cpus_held(held.cpus);
+    host.set_memory_bytes_held(held.memory_bytes);
   }
   proto.mutable_labels()->insert(worker.labels.begin(), worker.labels.end());
   if (const core::WorkerDatasets* datasets = yard.DatasetsOn(worker.name); datasets != nullptr) {

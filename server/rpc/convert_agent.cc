@@ -126,6 +126,8 @@ void CheckHosting(const v1::RankHosting& host, const std::string& field, Request
   }
 }
 
+}  // namespace
+
 core::Progress FromProto(const v1::Progress& progress, const std::string& field,
                          RequestCheck& check) {
   if (!progress.hosting().empty()) {
@@ -144,6 +146,8 @@ core::Progress FromProto(const v1::Progress& progress, const std::string& field,
   return codec::EncodeProgress(progress);
 }
 
+namespace {
+
 core::ObservedAttempt FromProto(const v1::ObservedAttempt& observed, const std::string& field,
                                 RequestCheck& check) {
   core::ObservedAttempt result;
@@ -151,6 +155,8 @@ core::ObservedAttempt FromProto(const v1::ObservedAttempt& observed, const std::
   result.fencing_token = observed.fencing_token();
   result.state = ParseWord<core::ObservedState>(field + ".state", "OBSERVED_STATE_",
                                                 v1::ObservedState_Name(observed.state()), check);
+  result.isolation = ParseWord<core::Isolation>(field + ".isolation", "ISOLATION_",
+                                                v1::Isolation_Name(observed.isolation()), check);
   if (observed.has_progress()) {
     result.progress = FromProto(observed.progress(), field + ".progress", check);
   }
@@ -206,6 +212,8 @@ v1::DesiredAttempt DesiredProto(const core::DesiredAttempt& desired, const runti
     v1::DesiredRank* added = proto.add_ranks();
     added->set_rank(rank.rank);
     added->set_device(rank.device);
+    added->set_cpus(rank.held.cpus);
+    added->set_memory_bytes(rank.held.memory_bytes);
   }
   if (desired.resume_from.has_value()) {
     if (const auto checkpoint = board.FindCheckpoint(*desired.resume_from)) {
@@ -254,6 +262,12 @@ core::RegisterWorker FromProto(const v1::RegisterWorkerRequest& request, Request
     const absl::Status label = CheckLabel(key, value);
     if (!label.ok()) check.Add("labels", label.message());
     input.labels[key] = value;
+  }
+  check.NotNegative("host.cpus", request.host().cpus());
+  check.NotNegative("host.memory_bytes", request.host().memory_bytes());
+  // A host is divided if the number of its processors is known.
+  if (request.host().cpus() > 0) {
+    input.host = {request.host().cpus(), request.host().memory_bytes()};
   }
   check.MaxBytes("run_as_user", request.run_as_user(), kUserBytesMax);
   input.run_as_user = PlainText(request.run_as_user(), kUserBytesMax);
@@ -335,11 +349,13 @@ core::SyncReport FromProto(const v1::SyncWorkerRequest& request, RequestCheck& c
 core::CheckpointFile FromProto(const v1::CheckpointFile& file, const std::string& field,
                                RequestCheck& check) {
   // A trainer could not read a checkpoint with a hidden file, or with a second manifest.
-  if (!IsWord(file.name(), "_.-", kNameBytesMax) || !IsCheckpointFileName(file.name())) {
-    check.Add(field + ".name", absl::StrCat("'", file.name().substr(0, 64),
-                                            "' is no name of a checkpoint's file; expected "
-                                            "letters, digits, '_', '-' and '.', which must not be "
-                                            "the first, and not MANIFEST"));
+  if (!IsCheckpointFileName(file.name())) {
+    check.Add(
+        field + ".name",
+        absl::StrCat("'", PlainText(file.name(), 64),
+                     "' is no name of a checkpoint's file; expected at most ", kFileNameBytesMax,
+                     " bytes without control characters, of which no folder or file begins "
+                     "with '.', and not MANIFEST"));
   }
   check.NotNegative(field + ".size", file.size());
   const auto digits = HashDigits(file.hash());

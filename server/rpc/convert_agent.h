@@ -12,6 +12,8 @@ namespace trainyard::rpc {
 // Converts a registration. Violations are added to `check`.
 core::RegisterWorker FromProto(const v1::RegisterWorkerRequest& request, RequestCheck& check);
 core::SyncReport FromProto(const v1::SyncWorkerRequest& request, RequestCheck& check);
+core::Progress FromProto(const v1::Progress& progress, const std::string& field,
+                         RequestCheck& check);
 core::CheckpointFile FromProto(const v1::CheckpointFile& file, const std::string& field,
                                RequestCheck& check);
 

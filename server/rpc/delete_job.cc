@@ -1,7 +1,9 @@
 // Implements DeleteJob and DeleteJobData, which say what would be deleted, or delete it. The yard
 // decides. The files are counted here, and removed by the app once the commit is on disk.
+#include <algorithm>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
@@ -11,13 +13,16 @@
 #include "server/rpc/job_service.h"
 #include "server/rpc/limits.h"
 #include "server/rpc/request.h"
+#include "server/rpc/verifications.h"
 
 namespace trainyard::rpc {
 namespace {
 
 void FillFromPlan(const core::Yard& yard, const core::Deletion& plan,
                   v1::DeleteJobResponse& response) {
-  response.set_checkpoints(static_cast<int64_t>(plan.checkpoints.size()));
+  response.set_checkpoints(
+      std::count_if(plan.checkpoints.begin(), plan.checkpoints.end(),
+                    [](const core::CheckpointRef& id) { return !id.is_outputs(); }));
   int64_t bytes = 0;
   for (const core::CheckpointRef& id : plan.checkpoints) bytes += yard.FindCheckpoint(id)->bytes();
   response.set_checkpoint_bytes(bytes);
@@ -85,23 +90,27 @@ grpc::ServerUnaryReactor* PlanAndDelete(Services& services, grpc::CallbackServer
                                         const core::DeleteJob& input, bool is_trial,
                                         v1::DeleteJobResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const auto remove = [&services, reactor, response, input, is_trial](const core::Deletion& plan) {
+  const auto remove = [&services, reactor, response, input, is_trial](
+                          const core::Deletion& plan, const std::vector<SecondRun>& lost) {
+    KeepResults(RunSources(services), lost);
     const absl::Status counted = CountFiles(services, input.job, plan, *response);
     if (!counted.ok() || is_trial) return reactor->Finish(ToGrpcStatus(counted));
     services.runtime.Post(input, [reactor](const absl::StatusOr<core::Reply>& reply) {
       reactor->Finish(ToGrpcStatus(reply.status()));
     });
   };
-  services.runtime.Read(
-      [&services, reactor, response, input, remove](absl::StatusOr<const core::Yard*> yard) {
-        if (!yard.ok()) return reactor->Finish(ToGrpcStatus(yard.status()));
-        const auto plan = (*yard)->PlanDeletion(input);
-        if (!plan.ok() || plan->is_gone) return reactor->Finish(ToGrpcStatus(plan.status()));
-        FillFromPlan(**yard, *plan, *response);
-        const absl::Status posted =
-            services.metric_reads.TryPost([remove, plan = *plan] { remove(plan); });
-        if (!posted.ok()) reactor->Finish(ToGrpcStatus(posted));
-      });
+  services.runtime.Read([&services, reactor, response, input, is_trial,
+                         remove](absl::StatusOr<const core::Yard*> yard) {
+    if (!yard.ok()) return reactor->Finish(ToGrpcStatus(yard.status()));
+    const auto plan = (*yard)->PlanDeletion(input);
+    if (!plan.ok() || plan->is_gone) return reactor->Finish(ToGrpcStatus(plan.status()));
+    FillFromPlan(**yard, *plan, *response);
+    std::vector<SecondRun> lost;
+    if (!is_trial) lost = SecondRunsLostWith(services, **yard, input);
+    const absl::Status posted = services.metric_reads.TryPost(
+        [remove, plan = *plan, lost = std::move(lost)] { remove(plan, lost); });
+    if (!posted.ok()) reactor->Finish(ToGrpcStatus(posted));
+  });
   return reactor;
 }
 

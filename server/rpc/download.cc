@@ -49,6 +49,35 @@ class DownloadStream : public PullStream<v1::DownloadCheckpointResponse> {
   int64_t offset_;  // only the executor uses it
 };
 
+// Finds the file of this name, and checks that the offset lies in it. `whose` describes where it
+// was looked for.
+absl::StatusOr<core::CheckpointFile> FileAt(const core::CheckpointRecord& record,
+                                            const std::string& name, int64_t offset,
+                                            const std::string& whose) {
+  for (const core::CheckpointFile& file : record.files) {
+    if (file.name != name) continue;
+    if (offset <= file.size) return file;
+    return error::OffsetMismatch(file.name, offset, file.size);
+  }
+  return error::CheckpointNotFound(absl::StrCat(whose, " file ", name.substr(0, kNameBytesMax)));
+}
+
+absl::StatusOr<core::CheckpointFile> FindOutput(const Services& services,
+                                                const v1::DownloadOutputRequest& request) {
+  RequestCheck check;
+  const JobId job = check.Job("name", request.name());
+  check.NotEmpty("file", request.file());
+  check.NotNegative("offset", request.offset());
+  TY_RETURN_IF_ERROR(check.Take());
+  const auto outputs = services.board.FindCheckpoint({job, core::kOutputsStep});
+  const std::string whose = absl::StrCat(request.name(), " outputs");
+  if (outputs == nullptr) return error::CheckpointNotFound(whose);
+  if (request.attempt() != 0 && request.attempt() != outputs->attempt) {
+    return error::OutputsReplaced(request.name(), request.attempt(), outputs->attempt);
+  }
+  return FileAt(*outputs, request.file(), request.offset(), whose);
+}
+
 absl::StatusOr<core::CheckpointFile> FindFile(const Services& services,
                                               const v1::DownloadCheckpointRequest& request) {
   RequestCheck check;
@@ -58,13 +87,7 @@ absl::StatusOr<core::CheckpointFile> FindFile(const Services& services,
   TY_RETURN_IF_ERROR(check.Take());
   const auto checkpoint = services.board.FindCheckpoint({id.job, id.step});
   if (checkpoint == nullptr) return error::CheckpointNotFound(request.name());
-  for (const core::CheckpointFile& file : checkpoint->files) {
-    if (file.name != request.file()) continue;
-    if (request.offset() <= file.size) return file;
-    return error::OffsetMismatch(file.name, request.offset(), file.size);
-  }
-  return error::CheckpointNotFound(
-      absl::StrCat(request.name(), " file ", request.file().substr(0, kNameBytesMax)));
+  return FileAt(*checkpoint, request.file(), request.offset(), request.name());
 }
 
 }  // namespace
@@ -72,6 +95,15 @@ absl::StatusOr<core::CheckpointFile> FindFile(const Services& services,
 grpc::ServerWriteReactor<v1::DownloadCheckpointResponse>* StartDownload(
     Services& services, const StreamOwner& owner, const v1::DownloadCheckpointRequest& request) {
   auto file = FindFile(services, request);
+  if (!file.ok()) return FailedStream<v1::DownloadCheckpointResponse>(file.status());
+  return StartStream<v1::DownloadCheckpointResponse>(
+      services.streams, owner,
+      std::make_shared<DownloadStream>(services, *std::move(file), request.offset()));
+}
+
+grpc::ServerWriteReactor<v1::DownloadCheckpointResponse>* StartOutputDownload(
+    Services& services, const StreamOwner& owner, const v1::DownloadOutputRequest& request) {
+  auto file = FindOutput(services, request);
   if (!file.ok()) return FailedStream<v1::DownloadCheckpointResponse>(file.status());
   return StartStream<v1::DownloadCheckpointResponse>(
       services.streams, owner,

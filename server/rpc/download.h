@@ -13,5 +13,9 @@ namespace trainyard::rpc {
 // and OUT_OF_RANGE for an offset past the end of the file.
 grpc::ServerWriteReactor<v1::DownloadCheckpointResponse>* StartDownload(
     Services& services, const StreamOwner& owner, const v1::DownloadCheckpointRequest& request);
+// Streams a file of the job's outputs, in the same way. Returns FAILED_PRECONDITION
+// (OUTPUTS_REPLACED) if they are not those of the attempt that the request names.
+grpc::ServerWriteReactor<v1::DownloadCheckpointResponse>* StartOutputDownload(
+    Services& services, const StreamOwner& owner, const v1::DownloadOutputRequest& request);
 
 }  // namespace trainyard::rpc

@@ -10,12 +10,14 @@
 #include "server/rpc/answers.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/decisions.h"
+#include "server/rpc/environments.h"
 #include "server/rpc/job_service.h"
 #include "server/rpc/job_streams.h"
 #include "server/rpc/limits.h"
 #include "server/rpc/list_jobs.h"
 #include "server/rpc/offers.h"
 #include "server/rpc/query_metrics.h"
+#include "server/rpc/remarks.h"
 #include "server/rpc/request.h"
 #include "server/rpc/submission.h"
 
@@ -38,6 +40,20 @@ absl::Status ListHistory(store::Store& store, const core::JobRecord& job, int64_
     response.set_next_page_token(absl::StrCat(response.events().rbegin()->sequence()));
   }
   return absl::OkStatus();
+}
+
+// Adds what the programs of the newest attempts ran in, as their workers have told it. This blocks
+// on the disk.
+void AddEnvironments(const runtime::LogStore& logs, JobId job, v1::ListAttemptsResponse& response) {
+  int64_t room = kEnvironmentsBytesMax;
+  for (int i = response.attempts_size() - 1; i >= 0; --i) {
+    v1::Attempt& attempt = *response.mutable_attempts(i);
+    size_t bytes = 0;
+    v1::ProgramEnvironment environment = ReadEnvironment(logs, {job, i + 1}, bytes);
+    room -= static_cast<int64_t>(bytes);
+    if (room < 0) return;
+    if (environment.ByteSizeLong() > 0) *attempt.mutable_environment() = std::move(environment);
+  }
 }
 
 // Returns the spec that the job ran. The job may have been deleted if clones of it exist.
@@ -67,8 +83,8 @@ grpc::ServerUnaryReactor* JobServiceImpl::ExplainJob(const access::Caller& calle
   std::shared_ptr<const core::Submission> submission;
   if (request->has_spec()) {
     Decisions decisions(access::RuleOf("JobService/ExplainJob"), caller, services_, {});
-    auto made =
-        SubmissionOf(request->spec(), request->options(), "", caller, services_, check, decisions);
+    auto made = SubmissionOf(request->spec(), request->options(), "", /*is_trial=*/true, caller,
+                             services_, check, decisions);
     decisions.Write();
     if (!made.ok()) return Finished(context, made.status());
     submission = *std::move(made);
@@ -100,7 +116,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::GetJob(const access::Caller&,
     const JobId job = check.Job("name", request->name());
     TY_RETURN_IF_ERROR(check.Take());
     TY_ASSIGN_OR_RETURN(const auto view, FindJob(services_.board, job));
-    *response = ToProto(*view);
+    *response = ShownJob(services_, *view);
     return absl::OkStatus();
   }());
 }
@@ -109,7 +125,13 @@ grpc::ServerUnaryReactor* JobServiceImpl::ListJobs(const access::Caller& caller,
                                                    grpc::CallbackServerContext* context,
                                                    const v1::ListJobsRequest* request,
                                                    v1::ListJobsResponse* response) {
-  return Finished(context, ListPage(*request, caller, services_, *response));
+  if (request->where().empty() && request->order_by().empty()) {
+    return Finished(context, ListPage(*request, caller, services_, *response));
+  }
+  // Such a list looks into the specs of all jobs, which takes its time.
+  return FinishAfter(context, services_.executor, [this, caller, request, response] {
+    return ListPage(*request, caller, services_, *response);
+  });
 }
 
 grpc::ServerUnaryReactor* JobServiceImpl::ListQueue(const access::Caller& caller,
@@ -127,7 +149,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::ListQueue(const access::Caller& caller
                             const auto view = services_.board.FindJob(job);
                             if (view == nullptr || !MaySee(caller, services_, view->record))
                               continue;
-                            *response->add_jobs() = ToProto(*view);
+                            *response->add_jobs() = ShownJob(services_, *view);
                           }
                           for (const auto& [key, tally] : services_.board.Tallies()) {
                             response->set_queued_jobs(response->queued_jobs() + tally.queued_jobs);
@@ -158,16 +180,18 @@ grpc::ServerUnaryReactor* JobServiceImpl::ListAttempts(const access::Caller&,
                                                        grpc::CallbackServerContext* context,
                                                        const v1::ListAttemptsRequest* request,
                                                        v1::ListAttemptsResponse* response) {
-  return Finished(context, [&]() -> absl::Status {
-    RequestCheck check;
-    const JobId job = check.Job("parent", request->parent());
-    TY_RETURN_IF_ERROR(check.Take());
-    TY_RETURN_IF_ERROR(FindJob(services_.board, job).status());
-    for (const auto& attempt : services_.board.AttemptsOf(job)) {
-      *response->add_attempts() = ToProto(*attempt);
-    }
+  RequestCheck check;
+  const JobId job = check.Job("parent", request->parent());
+  if (!check.ok()) return Refused(context, check);
+  const auto view = FindJob(services_.board, job);
+  if (!view.ok()) return Finished(context, view.status());
+  for (const auto& attempt : services_.board.AttemptsOf(job)) {
+    *response->add_attempts() = ToProto(*attempt);
+  }
+  return FinishAfter(context, services_.executor, [this, job, response] {
+    AddEnvironments(services_.logs, job, *response);
     return absl::OkStatus();
-  }());
+  });
 }
 
 grpc::ServerUnaryReactor* JobServiceImpl::ListEvents(const access::Caller&,

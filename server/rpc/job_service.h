@@ -34,6 +34,9 @@ class JobServiceImpl : public v1::JobService::CallbackService {
   TY_STREAM_RPC(JobService, TailLogs, TailLogsRequest, TailLogsResponse);
   TY_STREAM_RPC(JobService, WatchMetrics, WatchMetricsRequest, WatchMetricsResponse);
   TY_UNARY_RPC(JobService, QueryMetrics, QueryMetricsRequest, QueryMetricsResponse);
+  TY_UNARY_RPC(JobService, AnnotateJob, AnnotateJobRequest, Job);
+  TY_UNARY_RPC(JobService, ListVerifications, ListVerificationsRequest, ListVerificationsResponse);
+  TY_UNARY_RPC(JobService, GetLineage, GetLineageRequest, Lineage);
 
  private:
   Services& services_;

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "absl/time/time.h"
+#include "common/base/checkpoint_file.h"
 #include "common/spec/fields.h"
 #include "trainyard/v1/spec.pb.h"
 
@@ -30,10 +31,24 @@ inline constexpr int kQueuePageMax = 200;
 inline constexpr int kEventsPageDefault = 100;
 inline constexpr int kEventsPageMax = 1000;
 
+inline constexpr int kSpecsPageDefault = 100;
+inline constexpr int kSpecsPageMax = 1000;
+// The words about a saved spec.
+inline constexpr size_t kNoteBytesMax = 4096;
+
 inline constexpr int kAuditPageDefault = 100;
 inline constexpr int kAuditPageMax = 1000;
 // The members of a project.
 inline constexpr int kMembersMax = 1000;
+
+// The tags that a job has besides those of its spec.
+inline constexpr int kTagsAddedMax = 20;
+// The points of a metric that are compared when a job was run again. Of longer series, evenly
+// chosen ones are.
+inline constexpr int64_t kComparedPointsMax = 200'000;
+// The jobs of a lineage.
+inline constexpr int kRelativesDefault = 200;
+inline constexpr int kRelativesMax = 1000;
 
 inline constexpr size_t kRequestIdBytesMax = 64;
 inline constexpr size_t kReasonBytesMax = 1000;
@@ -61,11 +76,24 @@ inline constexpr int kSubjectsMax = 100;
 inline constexpr int64_t kDrainWithinMaxUs = int64_t{24} * 3600 * 1'000'000;
 // The metric points of one append: a hundred times those of one second of fast training.
 inline constexpr int kPointsMax = 10'000;
+// The digests of one FindCode. A client asks for two: an archive and a diff.
+inline constexpr int kDigestsMax = 64;
+// The words of a version control on the origin of code, but for the differences.
+inline constexpr size_t kOriginBytesMax = 1024;
+// The environments of programs in one answer to ListAttempts.
+inline constexpr int64_t kEnvironmentsBytesMax = int64_t{1} << 20;
 // The devices of a worker, the attempts that it reports, and the files of a checkpoint.
 inline constexpr int kDevicesMax = 1024;
 inline constexpr int kAttemptsMax = 4096;
 inline constexpr int kSplitsMax = 1000;  // of the data sets of a worker
-inline constexpr int kFilesMax = 64;
+inline constexpr int kFilesMax = kCheckpointFilesMax;
+// The attempts and the events that come with an imported job.
+inline constexpr int kImportedAttemptsMax = 1000;
+inline constexpr int kImportedEventsMax = 1000;
+// An import that was not continued for so long gives up what of its files is not committed.
+inline constexpr absl::Duration kImportTime = absl::Hours(24);
+// The files that the outputs of an attempt leave out.
+inline constexpr size_t kLeftOutBytesMax = 4096;
 inline constexpr size_t kNameBytesMax = 200;
 inline constexpr size_t kPathBytesMax = 1000;
 // The largest state.json. It is read when a checkpoint is committed, and contains a spec and some

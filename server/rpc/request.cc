@@ -59,6 +59,8 @@ runtime::RankStream RequestCheck::Stream(absl::string_view field, v1::RankStream
       return runtime::RankStream::kLog;
     case v1::RANK_STREAM_TRACE:
       return runtime::RankStream::kTrace;
+    case v1::RANK_STREAM_ENVIRONMENT:
+      return runtime::RankStream::kEnvironment;
     default:
       Add(field, absl::StrCat("stream ", static_cast<int>(stream), " is not known here"));
       return runtime::RankStream::kLog;

@@ -7,12 +7,15 @@
 
 #include "common/base/env.h"
 #include "server/access/directory.h"
+#include "server/notify/courier.h"
 #include "server/rpc/resolve_cache.h"
 #include "server/rpc/sign_in.h"
+#include "server/rpc/tunnels.h"
 #include "server/runtime/audit_log.h"
 #include "server/runtime/blob_store.h"
 #include "server/runtime/board.h"
 #include "server/runtime/checkpoint_verifier.h"
+#include "server/runtime/code_store.h"
 #include "server/runtime/connections.h"
 #include "server/runtime/executor.h"
 #include "server/runtime/log_store.h"
@@ -20,6 +23,10 @@
 #include "server/runtime/runtime.h"
 #include "server/store/access_store.h"
 #include "server/store/metrics_store.h"
+#include "server/store/sqlite/notify_store.h"
+#include "server/store/sqlite/remark_store.h"
+#include "server/store/sqlite/secret_store.h"
+#include "server/store/sqlite/spec_store.h"
 #include "server/store/store.h"
 
 namespace trainyard::rpc {
@@ -37,6 +44,7 @@ struct Services {
   runtime::Executor& metric_writes;
   runtime::LogStore& logs;
   runtime::BlobStore& blobs;
+  runtime::CodeStore& code;
   runtime::CheckpointVerifier& verifier;
   store::MetricsStore& metrics;
   store::Store& store;  // for events only
@@ -51,6 +59,13 @@ struct Services {
   // Signs in callers of other hosts.
   std::shared_ptr<SignIn> sign_in = std::make_shared<SignIn>();
   std::unique_ptr<ResolveCache> resolve_cache = std::make_unique<ResolveCache>();
+  // A server has these. They are null in tests that need none of them.
+  store::SecretStore* secrets = nullptr;
+  store::NotifyStore* targets = nullptr;
+  notify::Courier* courier = nullptr;
+  store::SpecStore* specs = nullptr;
+  store::RemarkStore* remarks = nullptr;
+  std::unique_ptr<Tunnels> tunnels = std::make_unique<Tunnels>();
 };
 
 }  // namespace trainyard::rpc

@@ -23,6 +23,8 @@ v1::Quota QuotaProto(const core::QuotaRecord& quota) {
   proto.set_queued_jobs(quota.queued_jobs);
   proto.set_submits_per_minute(quota.submits_per_minute);
   proto.set_stored_bytes(quota.stored_bytes);
+  proto.set_cpus(quota.held.cpus);
+  proto.set_memory_bytes(quota.held.memory_bytes);
   proto.set_weight(quota.weight);
   return proto;
 }
@@ -105,15 +107,21 @@ grpc::ServerUnaryReactor* SharingServiceImpl::SetQuota(const access::Caller& cal
   check.NotNegative("quota.queued_jobs", quota.queued_jobs());
   check.NotNegative("quota.submits_per_minute", quota.submits_per_minute());
   check.NotNegative("quota.stored_bytes", quota.stored_bytes());
+  check.NotNegative("quota.cpus", quota.cpus());
+  check.NotNegative("quota.memory_bytes", quota.memory_bytes());
   if (quota.weight() < 0 || quota.weight() > kWeightMax) {
     check.Add("quota.weight",
               absl::StrCat(quota.weight(), " is not accepted; expected 0 to ", kWeightMax));
   }
   if (!check.ok()) return Refused(context, check);
   *response = quota;
-  const core::QuotaRecord record = {quota.subject(),      quota.devices(),
-                                    quota.queued_jobs(),  quota.submits_per_minute(),
-                                    quota.stored_bytes(), quota.weight()};
+  const core::QuotaRecord record = {quota.subject(),
+                                    quota.devices(),
+                                    quota.queued_jobs(),
+                                    quota.submits_per_minute(),
+                                    quota.stored_bytes(),
+                                    quota.weight(),
+                                    {quota.cpus(), quota.memory_bytes()}};
   return FinishWhenDone(context, services_, core::SetQuota{record, UserActor(caller.user)});
 }
 

@@ -2,8 +2,10 @@
 #include "server/rpc/submission.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -15,10 +17,14 @@
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "server/codec/submission.h"
+#include "server/rpc/code_use.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/gate.h"
 #include "server/rpc/limits.h"
+#include "server/rpc/private_checks.h"
+#include "server/rpc/saved_specs.h"
 #include "server/rpc/start_point.h"
+#include "server/verification/compare.h"
 
 namespace trainyard::rpc {
 namespace {
@@ -29,6 +35,8 @@ std::string HashOfRequest(Request message) {
   message.clear_request_id();
   // A plan may be missing when the request is sent again, and does not change what it means.
   if (message.has_options()) message.mutable_options()->clear_memory_need();
+  // Files that are the same may have been committed since.
+  if (message.has_options()) message.mutable_options()->clear_code_origin();
   std::string bytes;
   {
     google::protobuf::io::StringOutputStream stream(&bytes);
@@ -128,14 +136,21 @@ absl::Status TakeOptions(const v1::SubmitOptions& options, const access::Caller&
   return absl::OkStatus();
 }
 
-// Private projects take jobs of their members alone.
-absl::Status CheckProject(const access::Caller& caller, const Services& services,
-                          const core::Submission& submission) {
-  if (services.directory.MaySubmitTo(caller, submission.project)) return absl::OkStatus();
-  return MakeError(absl::StatusCode::kPermissionDenied, "NOT_A_MEMBER",
-                   absl::StrCat("project '", submission.project, "' is private, and '", caller.user,
-                                "' is no member; an operator adds members: trainyard projects set ",
-                                submission.project, " --add ", caller.user));
+// Notes of which saved spec the job is run. Code that is the same has the origin that it has there.
+absl::Status TakeSavedSpec(const v1::SubmitOptions& options, const v1::JobSpec& resolved,
+                           const access::Caller& caller, const Services& services,
+                           RequestCheck& check, core::Submission& submission,
+                           v1::CodeOrigin& origin) {
+  if (options.saved_spec().empty()) return absl::OkStatus();
+  if (const auto id = ParseSpecName(options.saved_spec()); !id.ok() || id->version == 0) {
+    check.Add("options.saved_spec", absl::StrCat("'", options.saved_spec().substr(0, 100),
+                                                 "' is no specs/NAME/versions/NUMBER"));
+    return absl::OkStatus();
+  }
+  TY_ASSIGN_OR_RETURN(const auto saved, FindSavedSpec(options.saved_spec(), caller, services));
+  submission.saved_spec = saved->name();
+  if (saved->code() == resolved.program().code()) origin = saved->code_origin();
+  return absl::OkStatus();
 }
 
 // Makes the submission of a spec that starts from a checkpoint of another job.
@@ -150,21 +165,70 @@ absl::StatusOr<std::shared_ptr<core::Submission>> FromStartPoint(Resolved resolv
   return MakeSubmission(resolved, start, caller.user, services);
 }
 
+// Decides that a clone may verify the job, and notes that it does.
+absl::Status TakeVerification(const v1::CloneJobRequest& request, const core::JobRecord& original,
+                              RequestCheck& check, core::Submission& submission) {
+  if (!std::isfinite(request.tolerance()) || request.tolerance() < 0) {
+    check.Add("tolerance",
+              absl::StrCat(request.tolerance(), " is not accepted; expected 0 or more"));
+  }
+  if (!request.verifies()) {
+    if (request.tolerance() > 0) check.Add("tolerance", "has no meaning without verifies");
+    return absl::OkStatus();
+  }
+  // Another number of devices, or other ones, must not change what is computed.
+  for (int i = 0; i < request.changes_size(); ++i) {
+    const std::string& path = request.changes(i).path();
+    if (path == "devices" || absl::StartsWith(path, "devices.")) continue;
+    check.Add(absl::StrCat("changes[", i, "]"),
+              absl::StrCat("'", path,
+                           "' must not change when a job is verified; only the devices "
+                           "may"));
+  }
+  if (!request.from_checkpoint().empty()) {
+    check.Add("from_checkpoint", "must not be given: a verification starts where the job started");
+  }
+  if (request.options().array_size() > 0) {
+    check.Add("options.array_size", "must be 0: a verification is one job");
+  }
+  if (!check.ok()) return absl::OkStatus();
+  if (!std::holds_alternative<core::job_fsm::Succeeded>(original.state)) {
+    return error::JobStateConflict(JobName(original.id), core::job_fsm::Name(original.state),
+                                   "verified before it has succeeded");
+  }
+  submission.verifies = original.id;
+  submission.verify_tolerance =
+      request.tolerance() == 0 ? verification::kToleranceDefault : request.tolerance();
+  return absl::OkStatus();
+}
+
 bool IsAboutData(const v1::SpecChange& change) {
   return change.path() == "data" || absl::StartsWith(change.path(), "data.");
 }
 
 }  // namespace
 
+// Private projects take jobs of their members alone.
+absl::Status CheckProject(const access::Caller& caller, const Services& services,
+                          const core::Submission& submission) {
+  if (services.directory.MaySubmitTo(caller, submission.project)) return absl::OkStatus();
+  return MakeError(absl::StatusCode::kPermissionDenied, "NOT_A_MEMBER",
+                   absl::StrCat("project '", submission.project, "' is private, and '", caller.user,
+                                "' is no member; an operator adds members: trainyard projects set ",
+                                submission.project, " --add ", caller.user));
+}
+
 absl::StatusOr<std::shared_ptr<core::Submission>> SubmissionOf(
     const v1::JobSpec& spec, const v1::SubmitOptions& options, const std::string& from_checkpoint,
-    const access::Caller& caller, Services& services, RequestCheck& check, Decisions& decisions) {
+    bool is_trial, const access::Caller& caller, Services& services, RequestCheck& check,
+    Decisions& decisions) {
   std::vector<FieldViolation> violations;
   const auto resolved = services.resolve_cache->Resolve(spec, violations);
   check.Add(std::move(violations));
   // All mistakes of the spec and of the options are reported together.
   const v1::JobSpec& known = resolved == nullptr ? v1::JobSpec::default_instance() : resolved->spec;
   CheckArray(options, known, check);
+  CheckSecretsAndNotify(known, caller, services, check);
   auto submission = std::make_shared<core::Submission>();
   if (resolved != nullptr) {
     const bool may_start_elsewhere =
@@ -174,6 +238,9 @@ absl::StatusOr<std::shared_ptr<core::Submission>> SubmissionOf(
                             ? FromStartPoint(*resolved, from_checkpoint, caller, services, check)
                             : MakeSubmission(*resolved, {}, caller.user, services));
   }
+  v1::CodeOrigin origin = options.code_origin();
+  TY_RETURN_IF_ERROR(TakeSavedSpec(options, known, caller, services, check, *submission, origin));
+  TY_RETURN_IF_ERROR(TakeCode(known, origin, is_trial, caller, services, check, *submission));
   TY_RETURN_IF_ERROR(TakeOptions(options, caller, services, check, *submission));
   TY_RETURN_IF_ERROR(check.Take());
   TY_RETURN_IF_ERROR(decisions.Take(spec.name(), CheckProject(caller, services, *submission)));
@@ -186,7 +253,7 @@ absl::StatusOr<core::SubmitJob> SubmissionOf(const v1::CreateJobRequest& request
   check.MaxBytes("request_id", request.request_id(), kRequestIdBytesMax);
   TY_ASSIGN_OR_RETURN(const auto submission,
                       SubmissionOf(request.spec(), request.options(), request.from_checkpoint(),
-                                   caller, services, check, decisions));
+                                   request.validate_only(), caller, services, check, decisions));
   core::SubmitJob input{submission, request.request_id(), "", UserActor(caller.user)};
   if (!request.request_id().empty()) input.request_hash = HashOf(request);
   return input;
@@ -199,6 +266,8 @@ absl::StatusOr<Clone> CloneOf(const v1::CloneJobRequest& request, const runtime:
   check.MaxCount("changes", request.changes_size(), kChangesMax);
   const v1::JobSpec before = ResolvedSpecOf(original.record);
   v1::JobSpec after = before;
+  // The addresses are those of the one who wrote them.
+  if (caller.user != original.record.submission->user) after.clear_notify();
   for (const v1::SpecChange& change : request.changes()) {
     const absl::Status status = spec::ApplyChange(after, change.path(), change.value_json());
     for (const FieldViolation& violation : GetFieldViolations(status)) {
@@ -219,6 +288,7 @@ absl::StatusOr<Clone> CloneOf(const v1::CloneJobRequest& request, const runtime:
         start, TakeStartPoint(request.from_checkpoint(), caller, services, resolved.spec, check));
   }
   CheckArray(request.options(), resolved.spec, check);
+  CheckSecretsAndNotify(resolved.spec, caller, services, check);
 
   Clone clone;
   for (const spec::FieldDifference& difference : spec::DiffSpecs(before, resolved.spec)) {
@@ -232,7 +302,15 @@ absl::StatusOr<Clone> CloneOf(const v1::CloneJobRequest& request, const runtime:
   resolved.written_bytes = after.SerializeAsString();
   resolved.resolved_bytes = resolved.spec.SerializeAsString();
   auto submission = MakeSubmission(resolved, start, caller.user, services);
+  // Code that is the same has the same origin, wherever the clone is made.
+  v1::CodeOrigin origin = request.options().code_origin();
+  if (resolved.spec.program().code() == before.program().code()) {
+    origin.ParseFromString(original.record.submission->code_origin);
+  }
+  TY_RETURN_IF_ERROR(TakeCode(resolved.spec, origin, request.validate_only(), caller, services,
+                              check, *submission));
   TY_RETURN_IF_ERROR(TakeOptions(request.options(), caller, services, check, *submission));
+  TY_RETURN_IF_ERROR(TakeVerification(request, original.record, check, *submission));
   TY_RETURN_IF_ERROR(check.Take());
   TY_RETURN_IF_ERROR(decisions.Take(CheckProject(caller, services, *submission)));
   submission->cloned_from = original.record.id;

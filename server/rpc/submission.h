@@ -18,10 +18,16 @@ namespace trainyard::rpc {
 // Makes the submission that a spec and the options beside it ask for. Violations go to `check`, and
 // the result is then null. Returns NOT_FOUND if a job or a checkpoint does not exist, and
 // PERMISSION_DENIED (NOT_A_MEMBER) if the caller may not submit to the project; `decisions` takes
-// which of the two it is.
+// which of the two it is. With `is_trial` nothing will be submitted, so its code may still be
+// missing.
 absl::StatusOr<std::shared_ptr<core::Submission>> SubmissionOf(
     const v1::JobSpec& spec, const v1::SubmitOptions& options, const std::string& from_checkpoint,
-    const access::Caller& caller, Services& services, RequestCheck& check, Decisions& decisions);
+    bool is_trial, const access::Caller& caller, Services& services, RequestCheck& check,
+    Decisions& decisions);
+
+// Returns PERMISSION_DENIED (NOT_A_MEMBER) if the caller may not submit to the project.
+absl::Status CheckProject(const access::Caller& caller, const Services& services,
+                          const core::Submission& submission);
 
 // Does so for a CreateJob, and makes the input of the yard.
 absl::StatusOr<core::SubmitJob> SubmissionOf(const v1::CreateJobRequest& request,

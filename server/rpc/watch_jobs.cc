@@ -10,6 +10,7 @@
 #include "server/rpc/gate.h"
 #include "server/rpc/job_streams.h"
 #include "server/rpc/limits.h"
+#include "server/rpc/remarks.h"
 #include "server/rpc/request.h"
 #include "server/rpc/streams.h"
 
@@ -117,7 +118,7 @@ class WatchJobsStream : public PullStream<v1::WatchJobsResponse> {
         continue;
       }
       revision_ = ResumePoint(revision);
-      *response.mutable_job() = ToProto(*view);
+      *response.mutable_job() = ShownJob(services_, *view);
       response.set_revision(revision_);
       return Pulled::kMessage;
     }

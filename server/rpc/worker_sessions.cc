@@ -7,15 +7,10 @@
 #include "common/base/errors.h"
 
 namespace trainyard::rpc {
-namespace {
-
-// Names whoever runs a worker.
 std::string PrincipalOf(const access::Caller& caller) {
   return caller.worker.empty() ? absl::StrCat("user:", caller.user)
                                : absl::StrCat("worker:", caller.worker);
 }
-
-}  // namespace
 
 absl::Status WorkerSessions::CheckCount(const access::Caller& caller,
                                         const std::string& worker) const {
@@ -51,21 +46,21 @@ absl::Status WorkerSessions::Check(const access::Caller& caller, const std::stri
   return error::UnknownSession(session);
 }
 
-void WorkerSessions::Grant(const std::string& session, const std::string& checkpoint) {
+void WorkerSessions::Grant(const std::string& session, const std::string& name) {
   const absl::MutexLock lock(&mutex_);
   const auto found = sessions_.find(session);
-  if (found != sessions_.end()) found->second.checkpoints.insert(checkpoint);
+  if (found != sessions_.end()) found->second.granted.insert(name);
 }
 
 absl::Status WorkerSessions::CheckFetch(const access::Caller& caller,
-                                        const std::string& checkpoint) const {
+                                        const std::string& name) const {
   if (caller.is_host) return absl::OkStatus();
   const std::string principal = PrincipalOf(caller);
   const absl::MutexLock lock(&mutex_);
   const bool was_told = std::any_of(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
-    return entry.second.principal == principal && entry.second.checkpoints.contains(checkpoint);
+    return entry.second.principal == principal && entry.second.granted.contains(name);
   });
-  return was_told ? absl::OkStatus() : error::CheckpointNotFound(checkpoint);
+  return was_told ? absl::OkStatus() : error::CheckpointNotFound(name);
 }
 
 }  // namespace trainyard::rpc

@@ -1,6 +1,6 @@
 // Remembers what workers may do that do not belong to the host of the server: those of another user
 // of the host, and those with a certificate. Each may use the sessions that it began itself, and
-// fetch the checkpoints that the server told it to start from.
+// fetch what the server told it to start from: checkpoints, and the code of jobs.
 #pragma once
 
 #include <map>
@@ -13,6 +13,9 @@
 #include "server/access/caller.h"
 
 namespace trainyard::rpc {
+
+// Names whoever runs a worker.
+std::string PrincipalOf(const access::Caller& caller);
 
 // The sessions. The class is thread-safe. After a restart of the server it is empty, and the
 // workers register again.
@@ -27,16 +30,17 @@ class WorkerSessions {
   void Begin(const access::Caller& caller, const std::string& worker, const std::string& session);
   // Returns FAILED_PRECONDITION (UNKNOWN_SESSION) if the session is not the caller's.
   absl::Status Check(const access::Caller& caller, const std::string& session) const;
-  // Notes that the worker of the session was told to start from a checkpoint.
-  void Grant(const std::string& session, const std::string& checkpoint);
-  // Returns NOT_FOUND if the caller was not told to start from the checkpoint.
-  absl::Status CheckFetch(const access::Caller& caller, const std::string& checkpoint) const;
+  // Notes that the worker of the session was told to start from a checkpoint, or to run a job with
+  // a code archive.
+  void Grant(const std::string& session, const std::string& name);
+  // Returns NOT_FOUND if the caller was not told to start from the checkpoint, or to run the job.
+  absl::Status CheckFetch(const access::Caller& caller, const std::string& name) const;
 
  private:
   struct Session {
     std::string worker;
     std::string principal;  // see PrincipalOf
-    std::set<std::string> checkpoints;
+    std::set<std::string> granted;
   };
 
   mutable absl::Mutex mutex_;

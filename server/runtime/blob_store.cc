@@ -26,7 +26,10 @@ namespace trainyard::runtime {
 namespace {
 
 std::string Shown(const UploadId& upload, const core::CheckpointFile& file) {
-  return absl::StrCat(CheckpointName(upload.attempt.job, upload.step), " file ", file.name);
+  const std::string whose = upload.step == core::kOutputsStep
+                                ? absl::StrCat("the outputs of ", JobName(upload.attempt.job))
+                                : CheckpointName(upload.attempt.job, upload.step);
+  return absl::StrCat(whose, " file ", file.name);
 }
 
 // Tells two files with the same path apart.
@@ -87,8 +90,10 @@ std::string BlobStore::UploadPath(const UploadId& upload, const core::Checkpoint
   // Name, size and hash as a number: another content under the same name begins a new upload.
   const std::string identity =
       ContentHash(absl::StrCat(file.name, "\n", file.size, "\n", file.hash));
+  const bool is_output = upload.step == core::kOutputsStep;
   return absl::StrCat(dir_, "/uploads/", upload.attempt.job.value, "-", upload.attempt.number, "-",
-                      upload.step, "-", identity.substr(identity.size() - 16));
+                      is_output ? "outputs" : absl::StrCat(upload.step), "-",
+                      identity.substr(identity.size() - 16));
 }
 
 Mutex& BlobStore::MutexOf(const std::string& path) {
@@ -322,6 +327,19 @@ int64_t BlobStore::SetUnreferencedAside(const std::string& folder,
     }
     return status.ok();
   });
+}
+
+std::map<JobId, int64_t> BlobStore::UploadedBytes() const {
+  std::map<JobId, int64_t> bytes;
+  const std::string folder = JoinPath(dir_, "uploads");
+  const auto names = ListDirectory(folder);
+  if (!names.ok()) return bytes;
+  for (const std::string& name : *names) {
+    JobId job;
+    if (!absl::SimpleAtoi(absl::string_view(name).substr(0, name.find('-')), &job.value)) continue;
+    bytes[job] += SizeOrZero(JoinPath(folder, name)).value_or(0);
+  }
+  return bytes;
 }
 
 void BlobStore::RemoveUploads(const std::function<bool(AttemptId)>& is_live) {

@@ -16,6 +16,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/base/checkpoint_file.h"
 #include "common/base/ids.h"
 #include "common/base/mutex.h"
 #include "server/core/lifecycle/records.h"
@@ -32,8 +33,9 @@ struct UploadId {
 class BlobStore {
  public:
   static constexpr int64_t kFileBytesMax = int64_t{1} << 40;
-  // The files of an attempt that are not committed: those of four large checkpoints.
-  static constexpr int kUploadsMax = 256;
+  // The files of an attempt that are not committed: those of a checkpoint with as many as it may
+  // have, and of some more.
+  static constexpr int kUploadsMax = kCheckpointFilesMax + 256;
 
   // Opens the store, and makes its folders.
   static absl::StatusOr<std::unique_ptr<BlobStore>> Open(std::string dir);
@@ -72,6 +74,8 @@ class BlobStore {
   // Moves all blobs that neither a row nor a Seal in progress names to <folder>/<2 hex>/<32 hex>.
   // Returns their number.
   int64_t SetUnreferencedAside(const std::string& folder, const IsReferenced& is_referenced);
+  // Returns the bytes of each job that were uploaded and are in no blob yet.
+  std::map<JobId, int64_t> UploadedBytes() const;
   // Drops uploads of attempts that `is_live` does not accept, and forgets what they had hashed.
   void RemoveUploads(const std::function<bool(AttemptId)>& is_live);
 

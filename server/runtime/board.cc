@@ -35,6 +35,7 @@ void Board::Load(const core::Yard& yard) {
     checkpoints_.clear();
     references_.clear();
     tallies_.clear();
+    code_uses_.clear();
     for (const auto& [id, attempt] : snapshot.attempts) PutAttempt(attempt);
     for (const auto& [id, checkpoint] : snapshot.checkpoints) PutCheckpoint(checkpoint);
     for (const auto& [id, job] : snapshot.jobs) PutJob(yard, id);
@@ -102,7 +103,7 @@ void Board::Count(const JobView& view, int64_t sign) {
     for (const core::AttemptPart& part : view.attempt->parts) {
       if (!HoldsDevices(part.state)) continue;
       for (const core::RankPlacement& rank : view.attempt->ranks) {
-        if (rank.worker == part.worker) change.devices += sign;
+        if (rank.worker == part.worker && !rank.device.empty()) change.devices += sign;
       }
     }
   }
@@ -110,6 +111,35 @@ void Board::Count(const JobView& view, int64_t sign) {
   Tally& tally = tallies_[key];
   tally.Add(change);
   if (tally == Tally{}) tallies_.erase(key);
+  CountCode(*view.record.submission, sign);
+}
+
+void Board::CountCode(const core::Submission& submission, int64_t sign) {
+  for (const std::string* digest : {&submission.code_digest, &submission.code_diff_digest}) {
+    if (digest->empty()) continue;
+    const auto [use, is_new] =
+        code_uses_.try_emplace({*digest, submission.user, submission.project}, 0);
+    use->second += sign;
+    if (use->second == 0) code_uses_.erase(use);
+  }
+}
+
+bool Board::IsCodeUsed(const std::string& digest, const AcceptOwner& accept) const {
+  const MutexLock lock(&mutex_);
+  for (auto use = code_uses_.lower_bound({digest, "", ""});
+       use != code_uses_.end() && use->first.digest == digest; ++use) {
+    if (accept(use->first.user, use->first.project)) return true;
+  }
+  return false;
+}
+
+std::set<std::string> Board::CodeOf(const std::string& user) const {
+  std::set<std::string> digests;
+  const MutexLock lock(&mutex_);
+  for (const auto& [use, jobs] : code_uses_) {
+    if (use.user == user) digests.insert(use.digest);
+  }
+  return digests;
 }
 
 std::map<core::UsageKey, Board::Tally> Board::Tallies() const {
@@ -133,6 +163,7 @@ void Board::PutJob(const core::Yard& yard, JobId job) {
   while (it != checkpoints_.begin() && (--it)->first.job == job) {
     const core::CheckpointRecord& checkpoint = *it->second;
     view->checkpoint_bytes += checkpoint.bytes();
+    if (it->first.is_outputs()) break;
     if (view->checkpoint_step == 0 && checkpoint.is_whole()) view->checkpoint_step = it->first.step;
   }
   if (const core::StreamBytes* known = yard.FindStreams(job)) view->streams = *known;
@@ -209,7 +240,7 @@ std::vector<std::shared_ptr<const core::AttemptRecord>> Board::AttemptsOf(JobId 
 std::vector<std::shared_ptr<const core::CheckpointRecord>> Board::CheckpointsOf(JobId job) const {
   std::vector<std::shared_ptr<const core::CheckpointRecord>> found;
   const MutexLock lock(&mutex_);
-  for (auto it = checkpoints_.lower_bound({job, std::numeric_limits<int64_t>::min()});
+  for (auto it = checkpoints_.lower_bound({job, 0});
        it != checkpoints_.end() && it->first.job == job; ++it) {
     found.push_back(it->second);
   }

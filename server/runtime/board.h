@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,7 @@ struct JobView {
   std::shared_ptr<const core::AttemptRecord> attempt;
   int64_t checkpoint_step = 0;  // of the newest committed checkpoint; 0 if there is none
   // Bytes on the server's disk. Files that several checkpoints share count each time.
+  // Outputs are among them.
   int64_t checkpoint_bytes = 0;
   core::StreamBytes streams;
 };
@@ -75,6 +77,14 @@ class Board {
   std::vector<std::shared_ptr<const core::AttemptRecord>> AttemptsOf(JobId job) const;
   // Returns the checkpoints in ascending order of their steps.
   std::vector<std::shared_ptr<const core::CheckpointRecord>> CheckpointsOf(JobId job) const;
+  // Returns true if a job has the code archive, or the diff of one, with this digest, and `accept`
+  // takes the user and the project of the job. `accept` is called under a lock.
+  using AcceptOwner = std::function<bool(const std::string& user, const std::string& project)>;
+  bool IsCodeUsed(
+      const std::string& digest,
+      const AcceptOwner& accept = [](const auto&, const auto&) { return true; }) const;
+  // Returns the digests of all code that jobs of the user have.
+  std::set<std::string> CodeOf(const std::string& user) const;
   // Returns true if a committed checkpoint has a file with this hash.
   bool IsReferenced(const std::string& hash) const;
   // Returns the hashes that have lost their last checkpoint since the last call.
@@ -86,6 +96,8 @@ class Board {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DropCheckpoint(const core::CheckpointRef& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Count(const JobView& view, int64_t sign) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CountCode(const core::Submission& submission, int64_t sign)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void PutJob(const core::Yard& yard, JobId job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Notifier& notifier_;
@@ -97,6 +109,14 @@ class Board {
   std::map<core::CheckpointRef, std::shared_ptr<const core::CheckpointRecord>> checkpoints_
       ABSL_GUARDED_BY(mutex_);
   std::map<core::UsageKey, Tally> tallies_ ABSL_GUARDED_BY(mutex_);
+  struct CodeUse {
+    std::string digest;
+    std::string user;
+    std::string project;
+
+    friend auto operator<=>(const CodeUse&, const CodeUse&) = default;
+  };
+  std::map<CodeUse, int64_t> code_uses_ ABSL_GUARDED_BY(mutex_);   // the number of jobs
   std::map<std::string, int> references_ ABSL_GUARDED_BY(mutex_);  // by hash
   std::vector<std::string> dropped_ ABSL_GUARDED_BY(mutex_);
 };

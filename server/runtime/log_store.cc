@@ -22,11 +22,27 @@ namespace trainyard::runtime {
 namespace {
 
 absl::string_view StreamName(RankStream stream) {
-  return stream == RankStream::kTrace ? "trace" : "log";
+  switch (stream) {
+    case RankStream::kLog:
+      return "log";
+    case RankStream::kTrace:
+      return "trace";
+    case RankStream::kEnvironment:
+      return "environment";
+  }
+  return "log";
 }
 
 int64_t BytesMax(RankStream stream) {
-  return stream == RankStream::kTrace ? LogStore::kTraceBytesMax : LogStore::kLogBytesMax;
+  switch (stream) {
+    case RankStream::kLog:
+      return LogStore::kLogBytesMax;
+    case RankStream::kTrace:
+      return LogStore::kTraceBytesMax;
+    case RankStream::kEnvironment:
+      return LogStore::kEnvironmentBytesMax;
+  }
+  return LogStore::kLogBytesMax;
 }
 
 absl::Status StreamFull(const LogId& log) {
@@ -36,9 +52,9 @@ absl::Status StreamFull(const LogId& log) {
                                 FormatBytes(BytesMax(log.stream)), "; the rest is not kept"));
 }
 
-// Ends a stream that is full. Timelines have no room for a text.
+// Ends a stream that is full. Timelines and environments have no room for a text.
 std::string EndMark(RankStream stream) {
-  if (stream == RankStream::kTrace) return "";
+  if (stream != RankStream::kLog) return "";
   return absl::StrCat("\n==== this log has reached the limit of ", FormatBytes(BytesMax(stream)),
                       "; the rest is not kept ====\n");
 }

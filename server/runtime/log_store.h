@@ -14,7 +14,7 @@
 
 namespace trainyard::runtime {
 
-enum class RankStream { kLog, kTrace };
+enum class RankStream { kLog, kTrace, kEnvironment };
 
 struct LogId {
   AttemptId attempt;
@@ -28,6 +28,7 @@ class LogStore {
   // These bound a stream: a day of ten lines a second, and four times what a trainer writes.
   static constexpr int64_t kLogBytesMax = int64_t{256} << 20;
   static constexpr int64_t kTraceBytesMax = int64_t{16} << 20;
+  static constexpr int64_t kEnvironmentBytesMax = int64_t{128} << 10;
 
   explicit LogStore(std::string dir) : dir_(std::move(dir)) {}
 

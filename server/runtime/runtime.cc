@@ -69,6 +69,10 @@ void Runtime::Read(ReadDone done) {
   Enqueue(ReadItem{std::move(done)});
 }
 
+void Runtime::Wake(const std::string& worker) {
+  Enqueue(WakeItem{worker});
+}
+
 void Runtime::Enqueue(TurnItem item) {
   absl::Status refusal;
   {
@@ -89,7 +93,11 @@ void Runtime::Enqueue(TurnItem item) {
 }
 
 void Runtime::Refuse(TurnItem item, const absl::Status& status) {
-  std::visit([&status](auto& refused) { refused.done(status); }, item);
+  std::visit(
+      [&status](auto& refused) {
+        if constexpr (requires { refused.done(status); }) refused.done(status);
+      },
+      item);
 }
 
 core::Now Runtime::Now() const {

@@ -68,6 +68,9 @@ class Runtime {
   // Calls `done` with the yard, whose state is all committed then.
   void Read(ReadDone done);
 
+  // Lets the worker's next answer come at once; see WakeItem.
+  void Wake(const std::string& worker);
+
   core::Now Now() const;
 
   // Answers waiting workers with UNAVAILABLE, finishes what is queued, and joins the thread. It may

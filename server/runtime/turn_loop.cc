@@ -31,6 +31,9 @@ const core::Turn* TurnLoop::Take(std::vector<TurnItem> items, core::Now now) {
     } else if (auto* sync = std::get_if<SyncItem>(&item)) {
       absl::Status status = yard_.Apply(core::Input(sync->report), now).status();
       syncs_.push_back({std::move(*sync), std::move(status)});
+    } else if (auto* wake = std::get_if<WakeItem>(&item)) {
+      // No name of a worker that is not there stays here.
+      if (yard_.FindWorker(wake->worker) != nullptr) woken_.insert(std::move(wake->worker));
     } else {
       reads_.push_back(std::move(std::get<ReadItem>(item).done));
     }
@@ -118,7 +121,7 @@ void TurnLoop::AcceptSync(SyncItem item, std::vector<Answer>& answers) {
     return;
   }
   AnswerWaiting(*worker, answers);
-  const bool has_news = item.report.desired_revision == 0 ||
+  const bool has_news = woken_.erase(*worker) > 0 || item.report.desired_revision == 0 ||
                         item.report.desired_revision != yard_.DesiredRevision(*worker);
   if (has_news || item.max_wait <= absl::ZeroDuration()) {
     answers.push_back(AnswerSync(*worker, item.report.session, std::move(item.done)));
@@ -132,6 +135,11 @@ void TurnLoop::AcceptSync(SyncItem item, std::vector<Answer>& answers) {
 // over. A turn looks at no others.
 void TurnLoop::AnswerWaiting(std::vector<Answer>& answers) {
   for (const std::string& worker : turn_.desired_changed) AnswerWaiting(worker, answers);
+  std::erase_if(woken_, [&](const std::string& worker) {
+    const bool is_waiting = waiting_.contains(worker);
+    AnswerWaiting(worker, answers);
+    return is_waiting;
+  });
   const auto answer_ended = [&](const std::string& worker) {
     const auto waiting = waiting_.find(worker);
     if (waiting == waiting_.end() || yard_.WorkerOfSession(waiting->second.session).ok()) return;
@@ -155,7 +163,7 @@ TurnLoop::Answer TurnLoop::AnswerSync(const std::string& worker, const std::stri
                                       SyncDone done) const {
   const auto owner = yard_.WorkerOfSession(session);
   if (!owner.ok()) return [done = std::move(done), status = owner.status()] { done(status); };
-  DesiredState state{yard_.DesiredRevision(worker), yard_.DesiredFor(worker)};
+  DesiredState state{worker, yard_.DesiredRevision(worker), yard_.DesiredFor(worker)};
   return [done = std::move(done), state = std::move(state)]() mutable { done(std::move(state)); };
 }
 

@@ -14,6 +14,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <variant>
@@ -29,6 +30,7 @@ namespace trainyard::runtime {
 
 // The attempts that a worker should have, as of a revision within its session.
 struct DesiredState {
+  std::string worker;
   int64_t revision = 0;
   std::vector<core::DesiredAttempt> attempts;
 };
@@ -55,7 +57,12 @@ struct SyncItem {
 struct ReadItem {
   ReadDone done;
 };
-using TurnItem = std::variant<PostItem, SyncItem, ReadItem>;
+// Answers the worker that waits, or the next time that it calls: there is something for it besides
+// its orders. Nobody is told when that is done.
+struct WakeItem {
+  std::string worker;
+};
+using TurnItem = std::variant<PostItem, SyncItem, ReadItem, WakeItem>;
 
 // The loop. The class is not thread-safe.
 class TurnLoop {
@@ -117,6 +124,7 @@ class TurnLoop {
   core::Yard yard_;
   std::map<std::string, Waiting> waiting_;  // by worker
   core::Deadlines<std::string> answer_by_;  // the deadline of each of them
+  std::set<std::string> woken_;             // workers that are answered at once
   int64_t settle_after_us_ = 0;             // uptime; timers rest until then
 
   // The turn under way.

@@ -140,6 +140,7 @@ absl::Status CertificateFiles::Load() {
   material_ = std::move(material);
   const MutexLock lock(&mutex_);
   pin_ = PinOf(chain);
+  hosts_ = chain.front().hosts;
   context_ = std::move(context);
   return absl::OkStatus();
 }
@@ -164,6 +165,11 @@ void CertificateFiles::TellChange(const std::vector<Certificate>& chain) const {
 Certificate CertificateFiles::pin() const {
   const MutexLock lock(&mutex_);
   return pin_;
+}
+
+std::vector<std::string> CertificateFiles::hosts() const {
+  const MutexLock lock(&mutex_);
+  return hosts_;
 }
 
 void CertificateFiles::WarnOfEnd(const Certificate& certificate) {

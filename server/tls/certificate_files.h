@@ -53,6 +53,8 @@ class CertificateFiles {
 
   // Returns the certificate that clients pin.
   Certificate pin() const;
+  // Returns the names and addresses in the certificate that new connections get.
+  std::vector<std::string> hosts() const;
   // Answers the request of a worker with a certificate of the server's own authority, which is not
   // valid before `earliest_begin`.
   absl::StatusOr<Certificate> SignWorker(absl::string_view request, absl::string_view worker,
@@ -76,6 +78,7 @@ class CertificateFiles {
   KeyPair authority_;
   mutable Mutex mutex_;
   Certificate pin_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::string> hosts_ ABSL_GUARDED_BY(mutex_);
   SharedContext context_ ABSL_GUARDED_BY(mutex_);
   ServerMaterial material_;
   std::optional<FileWatch> watch_;

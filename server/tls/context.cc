@@ -17,20 +17,21 @@
 namespace trainyard::tls {
 namespace {
 
-constexpr absl::string_view kHttp2 = "h2";
 // A chain of clients has the certificate of a worker and at most two authorities.
 constexpr int kClientChainMax = 3;
 
-// Chooses HTTP/2 from what a client offers, or refuses the connection. A second protocol on the
-// same port would be chosen here.
+// Chooses a protocol from what a client offers, or refuses the connection. Browsers and curl offer
+// both, and there is only gRPC behind HTTP/2, whose clients offer nothing else.
 int ChooseProtocol(SSL*, const unsigned char** chosen, unsigned char* chosen_size,
                    const unsigned char* offered, unsigned int size, void*) {
-  for (unsigned int at = 0; at < size; at += offered[at] + 1U) {
-    const absl::string_view name(reinterpret_cast<const char*>(offered + at + 1), offered[at]);
-    if (name != kHttp2) continue;
-    *chosen = offered + at + 1;
-    *chosen_size = offered[at];
-    return SSL_TLSEXT_ERR_OK;
+  for (const absl::string_view wanted : {kHttp1, kHttp2}) {
+    for (unsigned int at = 0; at < size; at += offered[at] + 1U) {
+      const absl::string_view name(reinterpret_cast<const char*>(offered + at + 1), offered[at]);
+      if (name != wanted) continue;
+      *chosen = offered + at + 1;
+      *chosen_size = offered[at];
+      return SSL_TLSEXT_ERR_OK;
+    }
   }
   return SSL_TLSEXT_ERR_ALERT_FATAL;
 }

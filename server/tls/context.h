@@ -1,5 +1,5 @@
-// Builds what OpenSSL needs to serve connections: TLS 1.3 alone, HTTP/2 alone, and a certificate of
-// the client that is checked if there is one.
+// Builds what OpenSSL needs to serve connections: TLS 1.3 alone, HTTP/2 or HTTP/1.1, and a
+// certificate of the client that is checked if there is one.
 #pragma once
 
 #include <memory>
@@ -8,6 +8,7 @@
 #include <openssl/ssl.h>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 namespace trainyard::tls {
 
@@ -21,6 +22,10 @@ struct ServerMaterial {
 
   friend bool operator==(const ServerMaterial&, const ServerMaterial&) = default;
 };
+
+// The names by which clients choose a protocol (ALPN).
+inline constexpr absl::string_view kHttp2 = "h2";
+inline constexpr absl::string_view kHttp1 = "http/1.1";
 
 using SharedContext = std::shared_ptr<SSL_CTX>;
 

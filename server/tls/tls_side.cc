@@ -71,6 +71,8 @@ TlsSide::Outcome TlsSide::Open() {
   unsigned int size = 0;
   SSL_get0_alpn_selected(ssl_.get(), &protocol, &size);
   if (size == 0) return Outcome::kFailed;  // a client that names no protocol
+  const absl::string_view chosen(reinterpret_cast<const char*>(protocol), size);
+  protocol_ = chosen == kHttp1 ? relay::Protocol::kHttp1 : relay::Protocol::kHttp2;
   const X509Ptr certificate(SSL_get1_peer_certificate(ssl_.get()));
   // OpenSSL has verified the certificate, if there is one.
   if (certificate != nullptr) {

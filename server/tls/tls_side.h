@@ -19,6 +19,7 @@ class TlsSide : public relay::ClientSide {
   Moved Read(absl::Span<char> into) override;
   Moved Write(absl::string_view bytes) override;
   void EndWriting() override;
+  relay::Protocol protocol() const override { return protocol_; }
   int socket() const override { return socket_.get(); }
   const access::Peer& peer() const override { return peer_; }
   absl::Time end() const override { return certificate_end_; }
@@ -33,6 +34,7 @@ class TlsSide : public relay::ClientSide {
   const UniqueFd socket_;
   const SslPtr ssl_;
   access::Peer peer_;
+  relay::Protocol protocol_ = relay::Protocol::kHttp2;
   absl::Time certificate_end_ = absl::InfiniteFuture();
 };
 

@@ -103,7 +103,8 @@ Demand DemandOf(const JobRecord& job);
 struct RankPlacement {
   int32_t rank = 0;
   std::string worker;
-  std::string device;
+  std::string device;    // empty for a rank without one
+  HostAmount held = {};  // of the host; each is 0 if it is not divided
 
   friend bool operator==(const RankPlacement&, const RankPlacement&) = default;
 };
@@ -137,6 +138,7 @@ struct AttemptRecord {
   int64_t create_us = 0;
   int64_t start_us = 0;  // when all ranks ran
   int64_t end_us = 0;
+  Isolation isolation = Isolation::kUnspecified;  // the weakest of its parts
 
   friend bool operator==(const AttemptRecord&, const AttemptRecord&) = default;
 };
@@ -178,6 +180,9 @@ struct WorkerRecord {
   int64_t revision = 0;
   std::map<std::string, std::string> labels;
   std::vector<JobId> failed_jobs;  // different jobs that failed there since the last success
+  // The resources of its host that jobs may hold. Each is 0 if the worker has not told it, and is
+  // then not divided.
+  HostAmount host = {};
 
   friend bool operator==(const WorkerRecord&, const WorkerRecord&) = default;
 };
@@ -246,6 +251,9 @@ const CheckpointRecord* BestCheckpoint(const Submission& submission, const Point
   return best;
 }
 
+// The actor of events that happened elsewhere and came with an imported job. Nobody else has it.
+inline constexpr char kImportedActor[] = "imported";
+
 // One row of the visible history.
 struct EventRecord {
   int64_t sequence = 0;
@@ -280,6 +288,7 @@ struct QuotaRecord {
   int32_t submits_per_minute = 0;
   int64_t stored_bytes = 0;  // of checkpoints, logs and metrics
   int32_t weight = 0;        // share of the pool compared with others; 0 means 1
+  HostAmount held = {};      // of hosts, at a time
 
   friend bool operator==(const QuotaRecord&, const QuotaRecord&) = default;
 };

@@ -14,11 +14,40 @@
 
 namespace trainyard::core {
 
+// The outputs of a job are kept as its checkpoints are, in one record under this step.
+inline constexpr int64_t kOutputsStep = -1;
+
 struct CheckpointRef {
   JobId job;
   int64_t step = 0;
 
+  bool is_outputs() const { return step == kOutputsStep; }
+
   friend auto operator<=>(const CheckpointRef&, const CheckpointRef&) = default;
+};
+
+// Processors and memory of a host. In the resources of a demand, 0 stands for the share of a
+// device.
+struct HostAmount {
+  int32_t cpus = 0;
+  int64_t memory_bytes = 0;
+
+  bool empty() const { return cpus == 0 && memory_bytes == 0; }
+  bool Fits(const HostAmount& room) const {
+    return cpus <= room.cpus && memory_bytes <= room.memory_bytes;
+  }
+  HostAmount& operator+=(const HostAmount& other) {
+    cpus += other.cpus;
+    memory_bytes += other.memory_bytes;
+    return *this;
+  }
+  HostAmount& operator-=(const HostAmount& other) {
+    cpus -= other.cpus;
+    memory_bytes -= other.memory_bytes;
+    return *this;
+  }
+
+  friend auto operator<=>(const HostAmount&, const HostAmount&) = default;
 };
 
 // The devices that a job asks for.
@@ -31,7 +60,8 @@ struct Demand {
   std::map<std::string, std::string> labels = {};  // the worker must carry all of them
   // Over as many workers as possible, instead of as few.
   bool spread = false;
-  bool bf16 = false;  // each device must compute in bf16
+  bool bf16 = false;      // each device must compute in bf16
+  bool one_host = false;  // all of them on one worker
   int32_t multiple_of =
       1;  // the stages of a pipeline, which the number of devices must be a multiple of
   // The data set that the worker must have, as workers tell it, and the hash that it must have
@@ -42,7 +72,12 @@ struct Demand {
   // host, and on a GPU. 0 means that it is unknown.
   int64_t host_need_bytes = 0;
   int64_t gpu_need_bytes = 0;
+  // The resources of its host that each rank holds.
+  HostAmount resources = {};
+  // The job is one rank without a device, for which `count` is 1.
+  bool is_deviceless = false;
 
+  int32_t devices() const { return is_deviceless ? 0 : count; }
   int32_t least() const { return min_count == 0 ? count : min_count; }
   bool is_elastic() const { return least() < count; }
 
@@ -87,10 +122,21 @@ struct Submission {
   // The best one has the lowest test.loss instead of the highest accuracy.
   bool judged_by_loss = false;
   JobId cloned_from;                               // 0 means none
+  JobId verifies;                                  // the job that it runs again; 0 means none
+  double verify_tolerance = 0;                     // of the comparison; the core only carries it
   std::optional<CheckpointRef> parent_checkpoint;  // whose training it continues
   std::optional<CheckpointRef> init_checkpoint;    // whose weights it begins with
   std::string server_version;                      // of the server that resolved the spec
-  std::string project;                             // empty means none
+  std::string code_digest;                         // of the code archive; empty if there is none
+  std::string code_diff_digest;                    // of how its folder differed from the commit
+  // The rest of what is known of its origin, as a serialized trainyard.v1.CodeOrigin; it may be
+  // empty.
+  std::string code_origin;
+  // For a job that was imported: where it came from, as a serialized trainyard.v1.ImportOrigin. It
+  // is empty for a job that was submitted here.
+  std::string import_origin;
+  std::string saved_spec;  // the name of the saved spec of which it was run; empty for none
+  std::string project;     // empty means none
   std::vector<std::string> tags;
   std::vector<Dependency> dependencies;
   int64_t not_before_us = 0;          // wall time; 0 means at once
@@ -105,6 +151,8 @@ struct Submission {
   int32_t array_size = 0;      // 0: no array
   int32_t array_parallel = 0;  // how many may run at a time; 0 means no limit
 
+  // Returns true if its job ran elsewhere, and came here when it had ended.
+  bool is_imported() const { return !import_origin.empty(); }
   // Returns the checkpoints of other jobs that must stay until the jobs of this submission have
   // ended.
   std::vector<CheckpointRef> NeededCheckpoints() const {

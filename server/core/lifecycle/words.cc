@@ -60,6 +60,11 @@ constexpr Word<Precision> kPrecisions[] = {
     {Precision::kF32, "F32"},
     {Precision::kBf16, "BF16"},
 };
+constexpr Word<Isolation> kIsolations[] = {
+    {Isolation::kUnspecified, "UNSPECIFIED"}, {Isolation::kProcess, "PROCESS"},
+    {Isolation::kCgroup, "CGROUP"},           {Isolation::kSandbox, "SANDBOX"},
+    {Isolation::kContainer, "CONTAINER"},
+};
 
 template <typename Enum, size_t kCount>
 absl::string_view Find(const Word<Enum> (&words)[kCount], Enum value) {
@@ -110,6 +115,9 @@ absl::string_view Text(Scheduling value) {
 absl::string_view Text(Precision value) {
   return Find(kPrecisions, value);
 }
+absl::string_view Text(Isolation value) {
+  return Find(kIsolations, value);
+}
 
 absl::Status FromText(absl::string_view text, StopReason& value) {
   return Parse(kStopReasons, text, value);
@@ -134,6 +142,9 @@ absl::Status FromText(absl::string_view text, Scheduling& value) {
 }
 absl::Status FromText(absl::string_view text, Precision& value) {
   return Parse(kPrecisions, text, value);
+}
+absl::Status FromText(absl::string_view text, Isolation& value) {
+  return Parse(kIsolations, text, value);
 }
 
 std::string FailureText(const Failure& failure) {

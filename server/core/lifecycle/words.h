@@ -71,6 +71,10 @@ enum class Scheduling { kEligible, kCordoned, kDraining };
 // The precisions that `train.precision: auto` may become. kNone means that it was not decided.
 enum class Precision { kNone, kF32, kBf16 };
 
+// Says how strictly the ranks of an attempt are kept apart from their hosts. The levels are in
+// order; kUnspecified means that it is not known.
+enum class Isolation { kUnspecified, kProcess, kCgroup, kSandbox, kContainer };
+
 // These convert to the words of the API without their prefix ("TIME_LIMIT"), as they are stored and
 // shown, and back. They return INVALID_ARGUMENT with the word if it is unknown.
 absl::string_view Text(StopReason value);
@@ -81,6 +85,7 @@ absl::string_view Text(OutcomeKind value);
 absl::string_view Text(DeviceHealth value);
 absl::string_view Text(Scheduling value);
 absl::string_view Text(Precision value);
+absl::string_view Text(Isolation value);
 absl::Status FromText(absl::string_view text, StopReason& value);
 absl::Status FromText(absl::string_view text, FailureClass& value);
 absl::Status FromText(absl::string_view text, PartState& value);
@@ -89,5 +94,6 @@ absl::Status FromText(absl::string_view text, OutcomeKind& value);
 absl::Status FromText(absl::string_view text, DeviceHealth& value);
 absl::Status FromText(absl::string_view text, Scheduling& value);
 absl::Status FromText(absl::string_view text, Precision& value);
+absl::Status FromText(absl::string_view text, Isolation& value);
 
 }  // namespace trainyard::core

@@ -44,6 +44,11 @@ class Backfill {
   // Devices that are kept for heads that do not start before then belong to it.
   Offer OfferForGuest(const Offer& now, int64_t until_us) const;
 
+  // Returns the classes of which the kept slots are lent to the job, whatever it wants itself.
+  Offer LentTo(JobId job, int64_t expected_us) const {
+    return OfferFor(Offer(slots_.classes().size(), Access::kOpen), job, expected_us);
+  }
+
   // Makes the job a head on those of its classes that have no head yet. It keeps nothing if these
   // classes can never hold the job. A head that is overdue does not lend on the ground that others
   // are expected to end.
@@ -66,11 +71,16 @@ class Backfill {
     std::optional<int64_t> start_us;
     JobId last;
     int32_t free_by_then = 0;
+    // The worker where a rank without a device, or a gang of one host, is to start; -1 for others.
+    int32_t worker = -1;
+    bool is_fit = true;  // false if that worker lacks devices until somebody mends it
   };
 
   void SortReleases();
-  Outlook LookAt(Offer offer, int32_t need) const;
-  void KeepSlots(const Outlook& outlook, int32_t need, bool lends_surplus);
+  Outlook LookAt(Offer offer, const GangDemand& gang) const;
+  Outlook LookAtHosts(Offer offer, const GangDemand& gang) const;
+  void KeepSlots(const Outlook& outlook, const GangDemand& gang, bool lends_surplus);
+  void KeepSeat(const Outlook& outlook, const GangDemand& gang);
 
   Slots& slots_;
   const int64_t now_us_;

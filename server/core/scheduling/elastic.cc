@@ -34,7 +34,7 @@ std::vector<const RunningJob*> InOrderOfNeed(const std::map<JobId, RunningJob>& 
 
 // Picks free slots on workers where the job runs already.
 std::vector<int32_t> PickNear(const Slots& slots, const Offer& offer, size_t count,
-                              const std::vector<int32_t>& own) {
+                              const std::vector<int32_t>& own, std::vector<int32_t> caps) {
   std::set<int32_t> workers;
   for (const int32_t slot : own) workers.insert(slots.ShelfOf(slot).worker);
   std::vector<int32_t> picked;
@@ -42,7 +42,9 @@ std::vector<int32_t> PickNear(const Slots& slots, const Offer& offer, size_t cou
     const Access access = offer[static_cast<size_t>(shelf.cls)];
     if (access == Access::kNone || shelf.open == 0 || workers.count(shelf.worker) == 0) continue;
     for (int32_t slot = shelf.begin; slot < shelf.end && picked.size() < count; ++slot) {
-      if (slots.IsFree(slot, access)) picked.push_back(slot);
+      if (!slots.IsFree(slot, access)) continue;
+      if (!caps.empty() && caps[static_cast<size_t>(shelf.worker)]-- <= 0) break;
+      picked.push_back(slot);
     }
   }
   return picked;
@@ -71,21 +73,30 @@ std::vector<std::pair<JobId, std::vector<int32_t>>> GrowElastic(
       offer[i] = helps ? Access::kKept : Access::kNone;
     }
     if (!job->demand.mixed) offer = OfType(slots, offer, slots.ClassOf(own->second.front()).type);
-    const int32_t more = std::min(job->demand.count - static_cast<int32_t>(job->ranks.size()),
-                                  quotas.Room(job->user, job->project));
-    if (more <= 0) continue;
-    std::vector<int32_t> picked = PickNear(slots, offer, static_cast<size_t>(more), own->second);
+    const int32_t more =
+        std::min(job->demand.count - static_cast<int32_t>(job->ranks.size()),
+                 quotas.Room(job->user, job->project, slots.MostOn(offer, job->demand.resources)));
+    // Devices of another worker would be of no use to a job of one host, and whether there are some
+    // here is not known yet.
+    if (more <= 0 || job->demand.one_host) continue;
+    GangDemand gang{1, more, job->demand.mixed, job->demand.spread, job->demand.resources};
+    gang.reservations = &job->reservations;
+    std::vector<int32_t> caps;
+    if (IsBoundByHosts(slots, gang)) caps = RanksThatFit(slots, offer, gang);
+    std::vector<int32_t> picked =
+        PickNear(slots, offer, static_cast<size_t>(more), own->second, std::move(caps));
     for (const int32_t slot : picked) slots.SetClaim(slot, job->id);
     const int32_t rest = more - static_cast<int32_t>(picked.size());
     if (rest > 0) {
-      const GangDemand gang{1, rest, job->demand.mixed, job->demand.spread};
+      gang.most = rest;
       for (const int32_t slot : PickSlots(slots, offer, gang)) {
         slots.SetClaim(slot, job->id);
         picked.push_back(slot);
       }
     }
     if (picked.empty()) continue;
-    quotas.Charge(job->user, job->project, static_cast<int32_t>(picked.size()));
+    quotas.Charge(job->user, job->project, static_cast<int32_t>(picked.size()),
+                  slots.NeedOnAll(picked, job->demand.resources));
     growths.emplace_back(job->id, std::move(picked));
   }
   return growths;

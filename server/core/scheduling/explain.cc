@@ -73,7 +73,8 @@ class FullRecord : public PassRecord {
       reasons.insert(reasons.end(), claims.begin(), claims.end());
       return reasons;
     }
-    const std::vector<std::string> quotas = state_->quotas.WhyNot(job, gang.least);
+    const std::vector<std::string> quotas = state_->quotas.WhyNot(
+        job, gang.least, state_->quotas.has_host_limits() ? state_->NeedOf(job) : HostAmount{});
     reasons.insert(reasons.end(), quotas.begin(), quotas.end());
     const std::vector<std::string> capacity = capacity_.WhyNot(job);
     // For a held job it does not matter what is free now, but its user should know if the pool can

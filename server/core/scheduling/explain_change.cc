@@ -5,6 +5,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "server/core/scheduling/preemption.h"
 
 namespace trainyard::core {
@@ -23,8 +24,9 @@ class Finder {
     if (!job_.holds.empty() || Starts(job_)) return std::nullopt;
     if (state_.quotas.IsArrayFull(job_.array, job_.array_parallel)) return std::nullopt;
     for (const auto& attempt :
-         {&Finder::FewerDevices, &Finder::OtherType, &Finder::Mixed, &Finder::LessMemory,
-          &Finder::InF32, &Finder::NoLabels, &Finder::ShorterLimit, &Finder::LargerPriority}) {
+         {&Finder::LessOfHosts, &Finder::FewerDevices, &Finder::OtherType, &Finder::Mixed,
+          &Finder::LessMemory, &Finder::InF32, &Finder::NoLabels, &Finder::ShorterLimit,
+          &Finder::LargerPriority}) {
       std::optional<Change> change = (this->*attempt)();
       if (change.has_value() && IsAccepted(*change)) return change;
     }
@@ -37,9 +39,7 @@ class Finder {
   }
 
   int32_t LargestOf(const QueuedJob& job, const GangDemand& gang) const {
-    const Offer offer =
-        state_.backfill.OfferFor(state_.ReachOf(job).now, job.id, RoundUpExpected(job.expected_us));
-    return LargestGang(state_.slots, offer, gang);
+    return state_.LargestFor(job, gang);
   }
 
   bool Starts(const QueuedJob& job) const {
@@ -47,7 +47,63 @@ class Finder {
     return gang.most >= gang.least && LargestOf(job, gang) > 0;
   }
 
+  // Finds the most processors, or the most memory, or both, with which it would start.
+  std::optional<Change> LessOfHosts() const {
+    const HostAmount need = state_.NeedOf(job_);
+    if (need.empty() || !IsBoundByHosts(state_.slots, state_.GangOf(job_.demand, kNoLimit))) {
+      return std::nullopt;
+    }
+    for (const auto& [fewer_cpus, less_memory] :
+         {std::pair(true, false), {false, true}, {true, true}}) {
+      QueuedJob job = job_;
+      job.demand.resources = need;
+      const auto most = [&](int64_t limit, const auto& set) -> int64_t {
+        int64_t low = 0;
+        int64_t high = limit;  // with `low` it starts, with `high` it does not
+        while (high - low > 1) {
+          const int64_t middle = low + (high - low) / 2;
+          set(middle);
+          (Starts(job) ? low : high) = middle;
+        }
+        if (low > 0) set(low);
+        return low;
+      };
+      constexpr int64_t kUnit = int64_t{1} << 28;  // 256 MiB
+      const auto set_cpus = [&](int64_t cpus) {
+        job.demand.resources.cpus = static_cast<int32_t>(cpus);
+      };
+      const auto set_memory = [&](int64_t units) {
+        job.demand.resources.memory_bytes = units * kUnit;
+      };
+      if (less_memory) set_memory(1);
+      std::vector<std::string> parts;
+      Change change;
+      if (fewer_cpus) {
+        const int64_t cpus = most(need.cpus, set_cpus);
+        if (cpus == 0) continue;
+        parts.push_back(absl::StrCat(cpus, cpus == 1 ? " cpu" : " cpus"));
+        change.fields.emplace_back("resources.cpus", absl::StrCat(cpus));
+      }
+      if (less_memory) {
+        const int64_t units = most((need.memory_bytes + kUnit - 1) / kUnit, set_memory);
+        if (units == 0) continue;
+        // It is exact, because the change is tried as it stands.
+        const std::string memory =
+            units % 4 == 0 ? absl::StrCat(units / 4, " GiB") : absl::StrCat(units * 256, " MiB");
+        parts.push_back(absl::StrCat(memory, " of memory"));
+        change.fields.emplace_back("resources.memory", memory);
+      }
+      if (!Starts(job)) continue;
+      change.text =
+          absl::StrCat("with ", absl::StrJoin(parts, " and "), " for ",
+                       job_.demand.count > 1 ? "each rank" : "its rank", " it would start now");
+      return change;
+    }
+    return std::nullopt;
+  }
+
   std::optional<Change> FewerDevices() const {
+    if (job_.demand.is_deviceless) return std::nullopt;
     GangDemand gang = state_.GangOf(job_.demand, state_.RoomOf(job_));
     gang.most = std::min(gang.most, gang.least - 1);
     gang.least = 1;
@@ -64,6 +120,7 @@ class Finder {
     if (job_.demand.type.empty()) return std::nullopt;
     QueuedJob job = job_;
     for (const std::string& type : state_.slots.types()) {
+      if (type.empty()) continue;  // the seats
       job.demand.type = type;
       if (Starts(job)) {
         return Change{{{"devices.type", type}},
@@ -75,6 +132,7 @@ class Finder {
 
   std::optional<Change> Mixed() const {
     if (job_.demand.mixed && job_.demand.type.empty()) return std::nullopt;
+    if (job_.demand.is_deviceless) return std::nullopt;
     QueuedJob job = job_;
     job.demand.mixed = true;
     job.demand.type.clear();

@@ -55,6 +55,12 @@ std::string LabelsText(const std::map<std::string, std::string>& labels) {
   return absl::StrJoin(labels, ", ", absl::PairFormatter("="));
 }
 
+bool HasSeveralTypes(const Slots& slots) {
+  const auto named = std::count_if(slots.types().begin(), slots.types().end(),
+                                   [](const std::string& type) { return !type.empty(); });
+  return named > 1;
+}
+
 std::string MemoryText(int64_t bytes) {
   if (bytes % (int64_t{1} << 30) == 0) return absl::StrCat(bytes >> 30, " GiB");
   if (bytes % (int64_t{1} << 20) == 0) return absl::StrCat(bytes >> 20, " MiB");
@@ -68,12 +74,33 @@ std::string TimeOfDay(Now now, int64_t uptime_us) {
   return absl::StrFormat("%02d:%02d UTC", minute / 60 % 24, minute % 60);
 }
 
+std::string ResourcesText(const HostAmount& resources) {
+  std::vector<std::string> parts;
+  if (resources.cpus > 0) {
+    parts.push_back(absl::StrCat(resources.cpus, resources.cpus == 1 ? " cpu" : " cpus"));
+  }
+  if (resources.memory_bytes > 0) {
+    parts.push_back(absl::StrCat(MemoryText(resources.memory_bytes), " of memory"));
+  }
+  return absl::StrJoin(parts, " and ");
+}
+
 std::string DemandText(const Demand& demand) {
+  const std::string resources = ResourcesText(demand.resources);
+  if (demand.is_deviceless) {
+    std::string text = resources.empty() ? "1 cpu" : resources;
+    if (!demand.labels.empty()) {
+      absl::StrAppend(&text, " on workers with ", LabelsText(demand.labels));
+    }
+    return text;
+  }
   std::string text = demand.is_elastic()
                          ? absl::StrCat(demand.least(), " to ", Devices(demand.count))
                          : Devices(demand.count);
   if (!demand.type.empty()) absl::StrAppend(&text, " of type ", demand.type);
+  if (!resources.empty()) absl::StrAppend(&text, ", each with ", resources);
   if (demand.memory_bytes > 0) absl::StrAppend(&text, " with ", MemoryText(demand.memory_bytes));
+  if (demand.one_host) absl::StrAppend(&text, " on one host");
   if (demand.bf16) absl::StrAppend(&text, demand.memory_bytes > 0 ? " and" : " with", " bf16");
   if (!demand.labels.empty()) {
     absl::StrAppend(&text, " on workers with ", LabelsText(demand.labels));
@@ -87,9 +114,12 @@ std::string DatasetText(const Demand& demand) {
 }
 
 CapacityReasons::CapacityReasons(const Pool& pool, const PassState& state) : state_(state) {
+  workers_.reserve(pool.size());
+  for (const PoolWorker& worker : pool) workers_.push_back(worker.name);
   for (const Shelf& shelf : state.slots.shelves()) {
     const PoolWorker& worker = pool[static_cast<size_t>(shelf.worker)];
-    if (!worker.users.empty()) {
+    const bool is_seat = state.slots.classes()[static_cast<size_t>(shelf.cls)].is_seat;
+    if (!worker.users.empty() && !is_seat) {
       if (users_workers_.empty() || users_workers_.back().name != worker.name) {
         users_workers_.push_back({worker.name, worker.users, {}});
       }
@@ -98,11 +128,12 @@ CapacityReasons::CapacityReasons(const Pool& pool, const PassState& state) : sta
     for (int32_t slot = shelf.begin; slot < shelf.end; ++slot) {
       const Slot& it = state.slots.slot(slot);
       if (it.offered || it.holder != JobId{}) continue;
-      const PoolDevice& device = worker.devices[static_cast<size_t>(it.device)];
-      std::string what = worker.takes_ranks
-                             ? absl::StrCat("device ", device.name, " of worker ", worker.name, " ",
-                                            device.why_not)
-                             : absl::StrCat("worker ", worker.name, " ", worker.why_not);
+      std::string what = absl::StrCat("worker ", worker.name, " ", worker.why_not);
+      if (worker.takes_ranks) {
+        const PoolDevice& device = worker.devices[static_cast<size_t>(it.device)];
+        what =
+            absl::StrCat("device ", device.name, " of worker ", worker.name, " ", device.why_not);
+      }
       if (!set_aside_.empty() && set_aside_.back().what == what &&
           set_aside_.back().cls == shelf.cls) {
         ++set_aside_.back().devices;
@@ -191,13 +222,14 @@ std::vector<std::string> CapacityReasons::Find(const QueuedJob& job) const {
   const Demand& demand = job.demand;
   const std::string needs = absl::StrCat("needs ", DemandText(demand));
   if (state_.slots.size() == 0) return {needs, "no worker has registered"};
+  if (demand.is_deviceless) return FindOnHosts(job, needs);
   const int32_t least = state_.GangOf(demand, kNoLimit).least;
   const Tally& tally = TallyFor(job);
   std::vector<std::string> reasons;
   if (tally.total < least) {
     const bool is_any_type = demand.type.empty() && !demand.mixed;
     reasons.push_back(
-        absl::StrCat(needs, is_any_type && state_.slots.types().size() > 1 ? " of one type" : "",
+        absl::StrCat(needs, is_any_type && HasSeveralTypes(state_.slots) ? " of one type" : "",
                      "; the pool has ", tally.total, ": it can never start here"));
     if (!job.reservation.empty()) {
       reasons.push_back(
@@ -206,7 +238,21 @@ std::vector<std::string> CapacityReasons::Find(const QueuedJob& job) const {
     AddMismatches(job, reasons);
     return reasons;
   }
-  if (tally.free >= least) return reasons;
+  if (demand.one_host && !IsFeasible(job)) {
+    reasons.push_back(absl::StrCat(needs, "; no host has as many: it can never start here"));
+    AddMismatches(job, reasons);
+    return reasons;
+  }
+  const auto is_scattered = [&] {
+    const Offer offer =
+        state_.backfill.OfferFor(state_.ReachOf(job).now, job.id, RoundUpExpected(job.expected_us));
+    return MostFreeOnOneWorker(state_.slots, offer, demand.mixed) < least;
+  };
+  if (demand.one_host && tally.free >= least && is_scattered()) {
+    reasons.push_back(absl::StrCat(needs, "; ", tally.free, " are free, but on several hosts"));
+    return reasons;
+  }
+  if (tally.free >= least) return FindOnHosts(job, needs);
   std::string sentence = absl::StrCat(needs, "; ", tally.free, " of ", tally.total,
                                       tally.free == 1 ? " is free" : " are free");
   if (!tally.held.empty()) absl::StrAppend(&sentence, " (", Holders(tally.held), ")");
@@ -239,6 +285,64 @@ std::vector<std::string> CapacityReasons::Find(const QueuedJob& job) const {
   return reasons;
 }
 
+std::vector<std::string> CapacityReasons::FindOnHosts(const QueuedJob& job,
+                                                      const std::string& needs) const {
+  const GangDemand gang = state_.GangOf(job.demand, kNoLimit);
+  const Reach& reach = state_.ReachOf(job);
+  if (!CouldHold(state_.slots, reach.ever, gang)) {
+    std::vector<std::string> reasons = {
+        absl::StrCat(needs, "; no known hosts have that: it can never start here")};
+    AddMismatches(job, reasons);
+    return reasons;
+  }
+  if (state_.LargestFor(job, gang) > 0) return {};
+  std::vector<std::string> reasons = {needs};
+  AddHosts(job, reasons);
+  size_t named = 0;
+  for (const SetAside& entry : set_aside_) {
+    const bool suits = reach.ever[static_cast<size_t>(entry.cls)] != Access::kNone;
+    if (suits && job.demand.is_deviceless && named++ < kNamed) reasons.push_back(entry.what);
+  }
+  return reasons;
+}
+
+void CapacityReasons::AddHosts(const QueuedJob& job, std::vector<std::string>& reasons) const {
+  const Slots& slots = state_.slots;
+  const Offer offer =
+      state_.backfill.OfferFor(state_.ReachOf(job).now, job.id, RoundUpExpected(job.expected_us));
+  GangDemand gang = state_.GangOf(job.demand, kNoLimit);
+  gang.reservations = &job.reservations;
+  const std::vector<HostAmount> rooms = RoomFor(slots, offer, gang);
+  size_t named = 0;
+  int32_t rest = 0;
+  int32_t last = -1;
+  for (const Shelf& shelf : slots.shelves()) {
+    const auto cls = static_cast<size_t>(shelf.cls);
+    const int32_t free = shelf.open + (offer[cls] == Access::kKept ? shelf.kept : 0);
+    if (offer[cls] == Access::kNone || shelf.worker == last || free == 0) continue;
+    const HostAmount need = slots.NeedOn(job.demand.resources, slots.classes()[cls]);
+    const HostAmount& room = rooms[static_cast<size_t>(shelf.worker)];
+    if (need.empty() || need.Fits(room)) continue;
+    last = shelf.worker;
+    if (named++ >= kNamed) {
+      ++rest;
+      continue;
+    }
+    const std::string& worker = workers_[static_cast<size_t>(shelf.worker)];
+    if (need.cpus > room.cpus) {
+      const int32_t cpus = std::max(room.cpus, 0);
+      reasons.push_back(absl::StrCat(cpus, cpus == 1 ? " cpu is" : " cpus are", " free on ", worker,
+                                     ", ", need.cpus, need.cpus == 1 ? " is" : " are", " needed"));
+    }
+    if (need.memory_bytes > room.memory_bytes) {
+      reasons.push_back(absl::StrCat(FormatBytes(std::max<int64_t>(room.memory_bytes, 0)),
+                                     " of memory is free on ", worker, ", ",
+                                     FormatBytes(need.memory_bytes), " is needed"));
+    }
+  }
+  if (rest > 0) reasons.push_back(absl::StrCat(rest, " more workers have too little left"));
+}
+
 void CapacityReasons::AddKept(const Tally& tally, int32_t least,
                               std::vector<std::string>& reasons) const {
   for (const auto& [keeper, count] : tally.kept) {
@@ -262,6 +366,7 @@ void CapacityReasons::AddMismatches(const QueuedJob& job, std::vector<std::strin
   int32_t only_f32 = 0;
   int32_t elsewhere = 0;
   int32_t without_data = 0;
+  int32_t on_small_hosts = 0;
   std::map<std::string, int32_t> too_small;  // by type
   for (const DeviceClass& cls : state_.slots.classes()) {
     switch (state_.slots.MismatchOf(demand, cls)) {
@@ -280,10 +385,20 @@ void CapacityReasons::AddMismatches(const QueuedJob& job, std::vector<std::strin
       case Mismatch::kDataset:
         without_data += cls.total;
         break;
+      case Mismatch::kHost:
+        on_small_hosts += cls.total;
+        break;
       case Mismatch::kType:
       case Mismatch::kNone:
         break;
     }
+  }
+  if (on_small_hosts > 0) {
+    reasons.push_back(absl::StrCat(demand.is_deviceless ? "other hosts" : Devices(on_small_hosts),
+                                   demand.is_deviceless  ? " have"
+                                   : on_small_hosts == 1 ? " is on a host that has"
+                                                         : " are on hosts that have",
+                                   " less than ", ResourcesText(demand.resources)));
   }
   const std::string of_type = demand.type.empty() ? "" : absl::StrCat(" of type ", demand.type);
   if (small > 0) {

@@ -19,6 +19,9 @@ std::string TimeOfDay(Now now, int64_t uptime_us);
 // Returns a text such as "4 devices of type h200 with 80 GiB on workers with disk=ssd".
 std::string DemandText(const Demand& demand);
 
+// Returns a text such as "8 cpus and 64 GiB of memory"; empty if nothing is asked for.
+std::string ResourcesText(const HostAmount& resources);
+
 // Returns a text such as "the data set cifar10 of data.digest xxh3-128:12".
 std::string DatasetText(const Demand& demand);
 
@@ -63,15 +66,20 @@ class CapacityReasons {
   using Tallies = std::map<int32_t, Tally>;  // by type; -1 stands for all types together
 
   std::vector<std::string> Find(const QueuedJob& job) const;
+  // Returns the reasons of a job for which enough devices are free, or that needs none.
+  std::vector<std::string> FindOnHosts(const QueuedJob& job, const std::string& needs) const;
   Tallies Count(const Reach& reach, const Offer& now, bool by_type) const;
   // Returns the tally of the type that comes closest to holding the gang.
   const Tally& TallyFor(const QueuedJob& job) const;
   void AddMismatches(const QueuedJob& job, std::vector<std::string>& reasons) const;
+  // Adds the hosts with free devices that have too little left for a rank.
+  void AddHosts(const QueuedJob& job, std::vector<std::string>& reasons) const;
   void AddOtherUsers(const QueuedJob& job, std::vector<std::string>& reasons) const;
   void AddKept(const Tally& tally, int32_t least, std::vector<std::string>& reasons) const;
 
   const PassState& state_;
   std::vector<SetAside> set_aside_;
+  std::vector<std::string> workers_;  // the names, in order
   std::vector<UsersWorker> users_workers_;
   mutable std::map<Shape, std::vector<std::string>> known_;
   // A cache, because many shapes look at the same devices.

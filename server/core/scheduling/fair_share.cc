@@ -14,9 +14,10 @@ FairShare::FairShare(const std::map<UsageKey, UsageRecord>& usage,
   }
 }
 
-void FairShare::Charge(const std::string& user, const std::string& project, int32_t devices) {
-  projects_[project] += devices * advance_us_;
-  users_[{project, user}] += devices * advance_us_;
+void FairShare::Charge(const std::string& user, const std::string& project, int64_t milli_devices) {
+  const int64_t advance_us = milli_devices * advance_us_ / 1000;
+  projects_[project] += advance_us;
+  users_[{project, user}] += advance_us;
 }
 
 ShareKey FairShare::OfProject(const std::string& project) const {

@@ -33,8 +33,8 @@ class FairShare {
   FairShare(const std::map<UsageKey, UsageRecord>& usage,
             const std::map<std::string, QuotaRecord>& quotas, int64_t advance_us);
 
-  // Notes that the owner holds `devices` more, or fewer if it is negative.
-  void Charge(const std::string& user, const std::string& project, int32_t devices);
+  // Notes that the owner holds this many thousandths of a device more, or fewer if it is negative.
+  void Charge(const std::string& user, const std::string& project, int64_t milli_devices);
 
   ShareKey OfProject(const std::string& project) const;
   ShareKey OfUser(const Owner& owner) const;

@@ -51,7 +51,9 @@ class Simulation {
       last_ended_ = EndNext();
       picked = PickSlots(slots_, offer, gang);
     }
-    for (const int32_t slot : picked) slots_.SetHolder(slot, job.id);
+    for (const int32_t slot : picked) {
+      slots_.SetHolder(slot, job.id, slots_.NeedOn(job.demand.resources, slots_.ClassOf(slot)));
+    }
     if (const int64_t takes_us = TimeOf(job, picked.size()); takes_us > 0) {
       Expect(job.id, now_us_ + takes_us);
     } else {

@@ -41,6 +41,7 @@ void JobQueue::Put(QueuedJob job) {
   Remove(job.id);
   const JobId id = job.id;
   const QueuedJob& stored = jobs_.emplace(id, std::move(job)).first->second;
+  if (stored.demand.is_deviceless) ++deviceless_;
   if (stored.holds.empty()) {
     Insert(stored);
   } else {
@@ -51,6 +52,7 @@ void JobQueue::Put(QueuedJob job) {
 void JobQueue::Remove(JobId job) {
   const auto found = jobs_.find(job);
   if (found == jobs_.end()) return;
+  if (found->second.demand.is_deviceless) --deviceless_;
   if (with_holds_.erase(job) == 0) Erase(found->second);
   jobs_.erase(found);
 }

@@ -85,6 +85,8 @@ class JobQueue {
   void Remove(JobId job);
   const QueuedJob* Find(JobId job) const;
   size_t size() const { return jobs_.size(); }
+  // Returns how many of the jobs ask for no device.
+  int32_t deviceless() const { return deviceless_; }
   bool empty() const { return jobs_.empty(); }
   const std::map<JobId, QueuedJob>& jobs() const { return jobs_; }
 
@@ -115,6 +117,7 @@ class JobQueue {
   void Erase(const QueuedJob& job);
 
   std::map<JobId, QueuedJob> jobs_;
+  int32_t deviceless_ = 0;
   std::set<JobId> with_holds_;
   Levels levels_;
   std::map<Shape, ShapeUse> shapes_;

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "server/core/scheduling/slots.h"
@@ -15,11 +17,35 @@ struct GangDemand {
   int32_t most = 1;
   bool mixed = false;
   bool spread = false;
+  HostAmount resources = {};  // of each rank
+  bool is_deviceless = false;
+  // The reservations whose devices the job may use, and the classes whose kept slots are lent to
+  // it, even where it wants no such slot; null for none. They are borrowed.
+  const std::set<std::string>* reservations = nullptr;
+  const Offer* lent = nullptr;
+  bool one_host = false;  // all ranks have to be on one worker
 };
 
+// Returns true if what is left of the hosts may bound the gang, and not only the free slots.
+bool IsBoundByHosts(const Slots& slots, const GangDemand& gang);
+
+// Returns for each worker how many ranks of the gang what is left of its host can hold. If it has
+// offered slots of several classes, each rank counts as the most that it holds on any of them.
+std::vector<int32_t> RanksThatFit(const Slots& slots, const Offer& offer, const GangDemand& gang);
+
+// Returns how many ranks that hold `need` have room; at least 0.
+int32_t RanksIn(const HostAmount& room, const HostAmount& need);
+
+// Returns what is left of each host for the gang: without what is held, claimed, kept for others or
+// reserved for others.
+std::vector<HostAmount> RoomFor(const Slots& slots, const Offer& offer, const GangDemand& gang);
+
 // Returns the size of the largest gang that the free slots of the offer hold, up to `most`, or 0 if
-// they do not hold `least`. It reads only the counts of free slots, and no slots.
+// they do not hold `least`. It reads only counts, and no slots.
 int32_t LargestGang(const Slots& slots, const Offer& offer, const GangDemand& gang);
+
+// Returns the most free slots that one worker offers to a gang, whatever is left of its host.
+int32_t MostFreeOnOneWorker(const Slots& slots, const Offer& offer, bool mixed);
 
 // Returns true if the offered classes could hold `least` devices if all of them were free.
 bool CouldHold(const Slots& slots, const Offer& offer, const GangDemand& gang);
@@ -30,10 +56,11 @@ bool CouldHold(const Slots& slots, const Offer& offer, const GangDemand& gang);
 //            as few workers as possible
 //   spread   evenly over as many workers as possible
 //   unmixed  of the type of which most fit; of equal ones, where it spans the fewest workers
+//   one host on one worker, or none
 std::vector<int32_t> PickSlots(const Slots& slots, const Offer& offer, const GangDemand& gang);
 
 // Returns the ranks on these slots.
 std::vector<RankPlacement> RanksOn(const Slots& slots, const Pool& pool,
-                                   const std::vector<int32_t>& picked);
+                                   const std::vector<int32_t>& picked, const HostAmount& resources);
 
 }  // namespace trainyard::core

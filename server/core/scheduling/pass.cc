@@ -31,6 +31,27 @@ std::map<DeviceKey, std::string> ComingReservations(const PassInput& input) {
   return coming;
 }
 
+// Returns what the ranks of jobs with claims ask for, where that is not the default.
+std::map<JobId, HostAmount> ClaimedResources(const PassInput& input) {
+  std::map<JobId, HostAmount> resources;
+  const auto add = [&](JobId id) {
+    if (id == JobId{}) return;
+    const QueuedJob* queued = input.queue.Find(id);
+    const auto running = input.running.find(id);
+    if (queued != nullptr && !queued->demand.resources.empty()) {
+      resources[id] = queued->demand.resources;
+    } else if (queued == nullptr && running != input.running.end() &&
+               !running->second.demand.resources.empty()) {
+      resources[id] = running->second.demand.resources;
+    }
+  };
+  for (const PoolWorker& worker : input.pool) {
+    for (const PoolDevice& device : worker.devices) add(device.claim);
+    for (const JobId& job : worker.claimed_seats) add(job);
+  }
+  return resources;
+}
+
 class Pass {
  public:
   Pass(const PassInput& input, PassState& state)
@@ -67,17 +88,23 @@ class Pass {
     std::vector<int32_t> fit;
     bool are_free = true;
     std::set<int32_t> types;
+    std::set<int32_t> workers;
     for (const int32_t slot : claimed) {
       const Slot& it = state_.slots.slot(slot);
       const auto cls = static_cast<size_t>(state_.slots.ShelfOf(slot).cls);
       if (!it.offered || reach.now[cls] == Access::kNone) continue;
       fit.push_back(slot);
       types.insert(state_.slots.classes()[cls].type);
+      workers.insert(state_.slots.ShelfOf(slot).worker);
       are_free = are_free && it.holder == JobId{};
     }
+    // A job that it preempts may give it processors and memory, and no slot.
+    const bool waits_for_host = are_free && !state_.slots.HostsFit(fit, job.demand.resources);
+    are_free = are_free && !waits_for_host;
     const GangDemand gang = state_.GangOf(job.demand, state_.RoomOf(job));
     const bool is_whole = static_cast<int32_t>(fit.size()) >= state_.GangOf(job.demand, 0).least &&
-                          (job.demand.mixed || types.size() == 1);
+                          (job.demand.mixed || types.size() == 1) &&
+                          (!gang.one_host || workers.size() == 1);
     served_.insert(job.id);
     if (!is_whole) {  // one of its devices has failed, so that it needs others
       if (gang.most < gang.least) return;
@@ -182,15 +209,20 @@ class Pass {
   }
 
   void Start(const QueuedJob& job, const std::vector<int32_t>& picked, JobId guest_of) {
-    for (const int32_t slot : picked) state_.slots.SetHolder(slot, job.id);
-    Charge(job, static_cast<int32_t>(picked.size()) - ClaimsOf(job.id));
+    const HostAmount& resources = job.demand.resources;
+    for (const int32_t slot : picked) {
+      const HostAmount held = state_.slots.NeedOn(resources, state_.slots.ClassOf(slot));
+      state_.slots.SetHolder(slot, job.id, held);
+    }
+    Charge(job, picked);
     if (job.array != JobId{}) state_.quotas.ChargeArray(job.array);
     std::optional<int64_t> end_us;
     if (job.expected_us > 0) end_us = state_.now.uptime_us + RoundUpExpected(job.expected_us);
     if (guest_of != JobId{}) end_us = state_.GuestGoneBy();
     state_.backfill.AddRelease(job.id, end_us, picked);
     started_.insert(job.id);
-    plan_.placements.push_back({job.id, RanksOn(state_.slots, input_.pool, picked), guest_of});
+    plan_.placements.push_back(
+        {job.id, RanksOn(state_.slots, input_.pool, picked, resources), guest_of});
   }
 
   bool Preempt(const QueuedJob& job, const Reach& reach, const GangDemand& gang) {
@@ -205,14 +237,15 @@ class Pass {
     const auto nomination = Nominate(state_.slots, input_.running, state_.held, state_.stopping,
                                      job, reach.now, gang, is_head);
     if (!nomination.has_value()) return false;
-    Preemption preemption{job.id, KeysOf(nomination->slots), {}};
+    state_.slots.SetResources(job.id, job.demand.resources);
     for (const int32_t slot : nomination->slots) state_.slots.SetClaim(slot, job.id);
+    Preemption preemption{job.id, KeysOf(nomination->slots), {}};
     for (const auto& [victim, kept] : nomination->victims) {
       state_.stopping.insert(victim);
       for (const int32_t slot : kept) state_.slots.SetClaim(slot, victim);
       preemption.victims.push_back({victim, KeysOf(kept)});
     }
-    Charge(job, static_cast<int32_t>(nomination->slots.size()) - ClaimsOf(job.id));
+    Charge(job, nomination->slots);
     plan_.preemptions.push_back(std::move(preemption));
     return true;
   }
@@ -242,14 +275,20 @@ class Pass {
     }
   }
 
-  void Charge(const QueuedJob& job, int32_t devices) {
-    state_.quotas.Charge(job.user, job.project, devices);
-    state_.share.Charge(job.user, job.project, devices);
-  }
-
-  int32_t ClaimsOf(JobId job) const {
-    const auto found = state_.slots.claims().find(job);
-    return found == state_.slots.claims().end() ? 0 : static_cast<int32_t>(found->second.size());
+  // Charges what the job gets beyond what is claimed for it, which was charged before.
+  void Charge(const QueuedJob& job, const std::vector<int32_t>& picked) {
+    static const std::vector<int32_t> kNone;
+    const auto found = state_.slots.claims().find(job.id);
+    const std::vector<int32_t>& claimed =
+        found == state_.slots.claims().end() ? kNone : found->second;
+    const HostAmount& resources = job.demand.resources;
+    HostAmount of_hosts = state_.slots.NeedOnAll(picked, resources);
+    of_hosts -= state_.slots.NeedOnAll(claimed, resources);
+    const auto more = static_cast<int32_t>(picked.size()) - static_cast<int32_t>(claimed.size());
+    state_.quotas.Charge(job.user, job.project, job.demand.is_deviceless ? 0 : more, of_hosts);
+    state_.share.Charge(
+        job.user, job.project,
+        state_.slots.MilliOn(picked, resources) - state_.slots.MilliOn(claimed, resources));
   }
 
   std::vector<DeviceKey> KeysOf(const std::vector<int32_t>& slots) const {
@@ -282,15 +321,14 @@ PassState::PassState(const PassInput& input, const PolicyOptions& pass_options)
       rules{pass_options.priorities, pass_options.fair_share,
             input.now.wall_us - input.config.overdue_after_us},
       quota_records(input.quotas),
-      slots(input.pool, ComingReservations(input)),
+      slots(input.pool, ComingReservations(input), ClaimedResources(input),
+            input.queue.deviceless()),
       held(slots.Holders()),
       quotas(quota_records),
       share(input.usage, quota_records, input.config.usage_advance_us),
       backfill(slots, input.now.uptime_us, pass_options.backfill) {
   for (const auto& [id, job] : input.running) {
-    const auto devices = static_cast<int32_t>(job.ranks.size());
-    quotas.Charge(job.user, job.project, devices);
-    share.Charge(job.user, job.project, devices);
+    ChargeRunning(job);
     if (job.array != JobId{}) quotas.ChargeArray(job.array);
     if (job.stops) stopping.insert(id);
     const auto found = held.find(id);
@@ -300,18 +338,40 @@ PassState::PassState(const PassInput& input, const PolicyOptions& pass_options)
     }
     if (found != held.end()) backfill.AddRelease(id, end_us, found->second);
   }
+  ChargeClaims(input);
+}
+
+void PassState::ChargeRunning(const RunningJob& job) {
+  HostAmount of_hosts;
+  int32_t devices = 0;
+  for (const RankPlacement& rank : job.ranks) {
+    of_hosts += rank.held;
+    if (!rank.device.empty()) ++devices;
+  }
+  int64_t milli = devices * kWholeDevice;
+  if (const auto found = held.find(job.id); devices == 0 && found != held.end()) {
+    milli = slots.MilliOn(found->second, job.demand.resources);
+  }
+  quotas.Charge(job.user, job.project, devices, of_hosts);
+  share.Charge(job.user, job.project, milli);
+}
+
+void PassState::ChargeClaims(const PassInput& input) {
+  const auto charge = [this](const auto& job, const std::vector<int32_t>& more) {
+    const HostAmount& resources = job.demand.resources;
+    quotas.Charge(job.user, job.project,
+                  job.demand.is_deviceless ? 0 : static_cast<int32_t>(more.size()),
+                  slots.NeedOnAll(more, resources));
+    share.Charge(job.user, job.project, slots.MilliOn(more, resources));
+  };
   for (const auto& [id, claimed] : slots.claims()) {
     if (const QueuedJob* job = input.queue.Find(id); job != nullptr) {
-      const auto devices = static_cast<int32_t>(claimed.size());
-      quotas.Charge(job->user, job->project, devices);
-      share.Charge(job->user, job->project, devices);
+      charge(*job, claimed);
     } else if (const auto found = input.running.find(id); found != input.running.end()) {
-      const auto more = std::count_if(
-          claimed.begin(), claimed.end(),
-          [&, holder = id](int32_t slot) { return slots.slot(slot).holder != holder; });
-      const RunningJob& grows = found->second;
-      quotas.Charge(grows.user, grows.project, static_cast<int32_t>(more));
-      share.Charge(grows.user, grows.project, static_cast<int32_t>(more));
+      std::vector<int32_t> more;
+      std::copy_if(claimed.begin(), claimed.end(), std::back_inserter(more),
+                   [&, holder = id](int32_t slot) { return slots.slot(slot).holder != holder; });
+      charge(found->second, more);
     }
   }
 }
@@ -321,7 +381,7 @@ const Reach& PassState::ReachOf(const QueuedJob& job) const {
   const auto filter =
       std::tie(demand.type, demand.memory_bytes, demand.host_need_bytes, demand.gpu_need_bytes,
                demand.labels, demand.bf16, demand.dataset, demand.data_digest, job.reservations,
-               job.reservation, job.named_user);
+               job.reservation, job.named_user, demand.resources, demand.is_deviceless);
   auto found = reaches_.find(filter);
   if (found == reaches_.end()) {
     Reach reach = slots.ReachOf(demand, job.reservations, job.reservation, job.named_user);
@@ -332,18 +392,42 @@ const Reach& PassState::ReachOf(const QueuedJob& job) const {
 
 GangDemand PassState::GangOf(const Demand& demand, int32_t room) const {
   const int32_t least = options.elastic ? demand.least() : demand.count;
-  return {least, std::min(demand.count, room), demand.mixed, demand.spread};
+  GangDemand gang{least,
+                  std::min(demand.count, room),
+                  demand.mixed,
+                  demand.spread,
+                  demand.resources,
+                  demand.is_deviceless};
+  gang.one_host = demand.one_host && demand.count > 1;  // one rank is on one host anyway
+  return gang;
+}
+
+int32_t PassState::LargestFor(const QueuedJob& job, const GangDemand& gang) const {
+  const int64_t expected_us = RoundUpExpected(job.expected_us);
+  const Offer lent = backfill.LentTo(job.id, expected_us);
+  GangDemand of_job = gang;
+  of_job.reservations = &job.reservations;
+  of_job.lent = &lent;
+  return LargestGang(slots, backfill.OfferFor(ReachOf(job).now, job.id, expected_us), of_job);
 }
 
 int32_t PassState::RoomOf(const QueuedJob& job) const {
-  const int32_t room = quotas.Room(job.user, job.project);
+  const HostAmount need = quotas.has_host_limits() ? NeedOf(job) : HostAmount{};
+  const int32_t room = quotas.Room(job.user, job.project, need, job.demand.devices());
   const auto found = slots.claims().find(job.id);
   return found == slots.claims().end() ? room : room + static_cast<int32_t>(found->second.size());
 }
 
-std::vector<int32_t> PassState::PickFor(const QueuedJob& job, const GangDemand& gang) const {
+std::vector<int32_t> PassState::PickFor(const QueuedJob& job, const GangDemand& wanted) const {
   const Reach& reach = ReachOf(job);
   const int64_t expected_us = RoundUpExpected(job.expected_us);
+  GangDemand gang = wanted;
+  Offer lent;
+  if (IsBoundByHosts(slots, gang)) {
+    lent = backfill.LentTo(job.id, expected_us);
+    gang.lent = &lent;
+    gang.reservations = &job.reservations;
+  }
   if (reach.spares) {
     std::vector<int32_t> picked =
         PickSlots(slots, backfill.OfferFor(reach.clean, job.id, expected_us), gang);
@@ -352,10 +436,13 @@ std::vector<int32_t> PassState::PickFor(const QueuedJob& job, const GangDemand& 
   return PickSlots(slots, backfill.OfferFor(reach.now, job.id, expected_us), gang);
 }
 
-std::vector<int32_t> PassState::PickForGuest(const QueuedJob& job, const GangDemand& gang) const {
+std::vector<int32_t> PassState::PickForGuest(const QueuedJob& job, const GangDemand& wanted) const {
   if (!options.guests || !options.preemption || !options.backfill || !job.preemptible) return {};
   // A guest should get something done before it has to leave.
-  const Offer offer = backfill.OfferForGuest(ReachOf(job).now, GuestGoneBy() + min_runtime_us);
+  const int64_t until_us = GuestGoneBy() + min_runtime_us;
+  const Offer offer = backfill.OfferForGuest(ReachOf(job).now, until_us);
+  GangDemand gang = wanted;
+  gang.reservations = &job.reservations;
   return PickSlots(slots, offer, gang);
 }
 

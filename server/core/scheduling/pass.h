@@ -32,6 +32,12 @@ class PassState {
   const Reach& ReachOf(const QueuedJob& job) const;
   // Returns the gang of a job whose owner may have `room` more devices.
   GangDemand GangOf(const Demand& demand, int32_t room) const;
+  // Returns the size of the largest such gang of the job that is free now, or 0.
+  int32_t LargestFor(const QueuedJob& job, const GangDemand& gang) const;
+  // Returns the most that a rank of the job holds of a host.
+  HostAmount NeedOf(const QueuedJob& job) const {
+    return slots.MostOn(ReachOf(job).ever, job.demand.resources);
+  }
   // Returns how many more devices the job's owner may have. Devices that are claimed for the job
   // count as room.
   int32_t RoomOf(const QueuedJob& job) const;
@@ -61,9 +67,12 @@ class PassState {
   bool is_complete = true;  // true if the pass has left no job for the next one
 
  private:
-  using Filter =
-      std::tuple<std::string, int64_t, int64_t, int64_t, std::map<std::string, std::string>, bool,
-                 std::string, std::string, std::set<std::string>, std::string, std::string>;
+  using Filter = std::tuple<std::string, int64_t, int64_t, int64_t,
+                            std::map<std::string, std::string>, bool, std::string, std::string,
+                            std::set<std::string>, std::string, std::string, HostAmount, bool>;
+  void ChargeRunning(const RunningJob& job);
+  void ChargeClaims(const PassInput& input);
+
   mutable std::map<Filter, Reach, std::less<>> reaches_;
 };
 

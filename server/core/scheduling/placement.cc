@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <memory>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 
 namespace trainyard::core {
 namespace {
@@ -28,6 +30,25 @@ auto* FindDevice(Worker& worker, const std::string& name) {
       std::find_if(worker.devices.begin(), worker.devices.end(),
                    [&name](const PoolDevice& candidate) { return candidate.name == name; });
   return found == worker.devices.end() ? nullptr : std::to_address(found);
+}
+
+// Returns what is left of the host for new ranks.
+HostAmount RoomOn(const PoolWorker& worker) {
+  HostAmount room = worker.host;
+  for (const PoolDevice& device : worker.devices) {
+    if (device.holder != JobId{}) room -= device.held;
+  }
+  for (const PoolSeat& seat : worker.seats) room -= seat.held;
+  return room;
+}
+
+absl::Status CheckSeat(const PoolWorker& worker, const QueuedJob& job) {
+  const bool is_offered = worker.takes_ranks && worker.users.Allow(job.user);
+  if (is_offered &&
+      FirstMismatch(job.demand, worker.traits, SeatOf(worker.host)) == Mismatch::kNone) {
+    return absl::OkStatus();
+  }
+  return Bad(absl::StrCat("worker ", worker.name, " takes no such rank without a device"));
 }
 
 absl::Status CheckDevice(const PoolWorker& worker, const PoolDevice& device, const QueuedJob& job) {
@@ -54,8 +75,13 @@ absl::Status CheckDevice(const PoolWorker& worker, const PoolDevice& device, con
     return bad("has ", device.memory_bytes, " bytes of memory; the job needs ",
                NeedOn(demand, device.type));
   }
+  if (demand.is_deviceless) return bad("is not wanted; the demand is without a device");
   const Mismatch mismatch =
-      FirstMismatch(demand, worker.traits, {device.type, device.memory_bytes, device.bf16});
+      FirstMismatch(demand, worker.traits,
+                    {device.type, device.memory_bytes, device.bf16, worker.host, device.share});
+  if (mismatch == Mismatch::kHost) {
+    return bad("is on a host with less than the demanded processors and memory");
+  }
   if (mismatch == Mismatch::kDataset) {
     return bad("is on a worker without the data set ", demand.dataset, " ", demand.data_digest);
   }
@@ -63,6 +89,16 @@ absl::Status CheckDevice(const PoolWorker& worker, const PoolDevice& device, con
 }
 
 }  // namespace
+
+std::string SeatName(JobId job) {
+  return absl::StrCat("#", job.value);
+}
+
+JobId SeatOwner(absl::string_view name) {
+  int64_t job = 0;
+  if (name.empty() || name.front() != '#' || !absl::SimpleAtoi(name.substr(1), &job)) return {};
+  return JobId{job};
+}
 
 bool MayUse(const PoolWorker& worker, const PoolDevice& device, const QueuedJob& job) {
   if (!worker.takes_ranks || !device.usable || !worker.users.Allow(job.user)) return false;
@@ -82,6 +118,7 @@ absl::Status CheckPlacement(const Pool& pool, const QueuedJob& job,
     return Bad(absl::StrCat(placed, " ranks placed; the gang has ", least, demand.count));
   }
   std::set<DeviceKey> taken;
+  std::map<std::string, HostAmount> held;
   std::set<std::string> types;
   for (int32_t i = 0; i < placed; ++i) {
     const RankPlacement& rank = ranks[static_cast<size_t>(i)];
@@ -90,6 +127,15 @@ absl::Status CheckPlacement(const Pool& pool, const QueuedJob& job,
     }
     const PoolWorker* worker = FindWorker(pool, rank.worker);
     if (worker == nullptr) return Bad(absl::StrCat("worker ", rank.worker, " is not in the pool"));
+    HostAmount& on_host = held[rank.worker] += rank.held;
+    if (!worker->host.empty() && !on_host.Fits(RoomOn(*worker))) {
+      return Bad(absl::StrCat("the ranks on ", rank.worker, " hold ", on_host.cpus, " cpus and ",
+                              on_host.memory_bytes, " bytes; less is free there"));
+    }
+    if (rank.device.empty()) {
+      TY_RETURN_IF_ERROR(CheckSeat(*worker, job));
+      continue;
+    }
     const PoolDevice* device = FindDevice(*worker, rank.device);
     if (device == nullptr) {
       return Bad(absl::StrCat("device ", rank.device, " of ", rank.worker, " does not exist"));
@@ -99,6 +145,10 @@ absl::Status CheckPlacement(const Pool& pool, const QueuedJob& job,
     }
     if (absl::Status status = CheckDevice(*worker, *device, job); !status.ok()) return status;
     types.insert(device->type);
+    if (demand.one_host && rank.worker != ranks.front().worker) {
+      return Bad(absl::StrCat("ranks on ", ranks.front().worker, " and ", rank.worker,
+                              "; the demand is one host"));
+    }
   }
   if (!demand.mixed && types.size() > 1) {
     return Bad("devices of different types; the demand is not mixed");
@@ -109,8 +159,12 @@ absl::Status CheckPlacement(const Pool& pool, const QueuedJob& job,
 void Hold(Pool& pool, JobId job, const std::vector<RankPlacement>& ranks) {
   for (const RankPlacement& rank : ranks) {
     PoolWorker* worker = FindWorker(pool, rank.worker);
-    PoolDevice* device = worker == nullptr ? nullptr : FindDevice(*worker, rank.device);
-    if (device != nullptr) device->holder = job;
+    if (worker == nullptr) continue;
+    if (rank.device.empty()) worker->seats.push_back({job, rank.held});
+    PoolDevice* device = FindDevice(*worker, rank.device);
+    if (device == nullptr) continue;
+    device->holder = job;
+    device->held = rank.held;
   }
 }
 

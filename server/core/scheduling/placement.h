@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "server/core/lifecycle/records.h"
 #include "server/core/scheduling/eligibility.h"
 #include "server/core/scheduling/worker_users.h"
@@ -31,7 +32,15 @@ struct PoolDevice {
   JobId claim;
   // The reservation in force, for entitled jobs only; empty if there is none.
   std::string reservation;
-  bool bf16 = false;  // it computes in bf16
+  bool bf16 = false;      // it computes in bf16
+  HostAmount share = {};  // what a rank on it holds of the host by default
+  HostAmount held = {};   // what the rank on it holds, if there is one
+};
+
+// A rank without a device, which holds processors and memory of its host alone.
+struct PoolSeat {
+  JobId holder;
+  HostAmount held;
 };
 
 struct PoolWorker {
@@ -41,7 +50,17 @@ struct PoolWorker {
   WorkerTraits traits;
   std::vector<PoolDevice> devices;
   WorkerUsers users = {};
+  HostAmount host = {};                   // empty if it is not divided
+  HostAmount device_share = {};           // what a device stands for (DeviceShare)
+  std::vector<PoolSeat> seats = {};       // those that are taken
+  std::vector<JobId> claimed_seats = {};  // the jobs for which a seat is claimed
 };
+
+// Returns the name by which the seat that is claimed for a job stands in a DeviceKey. No device has
+// such a name.
+std::string SeatName(JobId job);
+// Returns the job of such a name, or 0 for the name of a device.
+JobId SeatOwner(absl::string_view name);
 
 // The workers in order of name, without those that are GONE.
 using Pool = std::vector<PoolWorker>;

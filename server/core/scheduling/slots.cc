@@ -10,6 +10,10 @@
 namespace trainyard::core {
 namespace {
 
+// One pass places at most this many ranks without a device on one worker. The others come with the
+// next pass.
+constexpr int32_t kSeatsMax = 64;
+
 std::vector<std::string> TypesOf(const Pool& pool) {
   std::set<std::string> types;
   const std::string* last = nullptr;
@@ -19,17 +23,27 @@ std::vector<std::string> TypesOf(const Pool& pool) {
       last = &device.type;
     }
   }
+  // Seats are of a type without a name.
+  const bool has_seats = std::any_of(pool.begin(), pool.end(),
+                                     [](const PoolWorker& worker) { return !worker.host.empty(); });
+  if (has_seats) types.insert("");
   return {types.begin(), types.end()};
 }
 
 }  // namespace
 
-Slots::Slots(const Pool& pool, const std::map<DeviceKey, std::string>& coming)
-    : types_(TypesOf(pool)) {
+Slots::Slots(const Pool& pool, const std::map<DeviceKey, std::string>& coming,
+             std::map<JobId, HostAmount> resources, int32_t seats)
+    : types_(TypesOf(pool)), resources_(std::move(resources)) {
   size_t devices = 0;
-  for (const PoolWorker& worker : pool) devices += worker.devices.size();
+  for (const PoolWorker& worker : pool) devices += worker.devices.size() + 1;
   slots_.reserve(devices);
-  for (size_t i = 0; i < pool.size(); ++i) AddWorker(static_cast<int32_t>(i), pool[i], coming);
+  hosts_.reserve(pool.size());
+  for (size_t i = 0; i < pool.size(); ++i) {
+    AddHost(pool[i]);
+    AddWorker(static_cast<int32_t>(i), pool[i], coming);
+    AddSeats(static_cast<int32_t>(i), pool[i], seats);
+  }
   islands_ = MakePlaces(/*by_island=*/true);
   workers_ = MakePlaces(/*by_island=*/false);
 }
@@ -41,6 +55,7 @@ std::vector<Slots::ClassedDevice> Slots::ClassDevices(
   std::vector<ClassedDevice> entries;
   entries.reserve(worker.devices.size());
   DeviceClass cls;
+  cls.host = worker.host;
   for (size_t i = 0; i < worker.devices.size(); ++i) {
     const PoolDevice& device = worker.devices[i];
     static const std::string kNone;
@@ -53,7 +68,7 @@ std::vector<Slots::ClassedDevice> Slots::ClassDevices(
     const bool is_like_last = number >= 0 && types_[static_cast<size_t>(cls.type)] == device.type &&
                               cls.memory_bytes == device.memory_bytes &&
                               cls.reservation == device.reservation && cls.coming == *to_come &&
-                              cls.bf16 == device.bf16;
+                              cls.bf16 == device.bf16 && cls.share == device.share;
     if (!is_like_last) {
       cls.type = TypeNumber(device.type);
       cls.memory_bytes = device.memory_bytes;
@@ -62,6 +77,7 @@ std::vector<Slots::ClassedDevice> Slots::ClassDevices(
       cls.reservation = device.reservation;
       cls.coming = *to_come;
       cls.bf16 = device.bf16;
+      cls.share = device.share;
       number = ClassNumber(cls);
     }
     entries.push_back({device.island, number, static_cast<int32_t>(i)});
@@ -89,8 +105,10 @@ void Slots::AddWorker(int32_t index, const PoolWorker& worker,
     slot.offered = worker.takes_ranks && device.usable;
     slot.holder = device.holder;
     slot.claim = device.claim;
+    if (slot.holder != JobId{}) slot.held = device.held;
     if (slot.claim != JobId{}) claims_[slot.claim].push_back(size());
     slots_.push_back(slot);
+    CountHost(slot, 1);
     ++shelves_.back().end;
     DeviceClass& its_class = classes_[static_cast<size_t>(entry.cls)];
     ++its_class.total;
@@ -98,6 +116,118 @@ void Slots::AddWorker(int32_t index, const PoolWorker& worker,
     ++its_class.open;
     ++shelves_.back().open;
   }
+}
+
+void Slots::AddHost(const PoolWorker& worker) {
+  HostRoom host;
+  host.is_divided = !worker.host.empty();
+  host.all = worker.host;
+  host.device_share = worker.device_share;
+  hosts_.push_back(host);
+  if (!host.is_divided) return;
+  HostAmount shares;
+  for (const PoolDevice& device : worker.devices) shares += device.share;
+  if (!shares.Fits(host.all)) is_strained_ = true;
+}
+
+// There are seats for the ranks that have or claim one, and for as many more as may be placed. How
+// many of them can be taken depends on what is left of the host.
+void Slots::AddSeats(int32_t index, const PoolWorker& worker, int32_t seats) {
+  if (worker.host.empty()) return;
+  DeviceClass cls;
+  cls.type = TypeNumber("");
+  cls.traits = TraitsNumber(worker.traits);
+  cls.users = UsersNumber(worker.users);
+  cls.host = worker.host;
+  cls.share = SeatOf(worker.host).share;
+  cls.is_seat = true;
+  const int32_t number = ClassNumber(cls);
+  Shelf shelf{index, /*island=*/-1, number, 0, 0, size(), size()};
+  const auto add = [&](JobId holder, JobId claim, HostAmount held) {
+    Slot slot{
+        static_cast<int32_t>(shelves_.size()), -1, worker.takes_ranks, false, holder, claim, held};
+    if (claim != JobId{}) claims_[claim].push_back(size());
+    slots_.push_back(slot);
+  };
+  for (const PoolSeat& seat : worker.seats) {
+    const auto& claims = worker.claimed_seats;
+    const bool is_claimed = std::find(claims.begin(), claims.end(), seat.holder) != claims.end();
+    add(seat.holder, is_claimed ? seat.holder : JobId{}, seat.held);
+  }
+  for (const JobId& job : worker.claimed_seats) {
+    const bool holds = std::any_of(worker.seats.begin(), worker.seats.end(),
+                                   [&job](const PoolSeat& seat) { return seat.holder == job; });
+    if (!holds) add(JobId{}, job, {});
+  }
+  const int32_t free = std::clamp(std::min(seats, worker.host.cpus), 1, kSeatsMax);
+  for (int32_t i = 0; i < free; ++i) add(JobId{}, JobId{}, {});
+  shelf.end = size();
+  shelf.open = worker.takes_ranks ? free : 0;
+  shelves_.push_back(shelf);
+  classes_[static_cast<size_t>(number)].total += shelf.end - shelf.begin;
+  classes_[static_cast<size_t>(number)].open += shelf.open;
+  for (int32_t i = shelf.begin; i < shelf.end; ++i) CountHost(slot(i), 1);
+}
+
+void Slots::CountHost(const Slot& slot, int32_t by) {
+  const Shelf& shelf = shelves_[static_cast<size_t>(slot.shelf)];
+  HostRoom& host = hosts_[static_cast<size_t>(shelf.worker)];
+  if (!host.is_divided || (slot.holder == JobId{} && slot.claim == JobId{})) return;
+  const DeviceClass& cls = classes_[static_cast<size_t>(shelf.cls)];
+  const HostAmount held = slot.holder == JobId{} ? HostAmount{} : slot.held;
+  host.held.cpus += by * held.cpus;
+  host.held.memory_bytes += by * held.memory_bytes;
+  is_strained_ = is_strained_ || cls.is_seat || !held.Fits(cls.share);
+  if (slot.claim == JobId{} || slot.claim == slot.holder) return;
+  const auto found = resources_.find(slot.claim);
+  const HostAmount need = NeedOn(found == resources_.end() ? HostAmount{} : found->second, cls);
+  is_strained_ = is_strained_ || !need.Fits(cls.share);
+  host.claimed.cpus += by * std::max(need.cpus - held.cpus, 0);
+  host.claimed.memory_bytes += by * std::max<int64_t>(need.memory_bytes - held.memory_bytes, 0);
+}
+
+void Slots::SetResources(JobId job, const HostAmount& resources) {
+  if (!resources.empty()) resources_[job] = resources;
+}
+
+HostAmount Slots::NeedOnAll(const std::vector<int32_t>& slots, const HostAmount& resources) const {
+  HostAmount sum;
+  for (const int32_t slot : slots) sum += NeedOn(resources, ClassOf(slot));
+  return sum;
+}
+
+int64_t Slots::MilliOn(const std::vector<int32_t>& slots, const HostAmount& resources) const {
+  int64_t milli = 0;
+  for (const int32_t slot : slots) {
+    const DeviceClass& cls = ClassOf(slot);
+    const HostRoom& host = hosts_[static_cast<size_t>(ShelfOf(slot).worker)];
+    milli += cls.is_seat ? MilliDevices(host.device_share, NeedOn(resources, cls)) : kWholeDevice;
+  }
+  return milli;
+}
+
+HostAmount Slots::MostOn(const Offer& offer, const HostAmount& resources) const {
+  HostAmount most;
+  for (size_t i = 0; i < offer.size(); ++i) {
+    if (offer[i] == Access::kNone) continue;
+    const HostAmount need = NeedOn(resources, classes_[i]);
+    most.cpus = std::max(most.cpus, need.cpus);
+    most.memory_bytes = std::max(most.memory_bytes, need.memory_bytes);
+  }
+  return most;
+}
+
+bool Slots::HostsFit(const std::vector<int32_t>& slots, const HostAmount& resources) const {
+  std::map<int32_t, HostAmount> needs;
+  for (const int32_t slot : slots) {
+    needs[ShelfOf(slot).worker] += NeedOn(resources, ClassOf(slot));
+  }
+  return std::all_of(needs.begin(), needs.end(), [this](const auto& need) {
+    const HostRoom& host = hosts_[static_cast<size_t>(need.first)];
+    HostAmount room = host.all;
+    room -= host.held;
+    return !host.is_divided || need.second.Fits(room);
+  });
 }
 
 int32_t Slots::TypeNumber(const std::string& type) const {
@@ -120,7 +250,8 @@ int32_t Slots::UsersNumber(const WorkerUsers& users) {
 
 int32_t Slots::ClassNumber(const DeviceClass& cls) {
   const auto [found, is_new] = class_numbers_.try_emplace(
-      {cls.type, cls.memory_bytes, cls.traits, cls.users, cls.reservation, cls.coming, cls.bf16},
+      {cls.type, cls.memory_bytes, cls.traits, cls.users, cls.reservation, cls.coming, cls.bf16,
+       cls.host, cls.share, cls.is_seat},
       static_cast<int32_t>(classes_.size()));
   if (is_new) classes_.push_back(cls);
   return found->second;
@@ -221,17 +352,22 @@ void Slots::Count(const Slot& slot, int32_t by) {
   }
 }
 
-void Slots::SetHolder(int32_t slot, JobId job) {
+void Slots::SetHolder(int32_t slot, JobId job, HostAmount held) {
   Slot& it = slots_[static_cast<size_t>(slot)];
   Count(it, -1);
+  CountHost(it, -1);
   it.holder = job;
+  it.held = held;
+  CountHost(it, 1);
   Count(it, 1);
 }
 
 void Slots::SetClaim(int32_t slot, JobId job) {
   Slot& it = slots_[static_cast<size_t>(slot)];
   Count(it, -1);
+  CountHost(it, -1);
   it.claim = job;
+  CountHost(it, 1);
   Count(it, 1);
 }
 
@@ -261,6 +397,10 @@ std::map<JobId, std::vector<int32_t>> Slots::Holders() const {
 
 DeviceKey Slots::KeyOf(const Pool& pool, int32_t slot) const {
   const PoolWorker& worker = pool[static_cast<size_t>(ShelfOf(slot).worker)];
+  if (ClassOf(slot).is_seat) {
+    const Slot& seat = slots_[static_cast<size_t>(slot)];
+    return {worker.name, SeatName(seat.holder != JobId{} ? seat.holder : seat.claim)};
+  }
   return {worker.name,
           worker.devices[static_cast<size_t>(slots_[static_cast<size_t>(slot)].device)].name};
 }

@@ -28,20 +28,36 @@ struct DeviceClass {
   std::string reservation;  // in force
   std::string coming;       // a reservation to come
   bool bf16 = false;        // computes in bf16
+  HostAmount host;          // of its worker; empty if it is not divided
+  HostAmount share;         // what a rank holds of the host by default
+  bool is_seat = false;     // places for ranks without a device
   int32_t total = 0;        // all slots, including those that are held or unfit
   int32_t open = 0;         // free for anybody who may use the class
   int32_t kept = 0;         // free, but kept for a waiting job (see `keeper`)
   // The job for which they are kept, as an index of the caller; -1 if there is none.
   int32_t keeper = -1;
+  HostAmount keeper_resources = {};  // as the demand of that job has them
 };
 
+// A device, or a seat.
 struct Slot {
   int32_t shelf = 0;
-  int32_t device = 0;   // in its worker
+  int32_t device = 0;   // in its worker; not for seats
   bool offered = true;  // true if the worker takes ranks and the device is fit
   bool kept = false;    // true if it is kept for the keeper of its class
   JobId holder;
   JobId claim;
+  HostAmount held = {};  // what the holder has of the host
+};
+
+// A host whose processors and memory are divided.
+struct HostRoom {
+  bool is_divided = false;
+  HostAmount all;
+  HostAmount device_share;  // what a device stands for
+  HostAmount held;
+  // The resources that the jobs of claims will hold, beyond those of the present holders.
+  HostAmount claimed;
 };
 
 struct Shelf {
@@ -68,9 +84,11 @@ struct Reach {
 
 class Slots {
  public:
-  // Makes the slots of a pool. `coming` holds the reservations to come, by device. It borrows
-  // nothing.
-  Slots(const Pool& pool, const std::map<DeviceKey, std::string>& coming);
+  // Makes the slots of a pool. `coming` holds the reservations to come, by device; `resources`
+  // those of jobs with claims, where they are not the default; `seats` says how many ranks without
+  // a device may be placed on a worker at most. It borrows nothing.
+  Slots(const Pool& pool, const std::map<DeviceKey, std::string>& coming,
+        std::map<JobId, HostAmount> resources = {}, int32_t seats = 1);
 
   const std::vector<DeviceClass>& classes() const { return classes_; }
   const std::vector<Shelf>& shelves() const { return shelves_; }
@@ -87,9 +105,32 @@ class Slots {
   const std::vector<std::string>& types() const { return types_; }  // sorted
   // Returns what `demand` asks for and the devices of this class do not have.
   Mismatch MismatchOf(const Demand& demand, const DeviceClass& cls) const {
-    return FirstMismatch(demand, traits_[static_cast<size_t>(cls.traits)],
-                         {types_[static_cast<size_t>(cls.type)], cls.memory_bytes, cls.bf16});
+    return FirstMismatch(demand, traits_[static_cast<size_t>(cls.traits)], TraitsOf(cls));
   }
+  DeviceTraits TraitsOf(const DeviceClass& cls) const {
+    return {types_[static_cast<size_t>(cls.type)],
+            cls.memory_bytes,
+            cls.bf16,
+            cls.host,
+            cls.share,
+            cls.is_seat};
+  }
+  // Returns what a rank of these resources holds of the host on a slot of this class.
+  HostAmount NeedOn(const HostAmount& resources, const DeviceClass& cls) const {
+    return cls.host.empty() ? HostAmount{} : HostNeedOn(resources, TraitsOf(cls));
+  }
+  // Returns what ranks of these resources on these slots count for fair share (MilliDevices).
+  int64_t MilliOn(const std::vector<int32_t>& slots, const HostAmount& resources) const;
+  // Returns what ranks of these resources hold on all of these slots together.
+  HostAmount NeedOnAll(const std::vector<int32_t>& slots, const HostAmount& resources) const;
+  // Returns the most that one such rank holds on any slot of the offer.
+  HostAmount MostOn(const Offer& offer, const HostAmount& resources) const;
+  const std::vector<HostRoom>& hosts() const { return hosts_; }  // by worker
+  // Returns true if a host may have less left than its free devices hold by default.
+  bool is_strained() const { return is_strained_; }
+  // Returns true if ranks of these resources fit on all of these slots beside what is held,
+  // whatever is claimed.
+  bool HostsFit(const std::vector<int32_t>& slots, const HostAmount& resources) const;
 
   const WorkerUsers& UsersOf(const DeviceClass& cls) const {
     return user_sets_[static_cast<size_t>(cls.users)];
@@ -104,17 +145,22 @@ class Slots {
            (!it.kept || access == Access::kKept);
   }
 
-  void SetHolder(int32_t slot, JobId job);
+  // The holder gets `held` of the host.
+  void SetHolder(int32_t slot, JobId job, HostAmount held = {});
+  // Says what a rank of the job asks for, before slots are claimed for it.
+  void SetResources(JobId job, const HostAmount& resources);
   void SetClaim(int32_t slot, JobId job);
   void SetKept(int32_t slot, bool kept);
-  void SetKeeper(int32_t cls, int32_t keeper) {
+  void SetKeeper(int32_t cls, int32_t keeper, const HostAmount& resources) {
     classes_[static_cast<size_t>(cls)].keeper = keeper;
+    classes_[static_cast<size_t>(cls)].keeper_resources = resources;
   }
 
   // Returns the slots that were claimed in the pool, by job, whatever has been set since.
   const std::map<JobId, std::vector<int32_t>>& claims() const { return claims_; }
   std::map<JobId, std::vector<int32_t>> Holders() const;  // held slots, by job
 
+  // A seat stands under the name of the job that holds it or, if it is free, claims it.
   DeviceKey KeyOf(const Pool& pool, int32_t slot) const;
 
  private:
@@ -133,6 +179,10 @@ class Slots {
                                           const std::map<DeviceKey, std::string>& coming);
   void AddWorker(int32_t index, const PoolWorker& worker,
                  const std::map<DeviceKey, std::string>& coming);
+  void AddHost(const PoolWorker& worker);
+  void AddSeats(int32_t index, const PoolWorker& worker, int32_t seats);
+  // Changes what is held and claimed of its host by that of the slot.
+  void CountHost(const Slot& slot, int32_t by);
   Places MakePlaces(bool by_island) const;
   void Count(const Slot& slot, int32_t by);  // changes the counts by the slot, if it is free
 
@@ -142,8 +192,13 @@ class Slots {
   std::vector<WorkerUsers> user_sets_;
   std::map<WorkerUsers, int32_t> user_numbers_;
   std::vector<DeviceClass> classes_;
-  std::map<std::tuple<int32_t, int64_t, int32_t, int32_t, std::string, std::string, bool>, int32_t>
+  std::map<std::tuple<int32_t, int64_t, int32_t, int32_t, std::string, std::string, bool,
+                      HostAmount, HostAmount, bool>,
+           int32_t>
       class_numbers_;
+  std::vector<HostRoom> hosts_;
+  std::map<JobId, HostAmount> resources_;  // where they are not the default
+  bool is_strained_ = false;
   std::vector<Slot> slots_;
   std::vector<Shelf> shelves_;  // by worker, island, class
   Places islands_;

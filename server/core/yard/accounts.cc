@@ -9,6 +9,7 @@
 #include "common/base/errors.h"
 #include "common/base/status_macros.h"
 #include "common/base/strings.h"
+#include "server/core/scheduling/eligibility.h"
 #include "server/core/scheduling/quota.h"
 
 namespace trainyard::core {
@@ -61,6 +62,13 @@ int64_t PriceOf(int64_t jobs, const QuotaRecord& quota) {
   return jobs * kMinute / quota.submits_per_minute;
 }
 
+// Returns what the rank counts for fair share.
+int64_t MilliOf(const Snapshot& snapshot, const RankPlacement& rank) {
+  const auto worker = snapshot.workers.find(rank.worker);
+  if (!rank.device.empty() || worker == snapshot.workers.end()) return kWholeDevice;
+  return MilliDevices(DeviceShare(worker->second), rank.held);
+}
+
 }  // namespace
 
 Accounts::Accounts(const Config& config, int64_t pool_time_us, Now now)
@@ -79,26 +87,52 @@ absl::Status Accounts::CheckSubmission(const std::map<std::string, QuotaRecord>&
                                        const Submission& submission, Now now) const {
   const int64_t jobs = std::max(submission.array_size, 1);
   for (const auto& [subject, quota] : QuotasOf(quotas, submission)) {
-    if (quota->devices > 0 && submission.demand.least() > quota->devices) {
-      return error::QuotaExceeded(subject, "devices of one job", submission.demand.least(),
-                                  quota->devices);
+    const Demand& demand = submission.demand;
+    const int32_t devices = demand.is_deviceless ? 0 : demand.least();
+    if (quota->devices > 0 && devices > quota->devices) {
+      return error::QuotaExceeded(subject, "devices of one job", devices, quota->devices);
+    }
+    const int64_t cpus = int64_t{demand.resources.cpus} * demand.least();
+    if (quota->held.cpus > 0 && cpus > quota->held.cpus) {
+      return error::QuotaExceeded(subject, "cpus of one job", cpus, quota->held.cpus);
+    }
+    const int64_t memory_bytes = demand.resources.memory_bytes * demand.least();
+    if (quota->held.memory_bytes > 0 && memory_bytes > quota->held.memory_bytes) {
+      return error::QuotaExceeded(subject, "bytes of memory of one job", memory_bytes,
+                                  quota->held.memory_bytes);
     }
     const int64_t queued = CountOf(queued_by_, subject) + jobs;
     if (quota->queued_jobs > 0 && queued > quota->queued_jobs) {
       return error::QuotaExceeded(subject, "queued jobs", queued, quota->queued_jobs);
     }
+  }
+  TY_RETURN_IF_ERROR(CheckStored(quotas, submission, 0));
+  return CheckRate(quotas, submission, now);
+}
+
+absl::Status Accounts::CheckStored(const std::map<std::string, QuotaRecord>& quotas,
+                                   const Submission& submission, int64_t bytes) const {
+  for (const auto& [subject, quota] : QuotasOf(quotas, submission)) {
     const int64_t stored = CountOf(stored_by_, subject);
-    if (quota->stored_bytes > 0 && stored >= quota->stored_bytes) {
-      return error::QuotaExceeded(subject, "bytes of checkpoints, logs and metrics", stored,
+    const bool is_full = stored >= quota->stored_bytes || bytes > quota->stored_bytes - stored;
+    if (quota->stored_bytes > 0 && is_full) {
+      return error::QuotaExceeded(subject, "bytes of checkpoints, logs and metrics", stored + bytes,
                                   quota->stored_bytes);
     }
-    if (quota->submits_per_minute > 0) {
-      const int64_t used_us = UsedBudget(subject, now);
-      if (used_us + PriceOf(jobs, *quota) > kMinute) {
-        return error::QuotaExceeded(subject, "submissions in a minute",
-                                    jobs + used_us * quota->submits_per_minute / kMinute,
-                                    quota->submits_per_minute);
-      }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Accounts::CheckRate(const std::map<std::string, QuotaRecord>& quotas,
+                                 const Submission& submission, Now now) const {
+  const int64_t jobs = std::max(submission.array_size, 1);
+  for (const auto& [subject, quota] : QuotasOf(quotas, submission)) {
+    if (quota->submits_per_minute == 0) continue;
+    const int64_t used_us = UsedBudget(subject, now);
+    if (used_us + PriceOf(jobs, *quota) > kMinute) {
+      return error::QuotaExceeded(subject, "submissions in a minute",
+                                  jobs + used_us * quota->submits_per_minute / kMinute,
+                                  quota->submits_per_minute);
     }
   }
   return absl::OkStatus();
@@ -159,11 +193,13 @@ std::vector<std::string> Accounts::WarningsOf(const std::map<std::string, QuotaR
 
 void Accounts::Charge(Ledger& ledger, AttemptId id, LiveAttempt& live, Now now) {
   const AttemptRecord& attempt = ledger.attempt(id);
-  int64_t devices = 0;
+  int64_t milli = 0;
   for (const RankPlacement& rank : attempt.ranks) {
-    if (HoldsDevices(FindPart(attempt, rank.worker)->state)) ++devices;
+    if (HoldsDevices(FindPart(attempt, rank.worker)->state)) {
+      milli += MilliOf(ledger.snapshot(), rank);
+    }
   }
-  const int64_t used = devices * (now.uptime_us - live.charged_us);
+  const int64_t used = milli * (now.uptime_us - live.charged_us) / kWholeDevice;
   live.charged_us = now.uptime_us;
   if (used <= 0) return;
   JobRecord& job = ledger.EditJob(id.job);
@@ -200,8 +236,12 @@ std::map<UsageKey, UsageRecord> Accounts::Usage(const Ledger& ledger, const Live
     UsageRecord& record = usage[{submission.project, submission.user}];
     record.project = submission.project;
     record.user = submission.user;
-    record.device_us += static_cast<int64_t>(ledger.attempt(id).ranks.size()) *
-                        std::max<int64_t>(now.uptime_us - attempt.charged_us, 0);
+    int64_t milli = 0;
+    for (const RankPlacement& rank : ledger.attempt(id).ranks) {
+      milli += MilliOf(ledger.snapshot(), rank);
+    }
+    record.device_us +=
+        milli * std::max<int64_t>(now.uptime_us - attempt.charged_us, 0) / kWholeDevice;
   }
   return usage;
 }

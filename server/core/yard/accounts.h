@@ -26,6 +26,13 @@ class Accounts {
   // beyond a limit.
   absl::Status CheckSubmission(const std::map<std::string, QuotaRecord>& quotas,
                                const Submission& submission, Now now) const;
+  // Returns QUOTA_EXCEEDED if jobs of this submission may not store `bytes` more, or have stored
+  // all that they may.
+  absl::Status CheckStored(const std::map<std::string, QuotaRecord>& quotas,
+                           const Submission& submission, int64_t bytes) const;
+  // Returns QUOTA_EXCEEDED if the submission comes too soon after others.
+  absl::Status CheckRate(const std::map<std::string, QuotaRecord>& quotas,
+                         const Submission& submission, Now now) const;
   // Counts a submission that was accepted against its rate; other limits count what exists.
   void ChargeSubmission(const std::map<std::string, QuotaRecord>& quotas,
                         const Submission& submission, Now now);

@@ -59,13 +59,41 @@ class Census {
         continue;
       }
       const WorkerTraits traits = TraitsOf(worker, contacts_.of(name).datasets.get());
+      if (worker.host.cpus > largest_host_.cpus) {
+        largest_host_ = worker.host;
+        largest_worker_ = name;
+      }
+      if (demand_.is_deviceless) {
+        if (worker.host.empty()) continue;
+        const Mismatch mismatch = FirstMismatch(demand_, traits, SeatOf(worker.host));
+        if (mismatch == Mismatch::kNone) return true;
+        ++counts_[""][static_cast<size_t>(mismatch)];
+        continue;
+      }
+      HostAmount room = worker.host;
+      std::map<std::string, int32_t> suits;  // devices of this worker without a mismatch, by type
       for (const DeviceRecord& device : worker.devices) {
         if (!IsInReservation(name, device.name)) continue;
-        const Mismatch mismatch = FirstMismatch(demand_, traits, TraitsOf(device));
+        const DeviceTraits of_device = TraitsOf(worker, device);
+        Mismatch mismatch = FirstMismatch(demand_, traits, of_device);
+        if (mismatch == Mismatch::kNone && !demand_.resources.empty() && !room.empty()) {
+          const HostAmount need = HostNeedOn(demand_.resources, of_device);
+          if (need.Fits(room)) {
+            room -= need;
+          } else {
+            mismatch = Mismatch::kHost;
+          }
+        }
         ++counts_[device.type][static_cast<size_t>(mismatch)];
         by_worker_[name] += 1;
         largest_ = std::max(largest_, device.memory_bytes);
-        if (mismatch == Mismatch::kNone && Passing(kMismatches - 1) >= demand_.least()) return true;
+        if (mismatch != Mismatch::kNone) continue;
+        const int32_t here = ++suits[demand_.mixed ? "" : device.type];
+        if (here > most_on_one_host_) {
+          most_on_one_host_ = here;
+          worker_of_most_ = name;
+        }
+        if ((demand_.one_host ? here : Passing(kMismatches - 1)) >= demand_.least()) return true;
       }
     }
     return false;
@@ -73,6 +101,8 @@ class Census {
 
   // Returns why there is no gang, and what to change. FindsGang must have returned false.
   std::string WhyNot() const {
+    if (demand_.is_deviceless) return WhyNotOnHosts();
+    if (Passing(kMismatches - 1) >= demand_.least()) return WhyNotOnOneHost();
     size_t first = 0;  // the gang is found among devices that have mismatches below this
     while (first + 1 < kMismatches && Passing(first) >= demand_.least()) ++first;
     const std::string needs =
@@ -83,6 +113,39 @@ class Census {
   }
 
  private:
+  // For a rank without a device: all that counts is what the hosts are.
+  std::string WhyNotOnHosts() const {
+    const std::string needs = absl::StrCat("it needs ", DemandText(demand_), " and no device");
+    if (largest_host_.empty()) {
+      return absl::StrCat(needs, "; no known worker has told how many processors its host has",
+                          why_not_for_.empty() ? "" : "; ", why_not_for_);
+    }
+    const auto counts = counts_.find("");
+    if (counts != counts_.end() && counts->second[static_cast<size_t>(Mismatch::kHost)] == 0) {
+      const bool is_label = counts->second[static_cast<size_t>(Mismatch::kLabels)] > 0;
+      return absl::StrCat(needs, "; no known worker has ",
+                          is_label ? "these labels; change devices.labels"
+                                   : absl::StrCat(DatasetText(demand_), "; change data"));
+    }
+    return absl::StrCat(needs, "; ", LargestHostText(),
+                        "; ask for less (resources.cpus, resources.memory)");
+  }
+
+  // For a gang that must not be spread over hosts, as program.ranks: one asks.
+  std::string WhyNotOnOneHost() const {
+    return absl::StrCat("it needs ", DemandText(demand_), "; ", PoolText(),
+                        ", and no host has as many that suit it; the largest has ",
+                        Devices(most_on_one_host_), " (", worker_of_most_, "); ",
+                        FewerText(most_on_one_host_),
+                        ", or allow several hosts (program.ranks: host)");
+  }
+
+  std::string LargestHostText() const {
+    return absl::StrCat("the largest host has ", largest_host_.cpus, " cpus and ",
+                        FormatBytes(largest_host_.memory_bytes), " for jobs (", largest_worker_,
+                        ")");
+  }
+
   bool IsInReservation(const std::string& worker, const std::string& device) const {
     if (submission_.reservation.empty()) return true;
     const auto& devices = records_.reservations.at(submission_.reservation).devices;
@@ -128,6 +191,7 @@ class Census {
     if (most == 0 && !why_not_for_.empty()) return why_not_for_;
     if (most == 0 && submission_.reservation.empty()) return "no worker offers a device";
     if (most == 0) return "submit it without --reservation";
+    if (demand_.one_host && most_on_one_host_ > 0) most = std::min(most, most_on_one_host_);
     const int32_t fitting = most / demand_.multiple_of * demand_.multiple_of;
     if (fitting == 0) return "cut it into fewer stages (stages.count)";
     return absl::StrCat("ask for at most ", fitting, " (",
@@ -149,6 +213,11 @@ class Census {
         return absl::StrCat(left, left == 1 ? " has" : " have",
                             " that much memory, and the largest", " has ", FormatBytes(largest_),
                             "; ask for less (devices.memory)", fewer);
+      case Mismatch::kHost:
+        return absl::StrCat(left, left == 1 ? " has" : " have", " room for ",
+                            ResourcesText(demand_.resources), " for each rank, and ",
+                            LargestHostText(), "; ask for less (resources.cpus, resources.memory)",
+                            fewer);
       case Mismatch::kNeed:
         return absl::StrCat(left, left == 1 ? " has" : " have", " the ", NeedText(),
                             " that the job was planned to need, and the largest has ",
@@ -196,6 +265,10 @@ class Census {
   std::map<std::string, std::array<int32_t, kMismatches>> counts_;
   std::map<std::string, int32_t> by_worker_;
   int64_t largest_ = 0;
+  HostAmount largest_host_;  // the host with the most processors, and its worker
+  std::string largest_worker_;
+  int32_t most_on_one_host_ = 0;  // devices that suit, of one type unless the gang may be mixed
+  std::string worker_of_most_;
   int32_t of_others_ = 0;    // devices of workers that do not run jobs of this user
   std::string why_not_for_;  // why the first of these workers does not
 };
@@ -227,6 +300,11 @@ absl::Status CheckCanRun(const YardState& state, const Submission& submission) {
   const Snapshot& records = state.snapshot();
   if (!submission.reservation.empty()) {
     if (absl::Status status = CheckReservation(records, submission); !status.ok()) return status;
+  }
+  if (submission.demand.is_deviceless && !submission.reservation.empty()) {
+    return error::CannotRun(
+        "a reservation keeps devices, and this job asks for none; submit it without --reservation, "
+        "or with devices: 1");
   }
   if (records.workers.empty()) return absl::OkStatus();
   Census census(state, submission);

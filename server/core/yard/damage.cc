@@ -20,7 +20,8 @@ constexpr size_t kShownMax = 5;
 std::vector<int64_t> WholeSteps(const Snapshot& snapshot, JobId job) {
   std::vector<int64_t> steps;
   auto it = snapshot.checkpoints.upper_bound({job, std::numeric_limits<int64_t>::max()});
-  while (it != snapshot.checkpoints.begin() && (--it)->first.job == job) {
+  while (it != snapshot.checkpoints.begin() && (--it)->first.job == job &&
+         !it->first.is_outputs()) {
     if (it->second.is_whole()) steps.push_back(it->first.step);
   }
   return steps;

@@ -127,7 +127,7 @@ absl::StatusOr<Deletion> PlanDeletion(const YardState& state, const DeleteJob& i
   const auto& checkpoints = state.snapshot().checkpoints;
   for (auto it = checkpoints.lower_bound({in.job, std::numeric_limits<int64_t>::min()});
        it != checkpoints.end() && it->first.job == in.job; ++it) {
-    if (!plan.is_whole && !in.parts.checkpoints) break;
+    if (!plan.is_whole && (!in.parts.checkpoints || it->first.is_outputs())) continue;
     const bool is_needed = state.parents.count(it->first) > 0;
     (is_needed ? plan.kept_checkpoints : plan.checkpoints).push_back(it->first);
   }

@@ -30,6 +30,34 @@ struct SubmitJob {
   std::string actor;
 };
 
+// A job that ran elsewhere, with what it has besides checkpoints and metrics.
+struct ImportedJob {
+  JobRecord job;                        // it has ended and has a submission; its number comes later
+  std::vector<AttemptRecord> attempts;  // they have ended and hold nothing; the same holds for them
+  // The history in its order. Each resource is what follows the name of the job: "/attempts/1".
+  std::vector<EventRecord> events;
+};
+
+// Makes a job of one that ran elsewhere. It counts as submitted now, so that it is not deleted for
+// its age, and keeps the times of its run. A repeated request is answered as for SubmitJob, but
+// once its job was deleted, it makes another. Returns QUOTA_EXCEEDED.
+struct ImportJob {
+  std::shared_ptr<const ImportedJob> imported;
+  std::string request_id;
+  std::string request_hash;
+  std::string actor;
+};
+
+// Makes a verified checkpoint of an imported job visible. Returns NOT_FOUND, NOT_IMPORTED or
+// QUOTA_EXCEEDED. One of that step that is whole stays (Reply::existed).
+struct CommitImport {
+  CheckpointRef checkpoint;
+  std::vector<CheckpointFile> files;
+  std::optional<CheckpointEvaluation> evaluation = {};
+  int64_t create_us = 0;  // 0 means now
+  std::string actor;
+};
+
 // Verbs on a job. They return NOT_FOUND, or JOB_STATE_CONFLICT if the verb makes no sense in the
 // job's state. A verb whose effect is there already changes nothing.
 struct CancelJob {
@@ -59,6 +87,7 @@ struct RegisterWorker {
   std::vector<DeviceRecord> devices;
   std::map<std::string, std::string> labels = {};
   std::string run_as_user = {};  // the only user whose jobs it runs; empty means everybody's
+  HostAmount host = {};          // what jobs may hold of its host; empty if it has not told
 };
 
 // One attempt as a worker sees it. All values are absolute.
@@ -71,6 +100,7 @@ struct ObservedAttempt {
   std::map<std::string, std::string> rendezvous;
   std::string data_digest;
   std::string model_digest;
+  Isolation isolation = Isolation::kUnspecified;
   bool drained = false;  // for kExited: true if all its streams have been acknowledged
   MetricValues metrics;
 };
@@ -109,6 +139,8 @@ struct CommitCheckpoint {
   int64_t step = 0;
   std::vector<CheckpointFile> files;
   std::optional<CheckpointEvaluation> evaluation = {};
+  // For outputs, whose step is kOutputsStep: what is no part of them, and why.
+  std::string left_out = {};
 };
 
 // The server has hashed the files of the checkpoint `seen`. `damage` says what is wrong with them;
@@ -218,14 +250,15 @@ struct NoteStreams {
   std::map<JobId, StreamBytes> bytes;
 };
 
-using Input = std::variant<SubmitJob, CancelJob, SuspendJob, ResumeJob, RegisterWorker, SyncReport,
-                           CommitCheckpoint, JudgeCheckpoint, NoteLostMetrics, CordonWorker,
-                           UncordonWorker, DrainWorker, DeclareWorkerLost, DeleteWorker,
-                           QuarantineDevice, ReleaseDevice, SetQuota, DeleteQuota,
-                           CreateReservation, DeleteReservation, DeleteJob, NoteStreams>;
+using Input =
+    std::variant<SubmitJob, ImportJob, CommitImport, CancelJob, SuspendJob, ResumeJob,
+                 RegisterWorker, SyncReport, CommitCheckpoint, JudgeCheckpoint, NoteLostMetrics,
+                 CordonWorker, UncordonWorker, DrainWorker, DeclareWorkerLost, DeleteWorker,
+                 QuarantineDevice, ReleaseDevice, SetQuota, DeleteQuota, CreateReservation,
+                 DeleteReservation, DeleteJob, NoteStreams>;
 
 struct Reply {
-  JobId job;             // for SubmitJob and the verbs on jobs
+  JobId job;             // for SubmitJob, ImportJob and the verbs on jobs
   bool existed = false;  // true for a repeated SubmitJob, or a checkpoint that was committed before
   std::vector<std::string> warnings = {};  // for SubmitJob: what the user should know
 };

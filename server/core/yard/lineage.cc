@@ -39,6 +39,11 @@ bool Lineage::IsCloned(JobId id, const Submission& submission) const {
   return clone != clones_.end() && clone->first.value < id.value + JobsOf(submission);
 }
 
+std::set<JobId> Lineage::ClonesOf(JobId job) const {
+  const auto found = clones_.find(job);
+  return found == clones_.end() ? std::set<JobId>{} : found->second;
+}
+
 std::set<JobId> Lineage::WaitingForSuccess(JobId job) const {
   const auto found = waiting_.find(job);
   return found == waiting_.end() ? std::set<JobId>{} : found->second;

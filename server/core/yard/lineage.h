@@ -19,6 +19,8 @@ class Lineage {
 
   // Returns true if a submission that is known was cloned from a job of this one.
   bool IsCloned(JobId id, const Submission& submission) const;
+  // Returns the submissions that were cloned from this job.
+  std::set<JobId> ClonesOf(JobId job) const;
   // Returns the submissions whose jobs wait for the job's success, or have waited for it.
   std::set<JobId> WaitingForSuccess(JobId job) const;
 

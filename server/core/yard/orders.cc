@@ -42,8 +42,9 @@ DesiredAttempt DesiredPart(const YardState& state, const AttemptRecord& attempt,
   desired.failures = job.failures;
   desired.run_time_us = job.run_time_us;
   desired.spans_workers = attempt.parts.size() > 1;
-  for (const auto& [other, keys] : live.rendezvous) {
-    if (other != worker) desired.rendezvous.insert(keys.begin(), keys.end());
+  // Those of the worker itself go back to it, so that it knows that they have arrived.
+  for (const auto& [from, keys] : live.rendezvous) {
+    desired.rendezvous.insert(keys.begin(), keys.end());
   }
   return desired;
 }
@@ -80,11 +81,14 @@ std::vector<DesiredAttempt> DesiredFor(const YardState& state, const std::string
   return result;
 }
 
-std::map<std::string, AttemptId> HoldersOn(const YardState& state, const std::string& worker) {
-  std::map<std::string, AttemptId> holders;
+std::map<AttemptId, std::vector<RankPlacement>> RanksOn(const YardState& state,
+                                                        const std::string& worker) {
+  std::map<AttemptId, std::vector<RankPlacement>> holders;
   const auto hold = [&](const AttemptRecord& attempt) {
+    std::vector<RankPlacement>& ranks = holders[attempt.id];
+    ranks.clear();
     for (const RankPlacement& rank : attempt.ranks) {
-      if (rank.worker == worker) holders[rank.device] = attempt.id;
+      if (rank.worker == worker) ranks.push_back(rank);
     }
   };
   const auto& attempts = state.snapshot().attempts;
@@ -100,6 +104,16 @@ std::map<std::string, AttemptId> HoldersOn(const YardState& state, const std::st
   for (const AttemptId& id : state.live.On(worker)) {
     const AttemptRecord& attempt = state.ledger.attempt(id);
     if (HoldsDevices(FindPart(attempt, worker)->state)) hold(attempt);
+  }
+  return holders;
+}
+
+std::map<std::string, AttemptId> HoldersOn(const YardState& state, const std::string& worker) {
+  std::map<std::string, AttemptId> holders;
+  for (const auto& [attempt, ranks] : RanksOn(state, worker)) {
+    for (const RankPlacement& rank : ranks) {
+      if (!rank.device.empty()) holders[rank.device] = attempt;
+    }
   }
   return holders;
 }

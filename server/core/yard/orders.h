@@ -16,6 +16,9 @@ std::vector<DesiredAttempt> DesiredFor(const YardState& state, const std::string
 // Returns the holders by device. A device is held while the server counts on ranks there, and while
 // the worker still reports some, whatever the server thinks of them.
 std::map<std::string, AttemptId> HoldersOn(const YardState& state, const std::string& worker);
+// Returns the ranks that hold a device, processors or memory of the worker, by attempt.
+std::map<AttemptId, std::vector<RankPlacement>> RanksOn(const YardState& state,
+                                                        const std::string& worker);
 
 // Returns true if the worker runs something whose devices are unknown.
 bool RunsUnknown(const Snapshot& snapshot, const Contact& contact);

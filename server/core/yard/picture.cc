@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -45,7 +46,25 @@ PoolWorker MakePoolWorker(const YardState& state, const WorkerRecord& record) {
   worker.takes_ranks = worker.why_not.empty();
   worker.traits = TraitsOf(record, state.contacts.of(record.name).datasets.get());
   worker.users = state.contacts.of(record.name).users;
-  const std::map<std::string, AttemptId> holders = HoldersOn(state, record.name);
+  worker.host = record.host;
+  worker.device_share = DeviceShare(record);
+  std::map<std::string, std::pair<JobId, HostAmount>> holders;
+  for (const auto& [attempt, ranks] : RanksOn(state, record.name)) {
+    for (const RankPlacement& rank : ranks) {
+      if (rank.device.empty()) {
+        worker.seats.push_back({attempt.job, rank.held});
+      } else {
+        holders[rank.device] = {attempt.job, rank.held};
+      }
+    }
+  }
+  if (state.stops.has_claims()) {
+    for (const auto& [key, job] : state.stops.claims()) {
+      if (key.first == record.name && SeatOwner(key.second) != JobId{}) {
+        worker.claimed_seats.push_back(job);
+      }
+    }
+  }
   for (const DeviceRecord& device : record.devices) {
     PoolDevice& shown = worker.devices.emplace_back();
     shown.name = device.name;
@@ -61,7 +80,8 @@ PoolWorker MakePoolWorker(const YardState& state, const WorkerRecord& record) {
       if (!why.empty()) absl::StrAppend(&shown.why_not, ": ", why);
     }
     const auto holder = holders.find(device.name);
-    if (holder != holders.end()) shown.holder = holder->second.job;
+    if (holder != holders.end()) std::tie(shown.holder, shown.held) = holder->second;
+    shown.share = TraitsOf(record, device).share;
     const DeviceKey key{record.name, device.name};
     shown.claim = state.stops.ClaimOf(key);
     const std::string* reservation = state.reservations.On(key);

@@ -16,6 +16,10 @@
 namespace trainyard::core {
 namespace {
 
+// The keys of one worker's part of an attempt. They bound the memory; a gang has a few for each
+// rank.
+constexpr size_t kRendezvousKeysMax = 8192;
+
 // A worker may judge for itself that the user or the hardware is at fault. All other failures are
 // only known to be failures.
 Outcome Checked(Outcome outcome) {
@@ -61,6 +65,8 @@ class Reader {
   void PartExited(AttemptId id, const ObservedAttempt& seen);
   Outcome CheckRefusal(AttemptId id, Outcome outcome) const;
   void TakeProgress(AttemptId id, const ObservedAttempt& seen);
+  void TakeIsolation(AttemptId id, Isolation level);
+  void TakeRendezvous(AttemptId id, const ObservedAttempt& seen);
   void NoteStep(AttemptId id, int64_t step);
 
   YardState& yard_;
@@ -106,6 +112,20 @@ void Reader::TakeAttempts() {
   }
 }
 
+// A report has only those keys that the worker has not got back yet.
+void Reader::TakeRendezvous(AttemptId id, const ObservedAttempt& seen) {
+  auto& known = yard_.live.at(id).rendezvous[worker_];
+  bool is_changed = false;
+  for (const auto& [key, value] : seen.rendezvous) {
+    const auto found = known.find(key);
+    if (found == known.end() && known.size() >= kRendezvousKeysMax) continue;
+    if (found != known.end() && found->second == value) continue;
+    known[key] = value;
+    is_changed = true;
+  }
+  if (is_changed) stepper_.TouchWorkersOf(yard_.ledger.attempt(id));
+}
+
 void Reader::TakePart(AttemptId id, const ObservedAttempt* seen) {
   const PartState before = FindPart(yard_.ledger.attempt(id), worker_)->state;
   if (seen == nullptr) {
@@ -121,11 +141,8 @@ void Reader::TakePart(AttemptId id, const ObservedAttempt* seen) {
     return;
   }
   TakeProgress(id, *seen);
-  auto& rendezvous = yard_.live.at(id).rendezvous[worker_];
-  if (!seen->rendezvous.empty() && rendezvous != seen->rendezvous) {
-    rendezvous = seen->rendezvous;
-    stepper_.TouchWorkersOf(yard_.ledger.attempt(id));
-  }
+  TakeIsolation(id, seen->isolation);
+  TakeRendezvous(id, *seen);
   PartState after = before;
   switch (seen->state) {
     case ObservedState::kStarting:
@@ -207,6 +224,10 @@ void Reader::PartExited(AttemptId id, const ObservedAttempt& seen) {
       break;
     case OutcomeKind::kStopped:
     case OutcomeKind::kNone: {
+      if (!outcome.failure.message.empty()) {
+        yard_.ledger.AddEvent(now_.wall_us, AttemptName(id), "RANKS_KILLED", actor_,
+                              outcome.failure.message);
+      }
       // If no stop was requested, the supervisor had lost contact. The ranks are gone, so there is
       // nothing to fence off.
       const std::string& reason = outcome.failure.reason;
@@ -260,6 +281,14 @@ void Reader::TakeProgress(AttemptId id, const ObservedAttempt& seen) {
   LiveAttempt& live = yard_.live.at(id);
   stepper_.CountRunTime(id.job, live);
   live.end_by_speed_us = progress.eta_us > 0 ? now_.uptime_us + progress.eta_us : 0;
+}
+
+// The ranks of a gang are no better kept apart than those on its weakest host.
+void Reader::TakeIsolation(AttemptId id, Isolation level) {
+  const Isolation before = yard_.ledger.attempt(id).isolation;
+  if (level == Isolation::kUnspecified || before == level) return;
+  if (before != Isolation::kUnspecified && before < level) return;
+  yard_.ledger.EditAttempt(id).isolation = level;
 }
 
 void Reader::NoteStep(AttemptId id, int64_t step) {

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
+#include "common/base/strings.h"
 #include "server/core/yard/stepper.h"
 
 namespace trainyard::core {
@@ -73,7 +74,7 @@ size_t NewestThatStay(const std::vector<const CheckpointRecord*>& records, size_
 std::optional<CheckpointRef> ResumePoint(const Snapshot& snapshot, const JobRecord& job) {
   const auto& checkpoints = snapshot.checkpoints;
   auto it = checkpoints.upper_bound({job.id, std::numeric_limits<int64_t>::max()});
-  while (it != checkpoints.begin() && (--it)->first.job == job.id) {
+  while (it != checkpoints.begin() && (--it)->first.job == job.id && !it->first.is_outputs()) {
     if (it->second.is_whole()) return it->first;
   }
   return job.submission->parent_checkpoint;
@@ -197,6 +198,14 @@ void Stepper::CountStored(const CheckpointRecord& checkpoint, int64_t sign) {
 void Stepper::AddCheckpoint(CheckpointRecord checkpoint, const std::string& actor) {
   const CheckpointRef id = checkpoint.id;
   CountStored(checkpoint, 1);
+  if (id.is_outputs()) {
+    AddEvent(JobName(id.job), "OUTPUTS_COMMITTED", actor,
+             absl::StrCat(checkpoint.files.size(), " outputs of attempt ", checkpoint.attempt, ", ",
+                          FormatBytes(checkpoint.bytes())));
+    yard_.ledger.AddCheckpoint(std::move(checkpoint));
+    yard_.ledger.EditJob(id.job);  // its size has changed
+    return;
+  }
   AddEvent(JobName(id.job), "CHECKPOINT_COMMITTED", actor,
            absl::StrCat("checkpoint at step ", id.step, " of attempt ", checkpoint.attempt));
   yard_.ledger.AddCheckpoint(std::move(checkpoint));
@@ -209,9 +218,10 @@ void Stepper::SetDamage(const CheckpointRef& id, const std::string& damage) {
   // A deleted job has no history any more, but a checkpoint of it may still be needed.
   if (yard_.snapshot().jobs.count(id.job) == 0) return;
   yard_.ledger.EditJob(id.job);  // the job shows its newest whole checkpoint
-  AddEvent(JobName(id.job), damage.empty() ? "CHECKPOINT_WHOLE" : "CHECKPOINT_DAMAGED", "server",
-           absl::StrCat("checkpoint at step ", id.step,
-                        damage.empty() ? " is whole again" : absl::StrCat(": ", damage)));
+  AddEvent(
+      JobName(id.job), damage.empty() ? "CHECKPOINT_WHOLE" : "CHECKPOINT_DAMAGED", "server",
+      absl::StrCat(id.is_outputs() ? "the outputs" : absl::StrCat("checkpoint at step ", id.step),
+                   damage.empty() ? " is whole again" : absl::StrCat(": ", damage)));
 }
 
 // Deletes checkpoints of a deleted job that were kept for jobs that were to start from them.
@@ -232,11 +242,13 @@ void Stepper::CleanCheckpoints(JobId job, absl::string_view actor) {
   const auto record = yard_.snapshot().jobs.find(job);
   if (record == yard_.snapshot().jobs.end()) return DropOrphans(job);
   const Submission& submission = *record->second.submission;
+  // Somebody has chosen what to import, and no newer ones will follow.
+  if (submission.is_imported()) return;
   std::vector<const CheckpointRecord*> records;  // ascending by step
   std::vector<CheckpointRef> all;
   const auto& checkpoints = yard_.snapshot().checkpoints;
-  for (auto it = checkpoints.lower_bound({job, std::numeric_limits<int64_t>::min()});
-       it != checkpoints.end() && it->first.job == job; ++it) {
+  for (auto it = checkpoints.lower_bound({job, 0}); it != checkpoints.end() && it->first.job == job;
+       ++it) {
     records.push_back(&it->second);
     all.push_back(it->first);
   }

@@ -108,10 +108,20 @@ bool Stepper::WithdrawIdleClaims() {
   if (!yard_.stops.has_claims()) return false;
   // An attempt that stops for any other reason frees its devices too.
   std::vector<DeviceKey> coming;
+  std::set<std::string> workers;
   for (const auto& [id, live] : yard_.live.all()) {
     const AttemptRecord& attempt = yard_.ledger.attempt(id);
     if (!std::holds_alternative<attempt_fsm::Stopping>(attempt.state)) continue;
-    for (const RankPlacement& rank : attempt.ranks) coming.emplace_back(rank.worker, rank.device);
+    for (const RankPlacement& rank : attempt.ranks) {
+      coming.emplace_back(rank.worker, rank.device);
+      workers.insert(rank.worker);
+    }
+  }
+  // It may be for the processors and the memory of a host that a job waits, and not for a device.
+  for (const auto& [device, job] : yard_.stops.claims()) {
+    const Demand demand = DemandOf(yard_.ledger.job(job));
+    const bool is_for_host = demand.is_deviceless || !demand.resources.empty();
+    if (is_for_host && workers.count(device.first) > 0) coming.push_back(device);
   }
   const std::set<JobId> idle = yard_.stops.IdleClaimants(coming);
   for (const JobId& job : idle) Withdraw(job);

@@ -63,6 +63,7 @@ class Stops {
   // Notes that an attempt has been told to stop so that this job gets the devices that it claims.
   void NoteRoomMade(JobId job) { has_room_made_.insert(job); }
   bool HasRoomMade(JobId job) const { return has_room_made_.count(job) > 0; }
+  const std::map<DeviceKey, JobId>& claims() const { return claims_; }
   bool has_claims() const { return !claims_.empty(); }
   // Returns the job for which the device is kept free, or 0.
   JobId ClaimOf(const DeviceKey& device) const;

@@ -139,8 +139,7 @@ const CheckpointRecord* Yard::FindCheckpoint(const CheckpointRef& checkpoint) co
 std::vector<const CheckpointRecord*> Yard::CheckpointsOf(JobId job) const {
   std::vector<const CheckpointRecord*> found;
   const auto& all = snapshot().checkpoints;
-  for (auto it = all.lower_bound({job, std::numeric_limits<int64_t>::min()});
-       it != all.end() && it->first.job == job; ++it) {
+  for (auto it = all.lower_bound({job, 0}); it != all.end() && it->first.job == job; ++it) {
     found.push_back(&it->second);
   }
   return found;
@@ -169,6 +168,14 @@ std::map<std::string, std::string> Yard::UsageOn(absl::string_view worker) const
 const WorkerDatasets* Yard::DatasetsOn(absl::string_view worker) const {
   const Contact* contact = state_.contacts.Find(worker);
   return contact == nullptr ? nullptr : contact->datasets.get();
+}
+
+HostAmount Yard::HeldOn(absl::string_view worker) const {
+  HostAmount held;
+  for (const auto& [attempt, ranks] : RanksOn(state_, std::string(worker))) {
+    for (const RankPlacement& rank : ranks) held += rank.held;
+  }
+  return held;
 }
 
 std::map<std::string, AttemptId> Yard::HoldersOn(absl::string_view worker) const {

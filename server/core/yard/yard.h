@@ -81,10 +81,17 @@ class Yard {
   }
   // Returns the error with which a DeleteWorker of this name would be refused now.
   absl::Status CheckDeletion(const std::string& worker) const;
+  // Returns the jobs, or the first jobs of arrays, that were cloned from the job. Some of them may
+  // have been deleted.
+  std::set<JobId> ClonesOf(JobId job) const { return state_.lineage.ClonesOf(job); }
   // Returns what the job's logs and metrics take, or null if that was not measured yet.
   const StreamBytes* FindStreams(JobId job) const { return state_.accounts.FindStreams(job); }
   // Returns the bytes that count against the quota of a subject.
   int64_t StoredBy(const std::string& subject) const { return state_.accounts.StoredBy(subject); }
+  // Returns the attempt to which what is imported for the job belongs: its newest. Returns
+  // NOT_FOUND if there is no such job, NOT_IMPORTED if it ran here, FAILED_PRECONDITION if it has
+  // no attempt, and QUOTA_EXCEEDED if `bytes` more cannot be stored for it.
+  absl::StatusOr<AttemptId> CheckImport(JobId job, int64_t bytes) const;  // imports.cc
   // Returns every reason why a queued job waits, in sentences. There are none for other jobs.
   std::vector<std::string> QueueReasons(JobId job) const;
   // Returns the first jobs of the queue in its order, as of the last pass, at most kFrontMax.
@@ -106,6 +113,8 @@ class Yard {
   const WorkerDatasets* DatasetsOn(absl::string_view worker) const;
   // Returns the devices of a worker that are held, with the attempt that holds each.
   std::map<std::string, AttemptId> HoldersOn(absl::string_view worker) const;
+  // Returns what ranks hold of the worker's host.
+  HostAmount HeldOn(absl::string_view worker) const;
 
   // Returns what the worker should have, by attempt. Attempts that are not listed must be stopped
   // and removed.
@@ -127,6 +136,8 @@ class Yard {
  private:
   // yard_inputs.cc
   absl::StatusOr<Reply> Take(const SubmitJob& in, Now now);
+  absl::StatusOr<Reply> Take(const ImportJob& in, Now now);     // imports.cc
+  absl::StatusOr<Reply> Take(const CommitImport& in, Now now);  // imports.cc
   absl::StatusOr<Reply> Take(const CancelJob& in, Now now);
   absl::StatusOr<Reply> Take(const SuspendJob& in, Now now);
   absl::StatusOr<Reply> Take(const ResumeJob& in, Now now);

@@ -180,6 +180,7 @@ absl::StatusOr<Reply> Yard::Take(const RegisterWorker& in, Now now) {
   worker.address = in.address;
   worker.devices = WithQuarantines(in.devices, worker.devices);
   worker.labels = in.labels;
+  worker.host = in.host;
   worker.last_seen_us = now.wall_us;
   state_.ledger.PutWorker(std::move(worker));
 
@@ -203,7 +204,15 @@ absl::StatusOr<Reply> Yard::Take(const CommitCheckpoint& in, Now now) {
   TY_RETURN_IF_ERROR(CheckCheckpointWriter(in.session, in.attempt, in.fencing_token));
   const CheckpointRef id{in.attempt.job, in.step};
   const CheckpointRecord* known = FindCheckpoint(id);
-  if (known != nullptr && known->is_whole()) return Reply{id.job, /*existed=*/true};
+  // A call is repeated if its answer was lost. Later attempts have outputs of their own.
+  const bool is_same = known != nullptr && known->is_whole() &&
+                       (!id.is_outputs() || known->attempt == in.attempt.number);
+  if (is_same) return Reply{id.job, /*existed=*/true};
+  if (!in.left_out.empty()) {
+    state_.ledger.AddEvent(now.wall_us, JobName(id.job), "OUTPUTS_LEFT_OUT",
+                           ActorOf(*WorkerOfSession(in.session)), in.left_out);
+  }
+  if (id.is_outputs() && in.files.empty()) return Reply{id.job, /*existed=*/false};
   CheckpointRecord checkpoint;
   checkpoint.id = id;
   checkpoint.attempt = in.attempt.number;
@@ -218,7 +227,8 @@ absl::StatusOr<Reply> Yard::Take(const CommitCheckpoint& in, Now now) {
     state_.ledger.DeleteCheckpoint(id);
   }
   stepper.AddCheckpoint(std::move(checkpoint), ActorOf(*WorkerOfSession(in.session)));
-  if (LiveAttempt* live = state_.live.Find(in.attempt); live != nullptr) {
+  LiveAttempt* live = id.is_outputs() ? nullptr : state_.live.Find(in.attempt);
+  if (live != nullptr) {
     live->safe_since_us = now.uptime_us;
     if (state_.stops.IsAnsweredBy(in.attempt, in.step)) stepper.FireStop(in.attempt, "scheduler");
   }

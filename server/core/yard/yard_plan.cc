@@ -18,7 +18,9 @@ std::string PlacesText(const std::vector<RankPlacement>& ranks) {
   std::map<std::string, std::string> devices;  // by worker
   for (const RankPlacement& rank : ranks) {
     std::string& text = devices[rank.worker];
-    absl::StrAppend(&text, text.empty() ? "" : ",", rank.device);
+    const std::string place =
+        !rank.device.empty() ? rank.device : absl::StrCat(rank.held.cpus, " cpus");
+    absl::StrAppend(&text, text.empty() ? "" : ",", place);
   }
   std::string text;
   for (const auto& [worker, names] : devices) {

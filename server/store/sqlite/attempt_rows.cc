@@ -39,7 +39,7 @@ const Table<AttemptRow>& Attempts() {
        TY_COLUMN(Row, "failure_exit_code", failure.exit_code),
        TY_COLUMN(Row, "resume_job", resume_job), TY_COLUMN(Row, "resume_step", resume_step),
        TY_COLUMN(Row, "create_us", attempt.create_us), TY_COLUMN(Row, "start_us", attempt.start_us),
-       TY_COLUMN(Row, "end_us", attempt.end_us)});
+       TY_COLUMN(Row, "end_us", attempt.end_us), TY_COLUMN(Row, "isolation", attempt.isolation)});
   return *table;
 }
 
@@ -54,7 +54,8 @@ const Table<RankRow>& Ranks() {
       new Table<Row>("attempt_ranks", /*keys=*/3,
                      {TY_COLUMN(Row, "job", attempt.job), TY_COLUMN(Row, "number", attempt.number),
                       TY_COLUMN(Row, "rank", rank.rank), TY_COLUMN(Row, "worker", rank.worker),
-                      TY_COLUMN(Row, "device", rank.device)});
+                      TY_COLUMN(Row, "device", rank.device), TY_COLUMN(Row, "cpus", rank.held.cpus),
+                      TY_COLUMN(Row, "memory_bytes", rank.held.memory_bytes)});
   return *table;
 }
 
@@ -125,6 +126,7 @@ absl::Status WriteAttempt(Database& db, const AttemptRecord& attempt) {
   row.attempt.create_us = attempt.create_us;
   row.attempt.start_us = attempt.start_us;
   row.attempt.end_us = attempt.end_us;
+  row.attempt.isolation = attempt.isolation;
   Flatten(attempt.state, row);
   if (attempt.resume_from.has_value()) {
     row.resume_job = attempt.resume_from->job.value;

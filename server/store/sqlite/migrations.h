@@ -25,14 +25,18 @@ struct Migration {
   absl::string_view end;
 };
 
-// Runs the missing migrations. `kind` keeps the files apart: "state", "metrics", "access". Returns
-// FAILED_PRECONDITION (STORE_TOO_NEW) if the file is newer than the last migration, and DATA_LOSS
-// (CORRUPT_FILE) if it is something else.
+// Runs the missing migrations. `kind` keeps the files apart: "state", "metrics", "access" and so
+// on. Returns FAILED_PRECONDITION (STORE_TOO_NEW) if the file is newer than the last migration, and
+// DATA_LOSS (CORRUPT_FILE) if it is something else.
 absl::Status Migrate(Database& db, absl::string_view kind,
                      const std::vector<Migration>& migrations);
 
 const std::vector<Migration>& StateMigrations();
 const std::vector<Migration>& MetricsMigrations();
 const std::vector<Migration>& AccessMigrations();
+const std::vector<Migration>& SecretMigrations();
+const std::vector<Migration>& NotifyMigrations();
+const std::vector<Migration>& SpecMigrations();
+const std::vector<Migration>& RemarkMigrations();
 
 }  // namespace trainyard::store

@@ -19,7 +19,8 @@ const Table<QuotaRecord>& Quotas() {
       {TY_COLUMN(Row, "subject", subject), TY_COLUMN(Row, "devices", devices),
        TY_COLUMN(Row, "queued_jobs", queued_jobs),
        TY_COLUMN(Row, "submits_per_minute", submits_per_minute),
-       TY_COLUMN(Row, "stored_bytes", stored_bytes), TY_COLUMN(Row, "weight", weight)});
+       TY_COLUMN(Row, "stored_bytes", stored_bytes), TY_COLUMN(Row, "weight", weight),
+       TY_COLUMN(Row, "cpus", held.cpus), TY_COLUMN(Row, "memory_bytes", held.memory_bytes)});
   return *table;
 }
 

@@ -364,11 +364,28 @@ ALTER TABLE attempts ADD COLUMN failure_exit_code INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE attempt_parts ADD COLUMN failure_exit_code INTEGER NOT NULL DEFAULT 0;
 )sql";
 
+// From this version on, an attempt records how strictly its ranks were kept apart from their hosts.
+constexpr char kState10[] = R"sql(
+ALTER TABLE attempts ADD COLUMN isolation TEXT NOT NULL DEFAULT 'UNSPECIFIED';
+)sql";
+
+// From this version on, the processors and the memory of hosts are divided among ranks. Workers say
+// what their hosts have when they register, and what was placed before that holds nothing of it.
+constexpr char kState11[] = R"sql(
+ALTER TABLE workers ADD COLUMN host_cpus INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE workers ADD COLUMN host_memory_bytes INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE attempt_ranks ADD COLUMN cpus INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE attempt_ranks ADD COLUMN memory_bytes INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE quotas ADD COLUMN cpus INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE quotas ADD COLUMN memory_bytes INTEGER NOT NULL DEFAULT 0;
+)sql";
+
 }  // namespace
 
 const std::vector<Migration>& StateMigrations() {
-  static const auto* migrations = new std::vector<Migration>{
-      kState1, kState2, kState3, kState4, Version5(), kState6, kState7, kState8, kState9};
+  static const auto* migrations =
+      new std::vector<Migration>{kState1, kState2, kState3, kState4,  Version5(), kState6,
+                                 kState7, kState8, kState9, kState10, kState11};
   return *migrations;
 }
 

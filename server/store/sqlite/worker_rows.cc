@@ -36,7 +36,8 @@ const Table<WorkerRow>& Workers() {
        TY_COLUMN(Row, "scheduling", worker.scheduling),
        TY_COLUMN(Row, "create_us", worker.create_us),
        TY_COLUMN(Row, "last_seen_us", worker.last_seen_us),
-       TY_COLUMN(Row, "revision", worker.revision)});
+       TY_COLUMN(Row, "revision", worker.revision), TY_COLUMN(Row, "host_cpus", worker.host.cpus),
+       TY_COLUMN(Row, "host_memory_bytes", worker.host.memory_bytes)});
   return *table;
 }
 

@@ -1,0 +1,186 @@
+// Asks for the next message only when the one before it is on its way, so a slow reader slows the
+// source down and nothing piles up.
+#include "server/http/event_stream.h"
+
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/errors.h"
+#include "common/base/mutex.h"
+#include "common/base/strings.h"
+#include "server/http/connect_error.h"
+#include "server/http/event_resume.h"
+#include "server/http/json.h"
+#include "server/http/rpc_call.h"
+#include "server/http/stream_call.h"
+#include "server/http/unary_call.h"
+#include "trainyard/v1/job.pb.h"
+
+namespace trainyard::http {
+namespace {
+
+// A call that fails does so at once. After this time the client is told that the stream is open.
+constexpr absl::Duration kOpenAfter = absl::Milliseconds(500);
+
+class EventStream : public std::enable_shared_from_this<EventStream> {
+ public:
+  EventStream(const RpcMethod& method, ExchangePtr exchange, std::unique_ptr<Cursor> cursor)
+      : method_(method), exchange_(std::move(exchange)), cursor_(std::move(cursor)) {}
+
+  // It may be called before the start.
+  void SetRanks(int ranks) { cursor_->SetRanks(ranks); }
+
+  void Start(const google::protobuf::Message& request) {
+    const std::weak_ptr<EventStream> weak = weak_from_this();
+    exchange_->OnGone([weak] {
+      if (const auto self = weak.lock()) self->Cancel();
+    });
+    exchange_->After(kOpenAfter, [weak] {
+      if (const auto self = weak.lock()) self->Open();
+    });
+    const auto first = cursor_ != nullptr ? cursor_->Request() : nullptr;
+    Call(first != nullptr ? *first : request);
+  }
+
+ private:
+  void Call(const google::protobuf::Message& request) {
+    StreamEvents events;
+    events.on_message = [self = shared_from_this()](auto message) { self->Take(*message); };
+    events.on_end = [self = shared_from_this()](const absl::Status& status) {
+      self->TakeEnd(status);
+    };
+    std::shared_ptr<StreamCall> call =
+        StartStreamCall(method_, request, exchange_, std::move(events));
+    if (call == nullptr) return;
+    bool is_gone = false;
+    {
+      const MutexLock lock(&mutex_);
+      call_ = call;
+      is_gone = is_gone_;
+    }
+    if (is_gone) call->Cancel();
+    call->Next();
+  }
+
+  void Cancel() {
+    std::shared_ptr<StreamCall> call;
+    {
+      const MutexLock lock(&mutex_);
+      is_gone_ = true;
+      call = call_;
+    }
+    if (call != nullptr) call->Cancel();
+  }
+
+  std::shared_ptr<StreamCall> call() {
+    const MutexLock lock(&mutex_);
+    return call_;
+  }
+
+  void Open() {
+    const MutexLock lock(&mutex_);
+    if (is_open_ || is_over_) return;
+    is_open_ = true;
+    Response head;
+    head.content_type = "text/event-stream";
+    head.idle_part = ": nothing new\n\n";
+    exchange_->Begin(std::move(head));
+  }
+
+  void Take(google::protobuf::Message& message) {
+    if (cursor_ != nullptr && !cursor_->Take(message)) return call()->Next();
+    const absl::StatusOr<std::string> json = ToJson(message);
+    if (!json.ok()) {  // this cannot be: messages hold texts that are UTF-8
+      call()->Cancel();
+      return call()->Next();
+    }
+    Open();
+    exchange_->Send(EventText(cursor_ != nullptr ? cursor_->Id() : "", "", *json),
+                    [self = shared_from_this()](bool is_there) {
+                      if (!is_there) self->call()->Cancel();
+                      self->call()->Next();
+                    });
+  }
+
+  void TakeEnd(const absl::Status& status) {
+    if (cursor_ != nullptr) {
+      if (const auto request = cursor_->Following(status)) return Call(*request);
+    }
+    bool is_open = false;
+    {
+      const MutexLock lock(&mutex_);
+      is_over_ = true;
+      is_open = is_open_;
+      call_ = nullptr;
+    }
+    if (!is_open && !status.ok()) return exchange_->Answer(ErrorResponse(status));
+    if (!is_open) {
+      Response response;
+      response.content_type = "text/event-stream";
+      response.body = EventText("", "end", "{}");
+      return exchange_->Answer(std::move(response));
+    }
+    exchange_->Send(
+        status.ok() ? EventText("", "end", "{}") : EventText("", "error", ErrorJson(status)),
+        [exchange = exchange_](bool) { exchange->End(true); });
+  }
+
+  const RpcMethod& method_;
+  const ExchangePtr exchange_;
+  // Only the events of the call use it.
+  const std::unique_ptr<Cursor> cursor_;
+  Mutex mutex_;
+  std::shared_ptr<StreamCall> call_ ABSL_GUARDED_BY(mutex_);
+  bool is_open_ ABSL_GUARDED_BY(mutex_) = false;
+  bool is_over_ ABSL_GUARDED_BY(mutex_) = false;
+  bool is_gone_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+// Returns the number of ranks of an attempt, or 0 if it is not listed.
+int RanksOf(const google::protobuf::Message& list, const std::string& name) {
+  for (const v1::Attempt& attempt : static_cast<const v1::ListAttemptsResponse&>(list).attempts()) {
+    if (attempt.name() == name) return attempt.placement_size();
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::string EventText(absl::string_view id, absl::string_view kind, absl::string_view data) {
+  std::string text;
+  if (!kind.empty()) absl::StrAppend(&text, "event: ", kind, "\n");
+  if (!id.empty()) absl::StrAppend(&text, "id: ", id, "\n");
+  absl::StrAppend(&text, "data: ", data, "\n\n");
+  return text;
+}
+
+void ServeEvents(const RpcMethod& method, const RpcMethod* list_attempts,
+                 const ExchangePtr& exchange) {
+  std::shared_ptr<const google::protobuf::Message> request = ReadMessage(method, exchange);
+  if (request == nullptr) return;
+  auto cursor = MakeCursor(method, *request);
+  const absl::string_view last = exchange->request().Header("last-event-id");
+  if (!last.empty() && (cursor == nullptr || !cursor->Resume(last))) {
+    return exchange->Answer(ErrorResponse(
+        MakeError(absl::StatusCode::kInvalidArgument, "INVALID_EVENT_ID",
+                  absl::StrCat("Last-Event-ID '", PlainText(std::string(last), 100),
+                               "' is no id of an event of this stream; leave it out to begin from "
+                               "the start"))));
+  }
+  const std::optional<AttemptId> attempt =
+      cursor != nullptr ? cursor->AttemptToKnow() : std::nullopt;
+  auto stream = std::make_shared<EventStream>(method, exchange, std::move(cursor));
+  if (list_attempts == nullptr || !attempt.has_value()) return stream->Start(*request);
+  v1::ListAttemptsRequest asking;
+  asking.set_parent(JobName(attempt->job));
+  CallUnary(*list_attempts, asking, exchange,
+            [stream, request, name = AttemptName(*attempt)](
+                const absl::StatusOr<std::unique_ptr<google::protobuf::Message>>& answer) {
+              // Without it the stream begins further ahead, or the call itself is refused.
+              if (answer.ok()) stream->SetRanks(RanksOf(**answer, name));
+              stream->Start(*request);
+            });
+}
+
+}  // namespace trainyard::http
