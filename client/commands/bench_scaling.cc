@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "client/commands/load_spec.h"
+#include "client/commands/saved_specs.h"
 #include "client/commands/selector.h"
 #include "client/commands/spec_changes.h"
 #include "client/commands/verbs.h"
@@ -68,11 +69,6 @@ absl::StatusOr<std::vector<int>> ParseCounts(const std::string& text) {
     counts.push_back(count);
   }
   return counts;
-}
-
-bool IsFile(const std::string& source) {
-  return source == "-" || absl::EndsWith(source, ".yaml") || absl::EndsWith(source, ".yml") ||
-         absl::EndsWith(source, ".json") || FileExists(source);
 }
 
 std::string ModelName(const v1::JobSpec& spec) {
@@ -287,18 +283,20 @@ absl::Status WriteReport(const Context& context, const BenchOptions& options,
 Result BenchScaling(const Context& context, const BenchOptions& options) {
   TY_ASSIGN_OR_RETURN(const std::vector<int> counts, ParseCounts(options.device_counts));
   TY_ASSIGN_OR_RETURN(const std::vector<Change> changes, ChangesOf(options.spec));
+  TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
   v1::JobSpec spec;
-  std::unique_ptr<link::ServerLink> link;
-  if (IsFile(options.source)) {
+  const absl::StatusOr<std::string> name =
+      IsSpecFile(options.source) ? absl::NotFoundError("") : ResolveOne(*link, options.source);
+  if (absl::IsNotFound(name.status()) &&
+      (IsSpecFile(options.source) || MeansSavedSpec(options.source))) {
     TY_ASSIGN_OR_RETURN(spec_loader::SpecFile file, ReadSpec(context, options.source));
     TY_RETURN_IF_ERROR(ApplyChanges(options.spec, file).status());
     if (!file.mistakes.empty()) return TellMistakes(context, file, "nothing was run");
     spec = std::move(file.spec);
-    TY_ASSIGN_OR_RETURN(link, Connect(context));
   } else {
-    TY_ASSIGN_OR_RETURN(link, Connect(context));
+    TY_RETURN_IF_ERROR(name.status());
     v1::GetJobRequest get;
-    TY_ASSIGN_OR_RETURN(*get.mutable_name(), ResolveOne(*link, options.source));
+    get.set_name(*name);
     TY_ASSIGN_OR_RETURN(const v1::Job job, link->Call(&v1::JobService::Stub::GetJob, get));
     spec = job.resolved_spec();
     for (const Change& change : changes) {

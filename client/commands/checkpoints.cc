@@ -40,9 +40,6 @@ struct ListCheckpointsOptions {
 // The trainer reads all files and evaluates the network as during training, which may take hours.
 constexpr absl::Duration kVerifyTimeout = absl::Hours(48);
 
-// The server reads all files of a checkpoint before it answers.
-constexpr absl::Duration kServerVerifyTimeout = absl::Hours(1);
-
 int64_t TotalSize(const v1::Checkpoint& checkpoint) {
   int64_t total = 0;
   for (const v1::CheckpointFile& file : checkpoint.files()) total += file.size();
@@ -64,47 +61,6 @@ absl::StatusOr<v1::Checkpoint> AskedCheckpoint(link::ServerLink& link,
   TY_ASSIGN_OR_RETURN(*request.mutable_name(),
                       ResolveCheckpoint(link, absl::StrJoin(options.selectors, "/")));
   return link.Call(&v1::CheckpointService::Stub::GetCheckpoint, request);
-}
-
-// Returns a clause that names what can be had instead of a damaged checkpoint.
-absl::StatusOr<std::string> WholeOnes(link::ServerLink& link, const CheckpointId& damaged) {
-  v1::ListCheckpointsRequest request;
-  request.set_parent(JobName(damaged.job));
-  TY_ASSIGN_OR_RETURN(const v1::ListCheckpointsResponse response,
-                      link.Call(&v1::CheckpointService::Stub::ListCheckpoints, request));
-  std::vector<std::string> whole;
-  for (const v1::Checkpoint& checkpoint : response.checkpoints()) {
-    const bool is_older = checkpoint.step() < damaged.step && checkpoint.damage().empty();
-    if (is_older) whole.push_back(absl::StrCat(damaged.job.value, "/", checkpoint.step()));
-  }
-  if (whole.empty()) return "there is no older one that is whole";
-  return absl::StrCat("older ones that are whole: ", absl::StrJoin(whole, ", "),
-                      "; `trainyard checkpoints get ", whole.back(), "` downloads one");
-}
-
-// Downloads a checkpoint into a folder. If its bytes are not what they should be, the server looks
-// at its own: a damaged checkpoint is an error that names older ones that are whole.
-absl::Status Download(const Context& context, link::ServerLink& link,
-                      const v1::Checkpoint& checkpoint, const std::string& directory) {
-  absl::Status fetched;
-  if (checkpoint.damage().empty()) {
-    fetched = FetchCheckpoint(context, link, checkpoint, directory);
-    if (!absl::IsDataLoss(fetched)) return fetched;
-  }
-  context.Say("the server checks its copy");
-  v1::VerifyCheckpointRequest request;
-  request.set_name(checkpoint.name());
-  const absl::StatusOr<v1::Checkpoint> found =
-      link.Call(&v1::CheckpointService::Stub::VerifyCheckpoint, request, kServerVerifyTimeout);
-  if (absl::IsUnimplemented(found.status())) return fetched;  // the server is older
-  TY_RETURN_IF_ERROR(found.status());
-  if (found->damage().empty()) {
-    // It was damaged on its way, or it has been healed since the server found the damage.
-    return fetched.ok() ? FetchCheckpoint(context, link, *found, directory) : fetched;
-  }
-  TY_ASSIGN_OR_RETURN(const CheckpointId id, ParseCheckpointName(found->name()));
-  TY_ASSIGN_OR_RETURN(const std::string instead, WholeOnes(link, id));
-  return error::CheckpointDamaged(found->name(), found->damage(), instead);
 }
 
 // Prints what the trainer reports about a folder.
@@ -177,7 +133,7 @@ Result GetCheckpoint(const Context& context, const CheckpointOptions& options) {
   std::string directory = options.output_dir;
   if (directory.empty()) directory = absl::StrCat("job-", id.job.value, "-step-", id.step);
   context.Say(absl::StrCat(checkpoint.name(), "  ", FormatBytes(TotalSize(checkpoint))));
-  TY_RETURN_IF_ERROR(Download(context, *link, checkpoint, directory));
+  TY_RETURN_IF_ERROR(FetchWholeCheckpoint(context, *link, checkpoint, directory));
   if (!PrintOne(context, checkpoint, checkpoint.name())) context.out << directory << "\n";
   context.Say("every hash is right");
   return link::kOk;
@@ -201,7 +157,7 @@ Result VerifyCheckpoint(const Context& context, const CheckpointOptions& options
     if (!is_kept) (void)RemoveTree(directory);
   });
   context.Say(absl::StrCat(checkpoint.name(), "  ", FormatBytes(TotalSize(checkpoint))));
-  TY_RETURN_IF_ERROR(Download(context, *link, checkpoint, directory));
+  TY_RETURN_IF_ERROR(FetchWholeCheckpoint(context, *link, checkpoint, directory));
   return VerifyFolder(context, directory, options.dataset_dir);
 }
 

@@ -7,6 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/output/csv.h"
 #include "client/output/proto_text.h"
 #include "common/base/files.h"
 
@@ -50,6 +51,7 @@ bool PrintList(const Context& context,
         context.out << output::ProtoJson(*message, false) << "\n";
       break;
     case Format::kJson:
+    case Format::kCsv:
     case Format::kYaml: {
       const bool is_json = context.options.format == Format::kJson;
       std::vector<std::string> texts;
@@ -58,7 +60,9 @@ bool PrintList(const Context& context,
         absl::StripTrailingAsciiWhitespace(&texts.back());
       }
       const std::string list = absl::StrCat("[", absl::StrJoin(texts, ","), "]");
-      context.out << (is_json ? list + "\n" : output::JsonToYaml(list));
+      context.out << (is_json                                  ? list + "\n"
+                      : context.options.format == Format::kCsv ? output::JsonToCsv(list)
+                                                               : output::JsonToYaml(list));
       break;
     }
   }

@@ -20,7 +20,7 @@
 
 namespace trainyard::commands {
 
-enum class Format { kTable, kWide, kJson, kJsonLines, kYaml, kName };
+enum class Format { kTable, kWide, kJson, kJsonLines, kYaml, kCsv, kName };
 
 // These flags belong to every verb.
 struct GlobalOptions {
@@ -82,9 +82,9 @@ absl::StatusOr<std::unique_ptr<link::ServerLink>> Connect(const Context& context
 // answer means `yes_by_default`; the end of the input (Ctrl-D) means no.
 bool Confirm(const Context& context, absl::string_view question, bool yes_by_default);
 
-// Prints messages as json, jsonl, yaml or names, and returns true. Returns false if the user asked
-// for a table, which the command draws itself. `names` are the names of the messages, in the same
-// order.
+// Prints messages as json, jsonl, yaml, csv or names, and returns true. Returns false if the user
+// asked for a table, which the command draws itself. `names` are the names of the messages, in the
+// same order.
 bool PrintList(const Context& context,
                const std::vector<const google::protobuf::Message*>& messages,
                const std::vector<std::string>& names);

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/commands/server_choice.h"
 #include "client/commands/verbs.h"
+#include "client/output/csv.h"
 #include "client/output/proto_text.h"
 #include "client/output/table.h"
 #include "common/base/status_macros.h"
@@ -45,6 +46,10 @@ bool PrintObjects(const Context& context, const ordered_json& value) {
       if (value.is_array()) {
         for (const ordered_json& element : value) context.out << element.dump() << "\n";
       }
+      return true;
+    case Format::kCsv:
+      context.out << output::JsonToCsv(value.is_array() ? value.dump()
+                                                        : ordered_json::array({value}).dump());
       return true;
     case Format::kYaml:
       context.out << output::JsonToYaml(value.dump());

@@ -12,6 +12,7 @@
 #include "client/commands/verbs.h"
 #include "client/daemons/child.h"
 #include "client/fetch/download.h"
+#include "client/output/csv.h"
 #include "client/output/proto_text.h"
 #include "client/output/table.h"
 #include "common/base/errors.h"
@@ -82,6 +83,9 @@ bool PrintAsAsked(const Context& context, const ordered_json& report) {
       return true;
     case Format::kYaml:
       context.out << output::JsonToYaml(report["splits"].dump());
+      return true;
+    case Format::kCsv:
+      context.out << output::JsonToCsv(report["splits"].dump());
       return true;
     case Format::kName: {
       std::set<std::string> names;

@@ -100,7 +100,7 @@ std::string TookText(const v1::Job& job) {
 std::string PlacementText(const v1::Job& job) {
   std::map<std::string, std::vector<std::string>> devices;
   for (const v1::RankPlacement& rank : job.placement()) {
-    devices[output::ShortName(rank.worker())].push_back(rank.device());
+    devices[output::ShortName(rank.worker())].push_back(output::RankPlaceText(rank));
   }
   return absl::StrJoin(devices, "; ", [](std::string* out, const auto& worker) {
     absl::StrAppend(out, worker.first, ": ", absl::StrJoin(worker.second, ", "));

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "client/commands/list_columns.h"
 #include "client/commands/selector.h"
 #include "client/commands/verbs.h"
@@ -29,6 +30,7 @@ struct ListOptions {
   std::string array;  // the name of one of its jobs
   std::vector<std::string> tags;
   std::string name;
+  std::string where;
   std::string sort;
   bool reverse = false;
   std::string columns;
@@ -38,7 +40,8 @@ struct ListOptions {
 // Returns true if the list may be empty although there are jobs.
 bool IsFiltered(const ListOptions& options) {
   return !options.states.empty() || !options.user.empty() || !options.project.empty() ||
-         !options.array.empty() || !options.tags.empty() || !options.name.empty();
+         !options.array.empty() || !options.tags.empty() || !options.name.empty() ||
+         !options.where.empty();
 }
 
 constexpr int kLimitDefault = 20;
@@ -66,6 +69,24 @@ struct JobPage {
   int64_t more = 0;  // 0 if the server does not count them
 };
 
+// The order that --sort asks for.
+struct SortOrder {
+  std::string column;  // empty if nothing was asked for
+  bool is_descending = false;
+  // The server sorts all jobs by metrics and fields of specs. Columns that only the client knows
+  // sort what is listed.
+  bool is_of_server = false;
+};
+
+SortOrder SortOrderOf(const Context& context, const ListOptions& options) {
+  absl::string_view column = options.sort;
+  SortOrder order;
+  order.is_descending = absl::ConsumePrefix(&column, "-") != options.reverse;
+  order.column = std::string(column);
+  order.is_of_server = !order.column.empty() && !IsColumnOfList(context, order.column);
+  return order;
+}
+
 absl::StatusOr<JobPage> FetchJobs(const Context& context, link::ServerLink& link,
                                   const ListOptions& options) {
   v1::ListJobsRequest request;
@@ -80,7 +101,14 @@ absl::StatusOr<JobPage> FetchJobs(const Context& context, link::ServerLink& link
     TY_ASSIGN_OR_RETURN(*request.mutable_array(), ResolveOne(link, options.array));
   }
   // The data formats list the jobs of arrays one by one. Only tables group them.
-  request.set_group_arrays(context.options.IsTable() && !options.expand && options.array.empty());
+  // Only some jobs of an array may be meant, or be first.
+  const SortOrder order = SortOrderOf(context, options);
+  request.set_group_arrays(context.options.IsTable() && !options.expand && options.array.empty() &&
+                           options.where.empty() && !order.is_of_server);
+  request.set_where(options.where);
+  if (order.is_of_server) {
+    request.set_order_by(absl::StrCat(order.column, order.is_descending ? " desc" : ""));
+  }
   const int limit = options.limit > 0 ? options.limit : options.all ? INT32_MAX : kLimitDefault;
   request.set_job_name(options.name);
   request.set_count_more(true);
@@ -120,14 +148,15 @@ Result List(const Context& context, const ListOptions& options) {
     columns.push_back(std::move(column));
   }
   std::optional<ListColumn> order;
-  if (!options.sort.empty()) {
-    TY_ASSIGN_OR_RETURN(order, ColumnOf(context, options.sort, now));
+  const SortOrder sort = SortOrderOf(context, options);
+  if (!sort.column.empty()) {
+    TY_ASSIGN_OR_RETURN(order, ColumnOf(context, sort.column, now));
   }
   TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
   TY_ASSIGN_OR_RETURN(JobPage page, FetchJobs(context, *link, options));
   std::vector<v1::Job>& jobs = page.jobs;
   if (order.has_value()) {
-    SortBy(*order, options.reverse, jobs);
+    SortBy(*order, sort.is_descending, jobs);
   } else if (options.reverse) {
     std::reverse(jobs.begin(), jobs.end());
   }
@@ -164,7 +193,8 @@ void AddList(VerbTable& verbs) {
   verbs.Add<ListOptions>(
       "ls", "List jobs, newest first",
       "--state running --state queued\n"
-      "  trainyard ls --name 'sweep-*' --columns job,lr,accuracy --sort accuracy --reverse",
+      "  trainyard ls --name 'sweep-*' --columns job,lr,accuracy --sort accuracy --reverse\n"
+      "  trainyard ls --where 'test.accuracy > 0.9 and model = resnet' --sort -test.accuracy",
       [](client::Flags& flags, ListOptions& options) {
         flags.Repeated("--state", options.states, "Only jobs in this state; may be repeated");
         flags.Value("--limit", options.limit, "At most this many jobs (20)").Range(1, 1'000'000);
@@ -176,12 +206,19 @@ void AddList(VerbTable& verbs) {
                        "Only jobs with this tag; may be repeated, and then all of them");
         flags.Value("--name", options.name,
                     "Only jobs of this name, in which * stands for any text: 'sweep-*'");
-        flags.Value("--sort", options.sort,
-                    "Sort those that are listed by a column, or by a field of the spec");
+        flags
+            .Value("--where", options.where,
+                   "Only jobs of which this is true: 'test.accuracy > 0.9 and not tag = bad'")
+            .ShownAs("EXPRESSION");
+        flags
+            .Value("--sort", options.sort,
+                   "Sort all jobs by a metric or a field of the spec, or those that are listed by "
+                   "a column; with a - before it, the largest first")
+            .ShownAs("[-]COLUMN");
         flags.Switch("--reverse", options.reverse, "The other way round");
         flags.Value("--columns", options.columns,
-                    "Columns, and fields of the spec by their path or its last word: "
-                    "job,name,lr,train.epochs,accuracy");
+                    "Columns, metrics, and fields of the spec by their path or its last word: "
+                    "id,name,lr,train.epochs,test.accuracy");
         flags.Switch("--expand", options.expand, "The jobs of arrays one by one");
       },
       List);

@@ -5,21 +5,18 @@
 #include <map>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "client/output/text.h"
 #include "common/base/ids.h"
 #include "common/base/strings.h"
-#include "common/spec/fields.h"
+#include "common/spec/paths.h"
 
 namespace trainyard::commands {
 namespace {
 
-using google::protobuf::Descriptor;
-using google::protobuf::FieldDescriptor;
-using google::protobuf::Message;
 using output::Table;
 
 // Longer reasons are cut in the table; -o wide shows all of them.
@@ -187,7 +184,17 @@ std::vector<std::pair<std::string, ListColumn>> KnownColumns(const Context& cont
         [](const v1::Job& job) { return static_cast<double>(output::TotalBytes(job.stored())); }}},
       {"tags",
        {{"TAGS"},
-        [](const v1::Job& job) { return absl::StrJoin(job.resolved_spec().tags(), ","); }}},
+        [](const v1::Job& job) {
+          std::vector<std::string> tags(job.resolved_spec().tags().begin(),
+                                        job.resolved_spec().tags().end());
+          tags.insert(tags.end(), job.added_tags().begin(), job.added_tags().end());
+          return absl::StrJoin(tags, ",");
+        }}},
+      {"note",
+       {{"NOTE"},
+        [](const v1::Job& job) {
+          return output::Shortened(job.note().substr(0, job.note().find('\n')), kDescriptionWidth);
+        }}},
       {"description", {{"DESCRIPTION"}, DescriptionText}},
       {"why",
        {{"WHY"},
@@ -197,59 +204,12 @@ std::vector<std::pair<std::string, ListColumn>> KnownColumns(const Context& cont
   };
 }
 
-// Returns the value of a field as a spec has it, without the quotes of a text.
-std::string ValueText(const Message& message, const FieldDescriptor& field) {
-  const std::string json = spec::FieldJson(message, field);
-  const bool is_text = json.size() >= 2 && json.front() == '"';
-  return is_text ? json.substr(1, json.size() - 2) : json;
-}
-
-// Returns the value of the field at the path, or an empty text if it is not given.
-std::string FieldAt(const Message& spec, absl::string_view path) {
-  const Message* message = &spec;
-  for (const absl::string_view word : absl::StrSplit(path, '.')) {
-    const FieldDescriptor* field = message->GetDescriptor()->FindFieldByName(std::string(word));
-    if (field == nullptr || !spec::IsGiven(*message, *field)) return "";
-    if (!spec::IsSubmessage(*field)) return ValueText(*message, *field);
-    message = &message->GetReflection()->GetMessage(*message, field);
-  }
-  return "";
-}
-
-// Collects the paths of all fields with values of their own.
-void CollectPaths(const Descriptor& type, const std::string& prefix,
-                  std::vector<std::string>& paths) {
-  for (int i = 0; i < type.field_count(); ++i) {
-    const FieldDescriptor& field = *type.field(i);
-    const std::string path = spec::JoinFieldPath(prefix, field.name());
-    if (spec::IsSubmessage(field)) {
-      CollectPaths(*field.message_type(), path, paths);
-    } else if (!spec::IsMessageList(field)) {
-      paths.push_back(path);
-    }
-  }
-}
-
-// Returns the paths that a word means: the path itself, or all that end in it.
-std::vector<std::string> PathsOf(const std::string& word, const std::vector<std::string>& paths) {
-  if (std::find(paths.begin(), paths.end(), word) != paths.end()) return {word};
-  std::vector<std::string> found;
-  const std::string ending = "." + word;
-  for (const std::string& path : paths) {
-    if (path.size() > ending.size() &&
-        path.compare(path.size() - ending.size(), ending.size(), ending) == 0) {
-      found.push_back(path);
-    }
-  }
-  return found;
-}
-
 // Returns a column of a field of the spec. Of several paths, such as those of the rates of all
 // optimizers, a job shows the first that it has.
 ListColumn SpecColumn(const std::string& word, const std::vector<std::string>& paths) {
   const auto text = [paths](const v1::Job& job) {
     for (const std::string& path : paths) {
-      std::string value = FieldAt(job.resolved_spec(), path);
+      std::string value = spec::ValueAt(job.resolved_spec(), path);
       if (!value.empty()) return value;
     }
     return std::string();
@@ -262,30 +222,56 @@ ListColumn SpecColumn(const std::string& word, const std::vector<std::string>& p
   return {{absl::AsciiStrToUpper(word), Table::Align::kRight}, text, number};
 }
 
+// A job shows the last values of metrics whose names begin with `train.` and `test.`. Paths of
+// specs begin with `train.` too, and may have a mistake.
+bool IsMetricName(const std::string& name) {
+  return absl::StartsWith(name, "test.") ||
+         (absl::StartsWith(name, "train.") && NearestWord(name, spec::SpecPaths()).empty());
+}
+
+ListColumn MetricColumn(const std::string& name) {
+  const auto number = [name](const v1::Job& job) -> std::optional<double> {
+    const auto found = job.final_metrics().find(name);
+    if (found == job.final_metrics().end()) return std::nullopt;
+    return found->second;
+  };
+  const auto text = [number](const v1::Job& job) {
+    const auto value = number(job);
+    return value.has_value() ? output::NumberText(*value) : std::string();
+  };
+  return {{absl::AsciiStrToUpper(name), Table::Align::kRight}, UnlessArray(text), number};
+}
+
 }  // namespace
 
 std::vector<std::string> UsualColumns(bool is_wide) {
   std::vector<std::string> names = {"job",      "name", "state", "devices", "done",
                                     "accuracy", "eta",  "took",  "age"};
   if (is_wide) {
-    names.insert(names.end(),
-                 {"user", "project", "attempt", "workers", "created", "tags", "description"});
+    names.insert(names.end(), {"user", "project", "attempt", "workers", "created", "tags",
+                               "description", "note"});
   }
   names.emplace_back("why");
   return names;
+}
+
+bool IsColumnOfList(const Context& context, const std::string& name) {
+  const auto columns = KnownColumns(context, absl::UnixEpoch());
+  return name == "id" || std::any_of(columns.begin(), columns.end(),
+                                     [&name](const auto& column) { return column.first == name; });
 }
 
 absl::StatusOr<ListColumn> ColumnOf(const Context& context, const std::string& name,
                                     absl::Time now) {
   std::vector<std::string> names;
   for (auto& [known, column] : KnownColumns(context, now)) {
-    if (known == name) return std::move(column);
+    if (known == (name == "id" ? "job" : name)) return std::move(column);
     names.push_back(known);
   }
-  std::vector<std::string> all;
-  CollectPaths(*v1::JobSpec::descriptor(), "", all);
-  const std::vector<std::string> paths = PathsOf(name, all);
+  const std::vector<std::string> paths = spec::PathsOf(name);
   if (!paths.empty()) return SpecColumn(name, paths);
+  if (IsMetricName(name)) return MetricColumn(name);
+  std::vector<std::string> all = spec::SpecPaths();
   all.insert(all.end(), names.begin(), names.end());
   const std::string nearest = NearestWord(name, all);
   return absl::InvalidArgumentError(absl::StrCat(

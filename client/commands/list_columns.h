@@ -1,4 +1,4 @@
-// The columns of `trainyard ls`: those that it knows, and any field of the spec.
+// The columns of `trainyard ls`: those that it knows, any metric, and any field of the spec.
 #pragma once
 
 #include <functional>
@@ -22,11 +22,15 @@ struct ListColumn {
   std::function<std::optional<double>(const v1::Job&)> number = {};
 };
 
-// Returns the column of a name: one of those that `ls` knows, such as "accuracy", or a field of the
-// resolved spec by its path, "optimizer.sgd.lr", or by its last word, "lr". Returns
+// Returns the column of a name: one of those that `ls` knows, such as "accuracy", a metric, such as
+// "test.accuracy", or a field of the resolved spec by its path, "optimizer.sgd.lr", or by its last
+// word, "lr". Returns
 // INVALID_ARGUMENT with the names that there are, or the nearest one.
 absl::StatusOr<ListColumn> ColumnOf(const Context& context, const std::string& name,
                                     absl::Time now);
+
+// Returns true if `ls` itself knows the column, which is then no metric and no field of the spec.
+bool IsColumnOfList(const Context& context, const std::string& name);
 
 // Returns the names of the columns that `ls` shows by itself.
 std::vector<std::string> UsualColumns(bool is_wide);

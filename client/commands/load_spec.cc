@@ -3,7 +3,10 @@
 #include "client/commands/load_spec.h"
 
 #include <ostream>
+#include <utility>
 
+#include "client/commands/bundle_spec.h"
+#include "client/commands/saved_specs.h"
 #include "common/base/status_macros.h"
 #include "common/spec/change.h"
 
@@ -21,11 +24,27 @@ auto Interruptibly(const Context& context, Read read) {
 }  // namespace
 
 absl::StatusOr<spec_loader::SpecFile> ReadSpec(const Context& context, const std::string& path) {
+  if (IsBundleSource(path)) {
+    TY_ASSIGN_OR_RETURN(const spec_loader::SpecText text, ReadBundleSpec(context, path));
+    return spec_loader::ParseSpecText(text);
+  }
+  if (MeansSavedSpec(path)) {
+    TY_ASSIGN_OR_RETURN(const spec_loader::SpecText text, ReadSavedSpec(context, path));
+    return spec_loader::ParseSpecText(text);
+  }
   return Interruptibly(context, [&] { return spec_loader::ReadSpecFile(path); });
 }
 
 absl::StatusOr<std::vector<spec_loader::SpecText>> ReadSpecs(const Context& context,
                                                              const std::string& path) {
+  if (IsBundleSource(path)) {
+    TY_ASSIGN_OR_RETURN(spec_loader::SpecText text, ReadBundleSpec(context, path));
+    return std::vector<spec_loader::SpecText>{std::move(text)};
+  }
+  if (MeansSavedSpec(path)) {
+    TY_ASSIGN_OR_RETURN(spec_loader::SpecText text, ReadSavedSpec(context, path));
+    return std::vector<spec_loader::SpecText>{std::move(text)};
+  }
   return Interruptibly(context, [&] { return spec_loader::ReadSpecTexts(path); });
 }
 

@@ -12,8 +12,9 @@
 
 namespace trainyard::commands {
 
-// Read specs as the functions of spec_loader do. Ctrl-C ends the program while it reads, because a
-// pipe, or a file system of the network, may never answer.
+// Read specs as the functions of spec_loader do, and from bundles (bundle_spec.h). A word that is
+// no file, but has the form of a name in the catalogue, is fetched from there. Ctrl-C ends the
+// program while it reads, because a pipe, or a file system of the network, may never answer.
 absl::StatusOr<spec_loader::SpecFile> ReadSpec(const Context& context, const std::string& path);
 absl::StatusOr<std::vector<spec_loader::SpecText>> ReadSpecs(const Context& context,
                                                              const std::string& path);

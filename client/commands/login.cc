@@ -1,8 +1,5 @@
 // login pins the certificate of a server, stores the user's token for it, and gives it the name of
 // a context; logout forgets certificate and token.
-#include <termios.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <istream>
 #include <ostream>
@@ -15,6 +12,7 @@
 #include "client/commands/verbs.h"
 #include "client/credentials/credentials.h"
 #include "client/output/roles.h"
+#include "client/output/silence.h"
 #include "client/output/text.h"
 #include "common/base/files.h"
 #include "common/base/sign_in_errors.h"
@@ -44,24 +42,6 @@ struct LoginOptions {
 
 struct LogoutOptions {
   std::string server;
-};
-
-// Keeps the terminal from showing what is typed, while it lives.
-class Silence {
- public:
-  Silence() : is_terminal_(tcgetattr(STDIN_FILENO, &before_) == 0) {
-    if (!is_terminal_) return;
-    termios silent = before_;
-    silent.c_lflag &= ~static_cast<tcflag_t>(ECHO);
-    tcsetattr(STDIN_FILENO, TCSAFLUSH, &silent);
-  }
-  ~Silence() {
-    if (is_terminal_) tcsetattr(STDIN_FILENO, TCSAFLUSH, &before_);
-  }
-
- private:
-  termios before_{};
-  const bool is_terminal_;
 };
 
 // Returns the certificate of the chain with this fingerprint.
@@ -115,7 +95,7 @@ absl::StatusOr<std::string> ReadToken(const Context& context, const LoginOptions
     context.interrupt.AllowExit(true);
     {
       // Whoever sees the question may type at once, and nothing of it is shown or lost.
-      const Silence silence;
+      const output::Silence silence;
       if (asks) context.err << "Token (it is not shown): " << std::flush;
       std::getline(context.in, token);
     }

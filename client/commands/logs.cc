@@ -16,6 +16,7 @@ namespace {
 struct LogsOptions {
   std::string job;
   bool follow = false;
+  int attempt = 0;          // 0 means the newest
   int rank = -1;            // -1 means all ranks
   int64_t tail_lines = -1;  // -1 means all lines
 };
@@ -32,6 +33,7 @@ Result Logs(const Context& context, const LogsOptions& options) {
   } else {
     TY_ASSIGN_OR_RETURN(name, ResolveOne(*link, name));
     get.set_name(name);
+    if (options.attempt > 0) name = absl::StrCat(name, "/attempts/", options.attempt);
   }
   TY_ASSIGN_OR_RETURN(const v1::Job job, link->Call(&v1::JobService::Stub::GetJob, get));
   if (job.attempt() == 0 && !options.follow) {
@@ -79,6 +81,8 @@ void AddLogs(VerbTable& verbs) {
         flags.Word("JOB", options.job, kSelectorHelp).Required();
         flags.Switch("-f,--follow", options.follow,
                      "Keep printing text as it comes, until the job ends");
+        flags.Value("--attempt", options.attempt, "This attempt, in place of the newest")
+            .Positive();
         flags.Value("--rank", options.rank, "Only this rank").Range(0, 4095);
         flags.Value("--tail", options.tail_lines, "Only this many last lines of each rank")
             .Range(0, 1'000'000);

@@ -10,9 +10,11 @@
 #include "client/commands/selector.h"
 #include "client/commands/verbs.h"
 #include "client/link/follower.h"
+#include "client/output/event_file.h"
 #include "client/output/plot.h"
 #include "client/output/table.h"
 #include "client/output/text.h"
+#include "common/base/files.h"
 #include "common/base/status_macros.h"
 #include "common/base/strings.h"
 #include "common/spec/fields.h"
@@ -24,6 +26,7 @@ struct MetricsOptions {
   std::vector<std::string> words;  // the job, then groups of metrics
   std::vector<std::string> metrics;
   bool follow = false;
+  std::string tensorboard;  // a folder for event files
 };
 
 constexpr int kPlotPoints = 1000;
@@ -226,7 +229,7 @@ absl::StatusOr<JobSeries> FetchSeries(const Context& context, link::ServerLink& 
                       ChosenNames(link, options.metrics, groups, job));
   for (const std::string& metric : names) request.add_metrics(metric);
   // Data formats get all points. A plot can use no more of them than it has columns.
-  if (context.options.IsTable()) {
+  if (context.options.IsTable() && options.tensorboard.empty()) {
     request.set_max_points(names.empty() ? kPlotPoints : kChosenPoints);
   }
   TY_ASSIGN_OR_RETURN(v1::QueryMetricsResponse response,
@@ -234,8 +237,38 @@ absl::StatusOr<JobSeries> FetchSeries(const Context& context, link::ServerLink& 
   return JobSeries{job, std::move(response)};
 }
 
+// Writes DIR/JOB/events.out.tfevents.TIME.trainyard, so that TensorBoard shows each job as a run.
+// What an earlier call has written is replaced.
+absl::Status WriteEventFile(const Context& context, const JobSeries& job,
+                            const std::string& folder) {
+  const std::string run = JoinPath(folder, absl::StrCat("job-", output::ShortName(job.job)));
+  TY_RETURN_IF_ERROR(MakeDirectories(run));
+  absl::Time begin = context.clock.Now();
+  std::string records;
+  for (const v1::MetricSeries& series : job.response.series()) {
+    for (const v1::MetricPoint& point : series.points()) {
+      begin = std::min(begin, output::ToTime(point.time()));
+      records += output::EventRecord(series.name(), point);
+    }
+  }
+  const std::string path =
+      JoinPath(run, absl::StrCat("events.out.tfevents.", absl::ToUnixSeconds(begin), ".trainyard"));
+  TY_RETURN_IF_ERROR(ReplaceFile(
+      path, absl::StrCat(output::EventFileHead(absl::ToDoubleSeconds(begin - absl::UnixEpoch())),
+                         records)));
+  context.Say(absl::StrCat("wrote ", path));
+  return absl::OkStatus();
+}
+
 // Prints the series of one job in the format that the user chose. Returns false for a table.
 bool PrintSeries(const Context& context, const v1::QueryMetricsResponse& response) {
+  if (context.options.format == Format::kCsv) {
+    std::vector<const google::protobuf::Message*> points;
+    for (const v1::MetricSeries& series : response.series()) {
+      for (const v1::MetricPoint& point : series.points()) points.push_back(&point);
+    }
+    return PrintList(context, points, {});
+  }
   if (context.options.format != Format::kJsonLines) {
     return PrintResources(context, response.series());
   }
@@ -247,9 +280,10 @@ bool PrintSeries(const Context& context, const v1::QueryMetricsResponse& respons
 
 Result Metrics(const Context& context, const MetricsOptions& options) {
   const Format format = context.options.format;
-  if (options.follow && (format == Format::kJson || format == Format::kYaml)) {
+  if (options.follow &&
+      (format == Format::kJson || format == Format::kYaml || format == Format::kCsv)) {
     return absl::InvalidArgumentError(
-        "--follow has no end, and a JSON or YAML list needs one; use -o jsonl");
+        "--follow has no end, and a JSON, YAML or CSV list needs one; use -o jsonl");
   }
   const MetricWords words = SplitWords(options);
   TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
@@ -260,6 +294,14 @@ Result Metrics(const Context& context, const MetricsOptions& options) {
   }
   if (options.follow) {
     return FollowPoints(context, *link, options.metrics, words.groups, names.front());
+  }
+  if (!options.tensorboard.empty()) {
+    for (const std::string& name : names) {
+      TY_ASSIGN_OR_RETURN(const JobSeries job,
+                          FetchSeries(context, *link, options, words.groups, name));
+      TY_RETURN_IF_ERROR(WriteEventFile(context, job, options.tensorboard));
+    }
+    return link::kOk;
   }
   const bool is_chosen = !options.metrics.empty() || !words.groups.empty();
   std::vector<JobSeries> jobs;
@@ -288,7 +330,9 @@ void AddMetrics(VerbTable& verbs) {
       "metrics", "Draw or print the metrics of a job",
       "last --metric train.loss\n"
       "  trainyard metrics 12 15          the curves of two jobs, one after the other\n"
-      "  trainyard metrics last comm      what communication costs, and how much is hidden",
+      "  trainyard metrics last comm      what communication costs, and how much is hidden\n"
+      "  trainyard metrics last -o csv > points.csv\n"
+      "  trainyard metrics 1-5 --tensorboard runs && tensorboard --logdir runs",
       [](client::Flags& flags, MetricsOptions& options) {
         flags
             .Words("JOB", options.words,
@@ -298,7 +342,13 @@ void AddMetrics(VerbTable& verbs) {
             .Required()
             .ShownAs("JOB ... [GROUP ...]");
         flags.Repeated("--metric", options.metrics, "Only this metric; may be repeated");
-        flags.Switch("-f,--follow", options.follow, "Print points as they come");
+        const client::Flag follow =
+            flags.Switch("-f,--follow", options.follow, "Print points as they come");
+        flags
+            .Value("--tensorboard", options.tensorboard,
+                   "Write event files for TensorBoard into this folder, and draw nothing")
+            .ShownAs("DIR")
+            .Excludes(follow);
       },
       Metrics);
 }

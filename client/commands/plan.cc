@@ -82,7 +82,10 @@ void AddPlan(VerbTable& verbs) {
       "jobs/resnet50-imagenet.yaml --batch 64\n"
       "  trainyard plan jobs/convnet-glyphs.yaml --dot | dot -Tsvg > step.svg",
       [](client::Flags& flags, PlanOptions& options) {
-        flags.Word("FILE", options.file, "Spec in YAML or JSON; - for standard input").Required();
+        flags
+            .Word("FILE", options.file,
+                  "Spec in YAML or JSON; - for standard input; or the name of a saved spec")
+            .Required();
         flags.Repeated("--set", options.spec.set,
                        "Change of the spec, PATH=VALUE; may be repeated");
         flags.Value("--devices", options.spec.devices, "Number of devices (devices.count)")

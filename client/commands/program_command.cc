@@ -54,18 +54,31 @@ std::string NameOf(const std::vector<std::string>& words) {
   return name.empty() ? "program" : name;
 }
 
+// Returns the path of `here` relative to the folder of the code, or an empty text if it is not
+// below that.
+std::string FolderBelow(const std::filesystem::path& here, const std::string& code) {
+  std::error_code failed;
+  const std::filesystem::path top = std::filesystem::canonical(code, failed);
+  if (failed) return "";  // the message about the folder comes later
+  const std::string relative = here.lexically_relative(top).string();
+  const bool is_below = relative != "." && !absl::StartsWith(relative, "..");
+  return is_below ? relative : "";
+}
+
 }  // namespace
 
 absl::StatusOr<spec_loader::SpecText> SpecOfCommand(const Context& context,
                                                     const std::vector<std::string>& words,
-                                                    const std::vector<std::string>& variables) {
+                                                    const std::vector<std::string>& variables,
+                                                    const std::string& code) {
   v1::JobSpec spec;
   spec.set_name(NameOf(words));
   v1::ProgramSpec& program = *spec.mutable_program();
   program.mutable_command()->Add(words.begin(), words.end());
   std::error_code error;
-  program.set_directory(std::filesystem::current_path(error).string());
+  const std::filesystem::path here = std::filesystem::current_path(error);
   if (error) return ErrnoStatus(error.value(), "cannot find", "the present folder");
+  program.set_directory(code.empty() ? here.string() : FolderBelow(here, code));
   if (const auto venv = VariableOf(context, "VIRTUAL_ENV"); venv.has_value() && !venv->empty()) {
     program.mutable_environment()->set_venv(*venv);
   } else if (const auto conda = VariableOf(context, "CONDA_PREFIX");

@@ -16,6 +16,7 @@ namespace trainyard::commands {
 // the errors of the system if the present folder is gone.
 absl::StatusOr<spec_loader::SpecText> SpecOfCommand(const Context& context,
                                                     const std::vector<std::string>& words,
-                                                    const std::vector<std::string>& variables);
+                                                    const std::vector<std::string>& variables,
+                                                    const std::string& code = "");
 
 }  // namespace trainyard::commands

@@ -6,8 +6,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "client/commands/code_diff.h"
+#include "client/commands/code_files.h"
 #include "client/commands/follow.h"
 #include "client/commands/hosting_table.h"
+#include "client/commands/saved_specs.h"
 #include "client/commands/selector.h"
 #include "client/commands/verbs.h"
 #include "client/output/progress.h"
@@ -25,6 +28,8 @@ struct ShowOptions {
   std::vector<std::string> jobs;
   bool spec = false;
   bool events = false;
+  bool code = false;
+  bool environment = false;
 };
 
 // Prints labels and texts in two columns. The lines of a text are aligned with each other, and
@@ -97,7 +102,10 @@ void PrintConditions(const v1::Job& job, Sheet& sheet) {
   }
   sheet.Line("reservation", job.reservation());
   sheet.Line("project", job.resolved_spec().project());
-  sheet.Line("tags", absl::StrJoin(job.resolved_spec().tags(), ", "));
+  std::vector<std::string> tags(job.resolved_spec().tags().begin(),
+                                job.resolved_spec().tags().end());
+  tags.insert(tags.end(), job.added_tags().begin(), job.added_tags().end());
+  sheet.Line("tags", absl::StrJoin(tags, ", "));
   sheet.Line("retained", job.resolved_spec().retain());
 }
 
@@ -115,6 +123,17 @@ void PrintState(const Context& context, const v1::Job& job, Sheet& sheet) {
     sheet.Line("held", absl::StrCat("for a person: `trainyard resume ", id,
                                     "` queues it again, `trainyard cancel ", id, "` gives it up"));
   }
+}
+
+// Says how often the job came out the same when it was run again.
+std::string VerifiedText(const v1::Job& job) {
+  if (!job.has_verified()) return "";
+  const v1::VerificationSummary& verified = job.verified();
+  return absl::StrCat(
+      "reproduced ", verified.reproduced(), " of ", verified.runs(),
+      verified.runs() == 1 ? " time" : " times", ", last ",
+      absl::FormatTime("%Y-%m-%d", output::ToTime(verified.last_time()), absl::LocalTimeZone()),
+      verified.last_devices().empty() ? "" : " on ", verified.last_devices());
 }
 
 void PrintFailure(const v1::Job& job, Sheet& sheet) {
@@ -138,6 +157,21 @@ std::string FallbackText(const v1::Progress& progress) {
                       progress.first_fallback(), "\nthe log of each rank names its own");
 }
 
+// Returns what the ranks of the job hold of their hosts, or what they ask for.
+std::string ResourcesText(const v1::Job& job) {
+  int64_t cpus = 0;
+  int64_t memory_bytes = 0;
+  for (const v1::RankPlacement& rank : job.placement()) {
+    cpus += rank.cpus();
+    memory_bytes += rank.memory_bytes();
+  }
+  const std::string held = output::HostAmountText(cpus, memory_bytes);
+  if (!held.empty()) return absl::StrCat(held, " held");
+  const v1::ResourcesSpec& resources = job.resolved_spec().resources();
+  const std::string wanted = output::HostAmountText(resources.cpus(), resources.memory().bytes());
+  return wanted.empty() ? "" : absl::StrCat(wanted, " for each rank");
+}
+
 // Prints where the job runs, how far it is and what it has produced.
 void PrintTraining(const v1::Job& job, Sheet& sheet) {
   const v1::JobSpec& spec = job.resolved_spec();
@@ -151,6 +185,7 @@ void PrintTraining(const v1::Job& job, Sheet& sheet) {
                                        spec.train().replicas() == 1 ? " replica" : " replicas"));
     sheet.Line("precision", output::PrecisionText(spec.train().precision()));
   }
+  sheet.Line("resources", ResourcesText(job));
   if (job.attempt() > 0) {
     sheet.Line("attempt", absl::StrCat(job.attempt(), " on ", PlacementText(job)));
   }
@@ -188,9 +223,20 @@ void PrintStored(const v1::Job& job, Sheet& sheet) {
   }
 }
 
+// Returns where an imported job ran: "jobs/12 of anna, submitted 2026-11-20 22:57:55 CET".
+std::string OriginOfImport(const v1::ImportOrigin& origin) {
+  return absl::StrCat(origin.job(), origin.user().empty() ? "" : " of ", origin.user(),
+                      origin.has_create_time() ? ", submitted " : "",
+                      output::TimeText(origin.create_time()), origin.uid().empty() ? "" : "\nuid ",
+                      origin.uid());
+}
+
 // Prints who submitted the job, what it has used, and where it comes from.
 void PrintHistory(const v1::Job& job, absl::Time now, Sheet& sheet) {
-  sheet.Line("submitted", absl::StrCat(output::TimeText(job.create_time()), " by ", job.user()));
+  const bool is_imported = job.provenance().has_imported();
+  sheet.Line(is_imported ? "imported" : "submitted",
+             absl::StrCat(output::TimeText(job.create_time()), " by ", job.user()));
+  if (is_imported) sheet.Line("from", OriginOfImport(job.provenance().imported()));
   sheet.Line("ran", TimesText(job, now));
   if (job.has_device_time()) {
     sheet.Line("used", absl::StrCat(DurationText(output::ToDuration(job.device_time())),
@@ -202,21 +248,45 @@ void PrintHistory(const v1::Job& job, absl::Time now, Sheet& sheet) {
   }
   const v1::Provenance& provenance = job.provenance();
   sheet.Line("cloned from", provenance.cloned_from());
+  sheet.Line("saved spec", SavedName(provenance.saved_spec()));
+  sheet.Line("verifies", provenance.verifies());
+  sheet.Line("code", absl::StrCat(job.resolved_spec().program().code(),
+                                  OriginText(provenance.code()).empty() ? "" : "\n",
+                                  OriginText(provenance.code())));
   sheet.Line("started from", provenance.parent_checkpoint());
+  sheet.Line("verified", VerifiedText(job));
   sheet.Line("data", provenance.data_digest());
   sheet.Line("server", provenance.server_version());
   sheet.Line("worker", provenance.worker_version());
   sheet.Line("uid", job.uid());
 }
 
-void PrintJob(const Context& context, const v1::Job& job) {
+// Says how the ranks are kept apart from the rest of their hosts.
+absl::string_view IsolationText(v1::Isolation isolation) {
+  switch (isolation) {
+    case v1::ISOLATION_PROCESS:
+      return "process group, without a limit of memory";
+    case v1::ISOLATION_CGROUP:
+      return "control group";
+    case v1::ISOLATION_SANDBOX:
+      return "sandbox";
+    case v1::ISOLATION_CONTAINER:
+      return "container";
+    default:
+      return "";
+  }
+}
+
+void PrintJob(const Context& context, const v1::Job& job, v1::Isolation isolation) {
   Sheet sheet(context.out);
   sheet.Line("job", absl::StrCat(job.name(), "  ", job.resolved_spec().name()));
   sheet.Line("description", job.resolved_spec().description());
+  sheet.Line("note", job.note());
   PrintState(context, job, sheet);
   PrintConditions(job, sheet);
   PrintFailure(job, sheet);
   PrintTraining(job, sheet);
+  sheet.Line("isolation", IsolationText(isolation));
   PrintStored(job, sheet);
   PrintHistory(job, context.clock.Now(), sheet);
 }
@@ -247,12 +317,47 @@ absl::Status PrintEvents(const Context& context, link::ServerLink& link, const s
   return absl::OkStatus();
 }
 
+// Prints what the program ran in. For a clone it says what is not as it was for the original.
+absl::Status PrintEnvironment(const Context& context, link::ServerLink& link, const v1::Job& job) {
+  TY_ASSIGN_OR_RETURN(const v1::ProgramEnvironment found, EnvironmentOf(link, job.name()));
+  if (PrintOne(context, found, job.name())) return absl::OkStatus();
+  if (found.ByteSizeLong() == 0) {
+    context.Say(absl::StrCat("the environment of ", job.name(),
+                             " is not known: only programs have one, once they run"));
+    return absl::OkStatus();
+  }
+  Sheet sheet(context.out);
+  sheet.Line("interpreter", found.interpreter());
+  sheet.Line("image", found.image_digest());
+  sheet.Line("driver", found.driver());
+  sheet.Line("system", found.system());
+  sheet.Line("packages", found.packages());
+  const std::string& origin = job.provenance().cloned_from();
+  if (origin.empty()) return absl::OkStatus();
+  const auto before = EnvironmentOf(link, origin);
+  if (!before.ok()) return absl::OkStatus();  // it was deleted
+  const std::string differences = EnvironmentDifferences(*before, found, origin, job.name());
+  context.out << "\n"
+              << (differences.empty() ? absl::StrCat("as for ", origin, "\n") : differences);
+  return absl::OkStatus();
+}
+
 // A spec that is handed on should train on the same data. Which data that was is known once the
 // first attempt has read them.
 void PinData(v1::Job& job) {
   if (job.provenance().data_digest().empty()) return;
   v1::DataSpec& data = *job.mutable_resolved_spec()->mutable_data();
   if (data.digest().empty()) data.set_digest(job.provenance().data_digest());
+}
+
+// Returns how the present or last attempt is kept apart. A server before this version does not say.
+v1::Isolation IsolationOf(link::ServerLink& link, const v1::Job& job) {
+  if (job.attempt() == 0) return v1::ISOLATION_UNSPECIFIED;
+  v1::ListAttemptsRequest request;
+  request.set_parent(job.name());
+  const auto attempts = link.Call(&v1::JobService::Stub::ListAttempts, request);
+  if (!attempts.ok() || attempts->attempts().empty()) return v1::ISOLATION_UNSPECIFIED;
+  return attempts->attempts(attempts->attempts_size() - 1).isolation();
 }
 
 Result Show(const Context& context, const ShowOptions& options) {
@@ -264,6 +369,13 @@ Result Show(const Context& context, const ShowOptions& options) {
     request.set_name(name);
     TY_ASSIGN_OR_RETURN(v1::Job job, link->Call(&v1::JobService::Stub::GetJob, request));
     jobs.push_back(std::move(job));
+  }
+  if (options.code || options.environment) {
+    for (const v1::Job& job : jobs) {
+      if (options.code) TY_RETURN_IF_ERROR(PrintCode(context, *link, job));
+      if (options.environment) TY_RETURN_IF_ERROR(PrintEnvironment(context, *link, job));
+    }
+    return link::kOk;
   }
   std::vector<const google::protobuf::Message*> messages;
   messages.reserve(jobs.size());
@@ -286,7 +398,7 @@ Result Show(const Context& context, const ShowOptions& options) {
                   << output::SpecYaml(jobs[i].resolved_spec());
       continue;
     }
-    PrintJob(context, jobs[i]);
+    PrintJob(context, jobs[i], IsolationOf(*link, jobs[i]));
     if (options.events) TY_RETURN_IF_ERROR(PrintEvents(context, *link, names[i]));
   }
   return link::kOk;
@@ -302,6 +414,11 @@ void AddShow(VerbTable& verbs) {
         flags.Switch("--spec", options.spec,
                      "Show only the resolved spec, as YAML that submit accepts");
         flags.Switch("--events", options.events, "Show the history too");
+        flags.Switch("--code", options.code,
+                     "Show only the files of the program's code, and from which commit they come");
+        flags.Switch(
+            "--environment", options.environment,
+            "Show only what the program ran in: Python and its packages, image, driver, system");
       },
       Show);
 }

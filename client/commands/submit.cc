@@ -6,8 +6,10 @@
 #include <ostream>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "client/commands/code_sender.h"
 #include "client/commands/diff.h"
 #include "client/commands/explanation.h"
 #include "client/commands/follow.h"
@@ -113,8 +115,9 @@ void TellWarnings(const Context& context, const v1::Job& job) {
 
 // Adds what the flags say besides the spec, and the memory that the job needs.
 absl::Status TakeFlags(const Context& context, link::ServerLink& link, const SubmitFlags& flags,
-                       v1::CreateJobRequest& request) {
+                       const std::string& saved_spec, v1::CreateJobRequest& request) {
   TY_ASSIGN_OR_RETURN(*request.mutable_options(), SubmitOptionsOf(context, link, flags));
+  request.mutable_options()->set_saved_spec(saved_spec);
   AddMemoryNeed(context, request.spec(), *request.mutable_options());
   if (flags.from.empty()) return absl::OkStatus();
   TY_ASSIGN_OR_RETURN(*request.mutable_from_checkpoint(), ResolveCheckpoint(link, flags.from));
@@ -134,7 +137,7 @@ absl::StatusOr<std::optional<v1::Job>> Validate(const Context& context, const Su
   v1::CreateJobRequest request;
   *request.mutable_spec() = file.spec;
   request.set_validate_only(true);
-  TY_RETURN_IF_ERROR(TakeFlags(context, **link, flags, request));
+  TY_RETURN_IF_ERROR(TakeFlags(context, **link, flags, file.saved_spec, request));
   const auto answer = (*link)->Call(&v1::JobService::Stub::CreateJob, request);
   if (answer.ok()) {
     TY_ASSIGN_OR_RETURN(devices, LargestDevices(**link, answer->resolved_spec().devices()));
@@ -219,7 +222,8 @@ absl::StatusOr<std::vector<spec_loader::SpecText>> TextsOf(const Context& contex
       return absl::InvalidArgumentError(absl::StrCat(
           "there is a spec, ", files.front(), ", and a command after '--'; give one of them"));
     }
-    TY_ASSIGN_OR_RETURN(auto text, SpecOfCommand(context, options.command, options.variables));
+    TY_ASSIGN_OR_RETURN(auto text, SpecOfCommand(context, options.command, options.variables,
+                                                 options.flags.spec.code));
     texts.push_back(std::move(text));
     return texts;
   }
@@ -251,12 +255,18 @@ Result Submit(const Context& context, const SubmitOptions& options) {
   SpecFile file = spec_loader::ParseSpecText(texts.front());
   TY_ASSIGN_OR_RETURN(const std::vector<std::string> changed, ApplyChanges(flags.spec, file));
   if (!file.mistakes.empty()) return TellMistakes(context, file, kNothing);
-  if (flags.dry_run) return DryRun(context, flags, file, changed);
+  if (flags.dry_run) {
+    v1::SubmitOptions unused;
+    TY_RETURN_IF_ERROR(CodeSender(context, nullptr).Send(file, file.spec, unused));
+    return DryRun(context, flags, file, changed);
+  }
   TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
   v1::CreateJobRequest request;
   *request.mutable_spec() = file.spec;
   request.set_request_id(RequestId(context, flags));
-  TY_RETURN_IF_ERROR(TakeFlags(context, *link, flags, request));
+  TY_RETURN_IF_ERROR(TakeFlags(context, *link, flags, file.saved_spec, request));
+  TY_RETURN_IF_ERROR(CodeSender(context, link.get())
+                         .Send(file, *request.mutable_spec(), *request.mutable_options()));
   const auto job = CallPersistently(context, *link, &v1::JobService::Stub::CreateJob, request);
   const auto violations = GetFieldViolations(job.status());
   if (!violations.empty()) {
@@ -267,24 +277,47 @@ Result Submit(const Context& context, const SubmitOptions& options) {
   return TellCreated(context, *link, *job, options.follow);
 }
 
+// Returns true if the clone has code, which the job had not, and would yet start in the folder of
+// the job.
+bool StartsElsewhere(const v1::CloneJobResponse& preview) {
+  const std::string& directory = preview.job().resolved_spec().program().directory();
+  bool has_gained_code = false;
+  for (const v1::SpecDifference& one : preview.differences()) {
+    if (one.path() == "program.directory") return false;
+    if (one.path() != "program.code") continue;
+    has_gained_code = one.left_json().empty() || one.left_json() == R"("")";
+  }
+  return has_gained_code && (absl::StartsWith(directory, "/") || absl::StartsWith(directory, "~"));
+}
+
 Result Clone(const Context& context, const CloneOptions& options) {
   const SubmitFlags& flags = options.flags;
   TY_ASSIGN_OR_RETURN(const std::vector<Change> changes, ChangesOf(flags.spec));
   TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
   v1::CloneJobRequest request;
   TY_ASSIGN_OR_RETURN(*request.mutable_name(), ResolveOne(*link, options.job));
+  CodeSender sender(context, flags.dry_run ? nullptr : link.get());
+  v1::CodeOrigin origin;
   for (const Change& change : changes) {
     v1::SpecChange* added = request.add_changes();
     added->set_path(change.path);
     added->set_value_json(change.value);
+    if (change.path != "program.code" || flags.spec.code.empty()) continue;
+    TY_ASSIGN_OR_RETURN(const std::string digest, sender.SendFolder(flags.spec.code, origin));
+    added->set_value_json(JsonQuote(digest));
   }
   if (!flags.from.empty()) {
     TY_ASSIGN_OR_RETURN(*request.mutable_from_checkpoint(), ResolveCheckpoint(*link, flags.from));
   }
   TY_ASSIGN_OR_RETURN(*request.mutable_options(), SubmitOptionsOf(context, *link, flags));
+  if (origin.ByteSizeLong() > 0) *request.mutable_options()->mutable_code_origin() = origin;
   request.set_validate_only(true);
   TY_ASSIGN_OR_RETURN(v1::CloneJobResponse preview,
                       link->Call(&v1::JobService::Stub::CloneJob, request));
+  if (!flags.spec.code.empty() && StartsElsewhere(preview)) {
+    request.add_changes()->set_path("program.directory");
+    TY_ASSIGN_OR_RETURN(preview, link->Call(&v1::JobService::Stub::CloneJob, request));
+  }
   // Only the server knows the spec of the clone. With its memory it is checked again.
   AddMemoryNeed(context, preview.job().resolved_spec(), *request.mutable_options());
   if (request.options().has_memory_need()) {
@@ -338,7 +371,7 @@ void AddSubmit(VerbTable& verbs) {
       [](client::Flags& flags, SubmitOptions& options) {
         flags.Words("FILE", options.files,
                     "Spec in YAML or JSON, or several with --- between them; - for standard "
-                    "input");
+                    "input; or the name of a saved spec");
         flags.Repeated("-f,--file", options.more_files, "The same; may be repeated");
         DeclareSubmitFlags(flags, options.flags);
         flags.Switch("--follow", options.follow, "Follow it to its end");
@@ -348,10 +381,13 @@ void AddSubmit(VerbTable& verbs) {
   verbs.Add<SubmitOptions>(
       "run", "Submit a job spec or a command and follow it (submit --follow)",
       "jobs/convnet-glyphs.yaml --devices 2\n"
+      "  trainyard run resnet-baseline@3 --set optimizer.sgd.lr=0.05\n"
       "  trainyard run --devices 2 -- python3 train.py --lr 0.1",
       [](client::Flags& flags, SubmitOptions& options) {
         options.follow = true;
-        flags.Words("FILE", options.files, "Spec in YAML or JSON; - for standard input")
+        flags
+            .Words("FILE", options.files,
+                   "Spec in YAML or JSON; - for standard input; or the name of a saved spec")
             .Count(0, 1);
         DeclareSubmitFlags(flags, options.flags);
         DeclareCommand(flags, options);

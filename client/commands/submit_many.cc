@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/commands/code_sender.h"
 #include "client/commands/load_spec.h"
 #include "client/commands/memory_need.h"
 #include "client/link/exit_code.h"
@@ -50,6 +51,7 @@ class Submitter {
         flags_(flags),
         texts_(texts),
         options_(std::move(options)),
+        sender_(context, &link),
         planner_(context.surroundings.binary_dir),
         prefix_(flags.request_id.empty() ? MakeUuid(context.rng) : flags.request_id) {}
 
@@ -141,9 +143,15 @@ class Submitter {
         Refuse(file, changed.status());
         continue;
       }
+      v1::SubmitOptions options = options_;
+      options.set_saved_spec(file.saved_spec);
+      if (const absl::Status sent = sender_.Send(file, file.spec, options); !sent.ok()) {
+        Refuse(file, sent);
+        continue;
+      }
       v1::CreateJobRequest* item = message->request.add_requests();
       *item->mutable_spec() = file.spec;
-      *item->mutable_options() = options_;
+      *item->mutable_options() = std::move(options);
       if (const auto need = planner_.NeedOf(file.spec); need.has_value()) {
         *item->mutable_options()->mutable_memory_need() = *need;
       }
@@ -225,6 +233,7 @@ class Submitter {
   const SubmitFlags& flags_;
   const std::vector<SpecText>& texts_;
   const v1::SubmitOptions options_;
+  CodeSender sender_;
   MemoryPlanner planner_;
   const std::string prefix_;
   size_t next_ = 0;  // the next document

@@ -37,9 +37,35 @@ void DeclareSubmitFlags(client::Flags& flags, SubmitFlags& options) {
   flags.Repeated("--set", options.spec.set,
                  "Change of the spec, PATH=VALUE, such as train.seed=2 or "
                  "model.layers.stack[0].conv2d.channels=64; may be repeated");
-  flags.Value("--devices", options.spec.devices, "Number of devices (devices.count)")
+  flags
+      .Value("--devices", options.spec.devices,
+             "Number of devices; 0 for a program without one (devices.count)")
+      .Range(0, kDevicesMax);
+  flags
+      .Value("--cpus", options.spec.cpus,
+             "Processors of each rank, in place of the share of its device (resources.cpus)")
       .Range(1, kDevicesMax);
+  flags.Value("--memory", options.spec.memory,
+              "Memory of each rank, such as 64GiB, in place of the share of its device "
+              "(resources.memory)");
+  flags.Value("--time-limit", options.spec.time_limit,
+              "Run time after which the job is stopped, such as 8h (time_limit)");
+  flags.Value("--idle-limit", options.spec.idle_limit,
+              "Time after which a program that does nothing is stopped, such as 1h (idle_limit)");
+  flags.Value("--isolation", options.spec.isolation,
+              "How strictly a program is kept apart from its host, at least: process, cgroup, "
+              "sandbox or container (program.isolation)");
+  flags.Repeated("--outputs", options.spec.outputs,
+                 "Files of the program that are kept with the job, such as 'results/**'; may be "
+                 "repeated (outputs)");
   flags.Value("--name", options.spec.name, "Name of the job");
+  flags.Repeated(
+      "--notify", options.spec.notify,
+      "Mail address or URL of a webhook that gets word when the job ends or fails; one of "
+      "each may be given");
+  flags.Value("--code", options.spec.code,
+              "Folder with the program's code, which travels with the job as it is now "
+              "(program.code)");
   flags.Value("--from", options.from,
               "Checkpoint to start from: 12/600, 12/best, or a job for its newest");
   flags.Value("--request-id", options.request_id,

@@ -76,10 +76,20 @@ std::string Header(const TopData& data, const Terminal& terminal) {
       }
     }
   }
+  int64_t cpus = 0;
+  int64_t cpus_held = 0;
+  for (const v1::Worker& worker : data.workers.workers()) {
+    if (worker.state() == v1::WORKER_STATE_GONE) continue;
+    cpus += worker.host().cpus();
+    cpus_held += worker.host().cpus_held();
+  }
   std::vector<std::string> parts = {
       absl::StrCat(all, all == 1 ? " device: " : " devices: ", busy, " busy, ", all - busy - aside,
                    " free", aside == 0 ? "" : absl::StrCat(", ", aside, " set aside")),
       absl::StrCat(FormatCount(data.queue.queued_jobs()), " queued")};
+  if (cpus > 0) {
+    parts.insert(parts.begin() + 1, absl::StrCat(cpus_held, " of ", cpus, " cpus held"));
+  }
   return absl::StrCat(terminal.Style("1", "trainyard"), "  ", absl::StrJoin(parts, "   "), "   ",
                       absl::FormatTime("%H:%M:%S %Z", data.now, absl::LocalTimeZone()));
 }

@@ -58,7 +58,7 @@ std::map<int, std::string> NamesOf(const v1::Job& job, int attempt) {
   if (attempt != job.attempt()) return names;  // only the newest attempt's placement is known
   for (const v1::RankPlacement& rank : job.placement()) {
     names[rank.rank()] = absl::StrCat("rank ", rank.rank(), ": ", output::ShortName(rank.worker()),
-                                      " ", rank.device());
+                                      " ", output::RankPlaceText(rank));
   }
   return names;
 }

@@ -90,7 +90,7 @@ struct Program {
         .ShownAs("USER");
     std::vector<std::string> names;
     for (const auto& [name, value] : formats) names.push_back(name);
-    flags.Value("-o,--output", format, "table, wide, json, jsonl, yaml or name").OneOf(names);
+    flags.Value("-o,--output", format, "table, wide, json, jsonl, yaml, csv or name").OneOf(names);
     flags.Switch("--no-color", options.no_color, "Print no colours; $NO_COLOR does the same");
     line.SetVersion(absl::StrCat("trainyard ", Version()));
     for (const Synonym& synonym : kSynonyms) {
@@ -104,7 +104,8 @@ struct Program {
 
   const std::map<std::string, Format> formats = {
       {"table", Format::kTable},     {"wide", Format::kWide}, {"json", Format::kJson},
-      {"jsonl", Format::kJsonLines}, {"yaml", Format::kYaml}, {"name", Format::kName}};
+      {"jsonl", Format::kJsonLines}, {"yaml", Format::kYaml}, {"csv", Format::kCsv},
+      {"name", Format::kName}};
   GlobalOptions options;
   std::string format = "table";
   client::CommandLine line{"trainyard", "Trains neural networks on a shared pool of devices.",

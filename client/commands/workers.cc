@@ -2,6 +2,9 @@
 #include <algorithm>
 #include <ostream>
 #include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -13,6 +16,7 @@
 #include "client/output/text.h"
 #include "common/base/ids.h"
 #include "common/base/status_macros.h"
+#include "common/base/strings.h"
 #include "common/base/worker_name.h"
 
 namespace trainyard::commands {
@@ -35,6 +39,18 @@ std::string TypesText(const v1::Worker& worker) {
   return absl::StrJoin(types, ",");
 }
 
+// Returns "6/64": the processors that are held, of those that jobs may use.
+std::string CpusText(const v1::Worker& worker) {
+  if (worker.host().cpus() == 0) return "";
+  return absl::StrCat(worker.host().cpus_held(), "/", worker.host().cpus());
+}
+
+std::string MemoryText(const v1::Worker& worker) {
+  if (worker.host().cpus() == 0) return "";
+  return absl::StrCat(FormatBytes(worker.host().memory_bytes_held()), "/",
+                      FormatBytes(worker.host().memory_bytes()));
+}
+
 std::string StateCell(const Context& context, const v1::Worker& worker, absl::Time now) {
   if (output::IsSilent(worker, now)) return context.terminal.Style("33", "SILENT");
   return context.terminal.Style(worker.state() == v1::WORKER_STATE_ACTIVE ? "32" : "31",
@@ -42,23 +58,38 @@ std::string StateCell(const Context& context, const v1::Worker& worker, absl::Ti
 }
 
 void PrintWorkers(const Context& context, const v1::ListWorkersResponse& response) {
-  Table table({{"WORKER"},
-               {"STATE"},
-               {"SCHEDULING"},
-               {"DEVICES", Table::Align::kRight},
-               {"BUSY", Table::Align::kRight},
-               {"TYPE"},
-               {"SEEN", Table::Align::kRight},
-               {"VERSION"}});
+  const bool has_hosts = std::any_of(response.workers().begin(), response.workers().end(),
+                                     [](const v1::Worker& worker) { return worker.has_host(); });
+  std::vector<Table::Column> columns = {{"WORKER"},
+                                        {"STATE"},
+                                        {"SCHEDULING"},
+                                        {"DEVICES", Table::Align::kRight},
+                                        {"BUSY", Table::Align::kRight},
+                                        {"TYPE"},
+                                        {"SEEN", Table::Align::kRight},
+                                        {"VERSION"}};
+  if (has_hosts) {
+    columns.push_back({"CPUS", Table::Align::kRight});
+    columns.push_back({"MEMORY", Table::Align::kRight});
+  }
+  Table table(std::move(columns));
   const absl::Time now = context.clock.Now();
   for (const v1::Worker& worker : response.workers()) {
     const auto busy = std::count_if(worker.devices().begin(), worker.devices().end(),
                                     [](const v1::Device& d) { return !d.attempt().empty(); });
-    table.AddRow({output::ShortName(worker.name()), StateCell(context, worker, now),
-                  output::SchedulingText(worker.scheduling()), absl::StrCat(worker.devices_size()),
-                  absl::StrCat(busy), TypesText(worker),
-                  output::AgeText(now - output::ToTime(worker.last_seen_time())),
-                  worker.version()});
+    std::vector<std::string> row = {output::ShortName(worker.name()),
+                                    StateCell(context, worker, now),
+                                    output::SchedulingText(worker.scheduling()),
+                                    absl::StrCat(worker.devices_size()),
+                                    absl::StrCat(busy),
+                                    TypesText(worker),
+                                    output::AgeText(now - output::ToTime(worker.last_seen_time())),
+                                    worker.version()};
+    if (has_hosts) {
+      row.push_back(CpusText(worker));
+      row.push_back(MemoryText(worker));
+    }
+    table.AddRow(std::move(row));
   }
   context.out << table.Render();
 }

@@ -12,7 +12,9 @@
 #include <memory>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "common/base/check.h"
 #include "common/base/errors.h"
 #include "common/base/files.h"
@@ -88,6 +90,17 @@ absl::Status StatusOf(CURLcode code, long response, const char* message, const s
   return absl::UnavailableError(text);
 }
 
+// Returns true for an http address of this host. Whatever is unusual is not one.
+bool IsHttpOfThisHost(absl::string_view url) {
+  if (!absl::ConsumePrefix(&url, "http://")) return false;
+  const absl::string_view authority = url.substr(0, url.find_first_of("/?#"));
+  if (authority.find_first_of("@\\") != authority.npos) return false;
+  const absl::string_view host = absl::StartsWith(authority, "[")
+                                     ? authority.substr(0, authority.find(']') + 1)
+                                     : authority.substr(0, authority.find(':'));
+  return host == "localhost" || host == "[::1]" || host == "127.0.0.1";
+}
+
 // Appends to the part over one connection, from where the part ends. Sets `restarts` if the server
 // cannot continue from there.
 absl::Status Continue(const DownloadRequest& request, const std::string& part, bool& heals,
@@ -100,8 +113,13 @@ absl::Status Continue(const DownloadRequest& request, const std::string& part, b
   char message[CURL_ERROR_SIZE] = "";
   curl_easy_setopt(curl.get(), CURLOPT_URL, request.url.c_str());
   curl_easy_setopt(curl.get(), CURLOPT_ERRORBUFFER, message);
-  curl_easy_setopt(curl.get(), CURLOPT_PROTOCOLS_STR, "http,https,file");
-  curl_easy_setopt(curl.get(), CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
+  const bool is_any = !request.is_secure;
+  const bool may_http = is_any || IsHttpOfThisHost(request.url);
+  curl_easy_setopt(curl.get(), CURLOPT_PROTOCOLS_STR,
+                   is_any     ? "http,https,file"
+                   : may_http ? "http,https"
+                              : "https");
+  curl_easy_setopt(curl.get(), CURLOPT_REDIR_PROTOCOLS_STR, is_any ? "http,https" : "https");
   curl_easy_setopt(curl.get(), CURLOPT_FOLLOWLOCATION, 1L);
   curl_easy_setopt(curl.get(), CURLOPT_MAXREDIRS, kMaxRedirects);
   curl_easy_setopt(curl.get(), CURLOPT_FAILONERROR, 1L);
@@ -145,7 +163,7 @@ absl::Status FetchPart(const DownloadRequest& request, const std::string& part) 
 }
 
 bool HasMd5(const std::string& path, const std::string& md5) {
-  return FileExists(path) && FileMd5(path).value_or("") == md5;
+  return !md5.empty() && FileExists(path) && FileMd5(path).value_or("") == md5;
 }
 
 }  // namespace
@@ -172,7 +190,8 @@ absl::StatusOr<bool> Download(const DownloadRequest& request) {
   // A download may have ended between its last byte and its renaming.
   if (!HasMd5(part, request.md5)) {
     TY_RETURN_IF_ERROR(FetchPart(request, part));
-    TY_ASSIGN_OR_RETURN(const std::string md5, FileMd5(part));
+    const bool is_known = !request.md5.empty();
+    TY_ASSIGN_OR_RETURN(const std::string md5, is_known ? FileMd5(part) : std::string());
     if (md5 != request.md5) {
       TY_RETURN_IF_ERROR(RemoveTree(part));
       return error::CorruptFile(request.url, absl::StrCat("its MD5 is ", md5, "; expected ",

@@ -17,7 +17,11 @@ inline constexpr int kExitUnavailable = 75;  // EX_TEMPFAIL of sysexits.h
 struct DownloadRequest {
   std::string url;   // http, https or file
   std::string path;  // of the file, whose folder exists
-  std::string md5;   // 32 lower-case hex digits, as the publisher gives them
+  // 32 lower-case hex digits, as the publisher gives them; empty for a file that says itself if it
+  // is whole, and that is fetched anew each time.
+  std::string md5 = {};
+  // Only https, and http from this host itself. It never leads to another kind of address.
+  bool is_secure = false;
   // Called as bytes come, with the number that is here and the total, which is 0 as long as it is
   // unknown.
   std::function<void(int64_t bytes, int64_t total)> on_progress = {};

@@ -22,7 +22,8 @@ int Main(int argc, char** argv) {
   app.set_version_flag("--version", std::string("trainyard-fetch ") + Version());
   app.add_option("--url", request.url, "http, https or file")->required();
   app.add_option("--to", request.path, "path of the file")->required();
-  app.add_option("--md5", request.md5, "the MD5 that it must have, as 32 hex digits")->required();
+  app.add_option("--md5", request.md5, "the MD5 that it must have, as 32 hex digits");
+  app.add_flag("--secure", request.is_secure, "only https, and http from this host itself");
   bool tells_progress = false;
   app.add_flag("--progress", tells_progress,
                "also print `progress BYTES TOTAL` as bytes come; TOTAL is 0 until it is known");

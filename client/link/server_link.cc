@@ -38,9 +38,15 @@ ServerLink::ServerLink(std::string address, std::unique_ptr<SshTunnel> tunnel,
       interrupt_(interrupt),
       jobs_(v1::JobService::NewStub(channel_)),
       checkpoints_(v1::CheckpointService::NewStub(channel_)),
+      code_(v1::CodeService::NewStub(channel_)),
       fleet_(v1::FleetService::NewStub(channel_)),
       sharing_(v1::SharingService::NewStub(channel_)),
-      access_(v1::AccessService::NewStub(channel_)) {}
+      access_(v1::AccessService::NewStub(channel_)),
+      secrets_(v1::SecretService::NewStub(channel_)),
+      notify_(v1::NotifyService::NewStub(channel_)),
+      specs_(v1::SpecService::NewStub(channel_)),
+      tunnels_(v1::TunnelService::NewStub(channel_)),
+      bundles_(v1::BundleService::NewStub(channel_)) {}
 
 absl::StatusOr<std::unique_ptr<ServerLink>> ServerLink::Connect(const std::string& address,
                                                                 Interrupt& interrupt,

@@ -16,10 +16,16 @@
 #include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
 #include "trainyard/v1/access.grpc.pb.h"
+#include "trainyard/v1/bundle.grpc.pb.h"
+#include "trainyard/v1/catalogue.grpc.pb.h"
 #include "trainyard/v1/checkpoint.grpc.pb.h"
+#include "trainyard/v1/code.grpc.pb.h"
 #include "trainyard/v1/fleet.grpc.pb.h"
 #include "trainyard/v1/job.grpc.pb.h"
+#include "trainyard/v1/notify.grpc.pb.h"
+#include "trainyard/v1/secret.grpc.pb.h"
 #include "trainyard/v1/sharing.grpc.pb.h"
+#include "trainyard/v1/tunnel.grpc.pb.h"
 
 namespace trainyard::link {
 
@@ -58,6 +64,8 @@ class ServerLink {
 
   v1::JobService::Stub& jobs() { return *jobs_; }
   v1::CheckpointService::Stub& checkpoints() { return *checkpoints_; }
+  v1::TunnelService::Stub& tunnels() { return *tunnels_; }
+  v1::CodeService::Stub& code() { return *code_; }
   Interrupt& interrupt() { return interrupt_; }
   const std::string& address() const { return address_; }
 
@@ -72,9 +80,14 @@ class ServerLink {
 
   v1::JobService::Stub& Get(v1::JobService::Stub*) { return *jobs_; }
   v1::CheckpointService::Stub& Get(v1::CheckpointService::Stub*) { return *checkpoints_; }
+  v1::CodeService::Stub& Get(v1::CodeService::Stub*) { return *code_; }
   v1::FleetService::Stub& Get(v1::FleetService::Stub*) { return *fleet_; }
   v1::SharingService::Stub& Get(v1::SharingService::Stub*) { return *sharing_; }
   v1::AccessService::Stub& Get(v1::AccessService::Stub*) { return *access_; }
+  v1::SecretService::Stub& Get(v1::SecretService::Stub*) { return *secrets_; }
+  v1::NotifyService::Stub& Get(v1::NotifyService::Stub*) { return *notify_; }
+  v1::BundleService::Stub& Get(v1::BundleService::Stub*) { return *bundles_; }
+  v1::SpecService::Stub& Get(v1::SpecService::Stub*) { return *specs_; }
 
   const std::string address_;
   // Carries the channel if the server is on another host, or is null.
@@ -83,9 +96,15 @@ class ServerLink {
   Interrupt& interrupt_;
   const std::unique_ptr<v1::JobService::Stub> jobs_;
   const std::unique_ptr<v1::CheckpointService::Stub> checkpoints_;
+  const std::unique_ptr<v1::CodeService::Stub> code_;
   const std::unique_ptr<v1::FleetService::Stub> fleet_;
   const std::unique_ptr<v1::SharingService::Stub> sharing_;
   const std::unique_ptr<v1::AccessService::Stub> access_;
+  const std::unique_ptr<v1::SecretService::Stub> secrets_;
+  const std::unique_ptr<v1::NotifyService::Stub> notify_;
+  const std::unique_ptr<v1::SpecService::Stub> specs_;
+  const std::unique_ptr<v1::TunnelService::Stub> tunnels_;
+  const std::unique_ptr<v1::BundleService::Stub> bundles_;
 };
 
 }  // namespace trainyard::link

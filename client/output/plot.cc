@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
+#include <iterator>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -24,7 +26,11 @@ class Canvas {
         dots_x_(unicode ? 2 : 1),
         dots_y_(unicode ? 4 : 1),
         unicode_(unicode),
-        cells_(static_cast<size_t>(columns * rows), 0) {}
+        cells_(static_cast<size_t>(columns * rows), 0),
+        owners_(cells_.size(), 0) {}
+
+  // All dots that follow belong to this curve.
+  void Begin(size_t curve) { curve_ = curve; }
 
   int width() const { return columns_ * dots_x_; }
   int height() const { return rows_ * dots_y_; }
@@ -33,7 +39,9 @@ class Canvas {
   void Set(int x, int y) {
     // The bits of U+2800 by column and row of the dot.
     constexpr uint8_t kBits[2][4] = {{0x01, 0x02, 0x04, 0x40}, {0x08, 0x10, 0x20, 0x80}};
-    cells_[CellOf(y / dots_y_, x / dots_x_)] |= kBits[x % dots_x_][y % dots_y_];
+    const size_t cell = CellOf(y / dots_y_, x / dots_x_);
+    cells_[cell] |= kBits[x % dots_x_][y % dots_y_];
+    owners_[cell] = curve_;
   }
 
   // Draws a line from y0 to y1 in column x.
@@ -41,19 +49,23 @@ class Canvas {
     for (int y = std::min(y0, y1); y <= std::max(y0, y1); ++y) Set(x, y);
   }
 
-  std::string Row(int row) const {
+  // `show` returns how a piece of a curve is shown.
+  using Show = std::function<std::string(size_t curve, const std::string& piece)>;
+  std::string Row(int row, const Show& show) const {
     std::string line;
     for (int column = 0; column < columns_; ++column) {
-      const uint8_t bits = cells_[CellOf(row, column)];
+      const size_t cell = CellOf(row, column);
+      const uint8_t bits = cells_[cell];
       if (bits == 0) {
         line += ' ';
       } else if (!unicode_) {
-        line += '*';
+        line += show(owners_[cell], "*");
       } else {
         // Encodes U+2800 + bits in UTF-8.
-        line += '\xe2';
-        line += static_cast<char>(0xa0 | (bits >> 6));
-        line += static_cast<char>(0x80 | (bits & 0x3f));
+        std::string piece = "\xe2";
+        piece += static_cast<char>(0xa0 | (bits >> 6));
+        piece += static_cast<char>(0x80 | (bits & 0x3f));
+        line += show(owners_[cell], piece);
       }
     }
     return line;
@@ -67,6 +79,8 @@ class Canvas {
   const int columns_, rows_, dots_x_, dots_y_;
   const bool unicode_;
   std::vector<uint8_t> cells_;
+  std::vector<size_t> owners_;  // the last curve in each cell
+  size_t curve_ = 0;
 };
 
 struct Range {
@@ -168,26 +182,27 @@ std::string XAxis(const Range& x_range, int columns, size_t margin, const PlotOp
   return absl::StrCat(indent, rule, "\n", indent, " ", labels, "  ", options.x_label, "\n");
 }
 
-}  // namespace
-
-std::string RenderPlot(absl::string_view title, const std::vector<Point>& points,
-                       const PlotOptions& options) {
+// Keeps the points that can be drawn.
+std::vector<Point> FiniteOf(const std::vector<Point>& points) {
   std::vector<Point> finite;
   for (const Point& point : points) {
     if (std::isfinite(point.x) && std::isfinite(point.y)) finite.push_back(point);
   }
-  std::string out(title);
-  const size_t left_out = points.size() - finite.size();
-  if (left_out > 0) {
-    absl::StrAppend(&out, " (", left_out, left_out == 1 ? " point is" : " points are",
-                    " not finite and not drawn)");
+  return finite;
+}
+
+// Draws curves, of which at least one has a point that is finite, with axes around them.
+std::string RenderAxes(const std::vector<std::vector<Point>>& curves, const PlotOptions& options,
+                       const Canvas::Show& show) {
+  std::vector<Point> all;
+  for (const std::vector<Point>& points : curves) {
+    all.insert(all.end(), points.begin(), points.end());
   }
-  if (finite.empty()) return absl::StrCat(out, ": no points\n");
-  Range x_range = {finite.front().x, finite.back().x};
-  Range y_range = {finite.front().y, finite.front().y};
-  for (const Point& point : finite) {
-    y_range.min = std::min(y_range.min, point.y);
-    y_range.max = std::max(y_range.max, point.y);
+  Range x_range = {all.front().x, all.front().x};
+  Range y_range = {all.front().y, all.front().y};
+  for (const Point& point : all) {
+    x_range = {std::min(x_range.min, point.x), std::max(x_range.max, point.x)};
+    y_range = {std::min(y_range.min, point.y), std::max(y_range.max, point.y)};
   }
   double step = 1;
   const int rows = std::max(options.height, 3);
@@ -206,17 +221,63 @@ std::string RenderPlot(absl::string_view title, const std::vector<Point>& points
   const size_t margin = tick_width + 1;
   const int columns = std::max(options.width - static_cast<int>(margin) - 1, 16);
   Canvas canvas(columns, rows, options.unicode);
-  Draw(finite, x_range, y_range, canvas);
-  absl::StrAppend(&out, "\n");
+  for (size_t i = 0; i < curves.size(); ++i) {
+    canvas.Begin(i);
+    Draw(curves[i], x_range, y_range, canvas);
+  }
+  std::string out;
   for (int row = 0; row < rows; ++row) {
     const std::string& tick = ticks[static_cast<size_t>(row)];
     const char* axis = options.unicode ? (tick.empty() ? "│" : "┤") : (tick.empty() ? "|" : "+");
-    std::string line =
-        absl::StrCat(std::string(tick_width - tick.size(), ' '), tick, " ", axis, canvas.Row(row));
+    std::string line = absl::StrCat(std::string(tick_width - tick.size(), ' '), tick, " ", axis,
+                                    canvas.Row(row, show));
     absl::StripTrailingAsciiWhitespace(&line);
     absl::StrAppend(&out, line, "\n");
   }
   return out + XAxis(x_range, columns, margin, options);
+}
+
+}  // namespace
+
+std::string RenderPlot(absl::string_view title, const std::vector<Point>& points,
+                       const PlotOptions& options) {
+  const std::vector<Point> finite = FiniteOf(points);
+  std::string out(title);
+  const size_t left_out = points.size() - finite.size();
+  if (left_out > 0) {
+    absl::StrAppend(&out, " (", left_out, left_out == 1 ? " point is" : " points are",
+                    " not finite and not drawn)");
+  }
+  if (finite.empty()) return absl::StrCat(out, ": no points\n");
+  const auto as_it_is = [](size_t, const std::string& piece) { return piece; };
+  return absl::StrCat(out, "\n", RenderAxes({finite}, options, as_it_is));
+}
+
+std::string RenderCurves(absl::string_view title, const std::vector<Curve>& curves,
+                         const PlotOptions& options, const Terminal& terminal) {
+  constexpr absl::string_view kStyles[] = {"34", "33", "32", "35", "36", "31", "94", "93",
+                                           "92", "95", "96", "91", "1",  "2",  "4",  "37"};
+  constexpr absl::string_view kLetters = "abcdefghijklmnopqrstuvwxyz";
+  std::vector<std::vector<Point>> finite;
+  bool has_points = false;
+  for (const Curve& curve : curves) {
+    finite.push_back(FiniteOf(curve.points));
+    has_points = has_points || !finite.back().empty();
+  }
+  if (!has_points) return absl::StrCat(title, ": no points\n");
+  // Dots without colours look the same for all curves.
+  PlotOptions chosen = options;
+  chosen.unicode = options.unicode && terminal.color;
+  const auto show = [&](size_t curve, const std::string& piece) {
+    return terminal.color ? terminal.Style(kStyles[curve % std::size(kStyles)], piece)
+                          : std::string(kLetters.substr(curve % kLetters.size(), 1));
+  };
+  std::string out = absl::StrCat(title, "\n", RenderAxes(finite, chosen, show));
+  for (size_t i = 0; i < curves.size(); ++i) {
+    const std::string sign = show(i, chosen.unicode ? "━━" : "--");
+    absl::StrAppend(&out, "  ", sign, " ", curves[i].label, "\n");
+  }
+  return out;
 }
 
 }  // namespace trainyard::output

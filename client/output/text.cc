@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "client/output/terminal.h"
 #include "common/base/escape.h"
 #include "common/base/strings.h"
@@ -98,6 +99,17 @@ bool IsHeld(const v1::Job& job) {
 
 bool HasEnded(const v1::Job& job) {
   return IsFinal(job.state()) || IsHeld(job);
+}
+
+std::string HostAmountText(int64_t cpus, int64_t memory_bytes) {
+  std::vector<std::string> parts;
+  if (cpus > 0) parts.push_back(absl::StrCat(cpus, cpus == 1 ? " cpu" : " cpus"));
+  if (memory_bytes > 0) parts.push_back(FormatBytes(memory_bytes));
+  return absl::StrJoin(parts, ", ");
+}
+
+std::string RankPlaceText(const v1::RankPlacement& rank) {
+  return rank.device().empty() ? HostAmountText(rank.cpus(), rank.memory_bytes()) : rank.device();
 }
 
 std::string DevicesText(const v1::JobSpec& resolved) {

@@ -37,6 +37,10 @@ std::string DeletedText(const v1::Job& job, v1::JobPart part);
 int64_t TotalBytes(const v1::StoredBytes& stored);
 // Returns true if nothing more happens to the job by itself: it is final, or held.
 bool HasEnded(const v1::Job& job);
+// Returns "8 cpus, 64 GiB", without the parts that are 0.
+std::string HostAmountText(int64_t cpus, int64_t memory_bytes);
+// Returns the device of a rank or, if it has none, what it holds of its host.
+std::string RankPlaceText(const v1::RankPlacement& rank);
 // Returns the devices that a job asks for: "4", or "2-8" if it is elastic.
 std::string DevicesText(const v1::JobSpec& resolved);
 // Returns `line` cut to `width` columns, with its colours ended.

@@ -371,6 +371,8 @@ absl::StatusOr<SpecFile> ReadSpecFile(const std::string& path) {
 SpecFile ParseSpecText(const SpecText& text) {
   SpecFile file = ParseSpecFile(text.name, text.text);
   file.first_line = text.first_line;
+  file.code = text.code;
+  file.saved_spec = text.saved_spec;
   return file;
 }
 

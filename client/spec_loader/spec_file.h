@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,9 @@ struct SpecFile {
   std::string text;
   // The number of lines of the file before `text`, which is one of several documents.
   int first_line = 0;
+  std::shared_ptr<const SpecCode> code;  // null unless it came with the spec
+  // The full name of the saved spec that it is, or empty.
+  std::string saved_spec = {};
   // False if the text is no YAML, no mapping, or exceeds a limit; `spec` is then empty.
   bool is_readable = true;
   v1::JobSpec spec;

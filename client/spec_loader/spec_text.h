@@ -2,19 +2,32 @@
 // have.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "trainyard/v1/job.pb.h"
 
 namespace trainyard::spec_loader {
+
+// The code that came with a spec in one file, in place of a folder.
+struct SpecCode {
+  std::string digest;   // of the archive, which the spec names
+  std::string archive;  // the path of the archive
+  v1::CodeOrigin origin;
+  std::string diff;  // of which the origin has the digest; it may be empty
+};
 
 // One document of a file, not parsed yet.
 struct SpecText {
   std::string name;  // of the file
   std::string text;
   int first_line = 0;  // lines before it
+  // The full name of the saved spec that it is, or empty.
+  std::string saved_spec = {};
+  std::shared_ptr<const SpecCode> code = nullptr;  // null unless it came with the spec
 };
 
 // Reads a file that holds one document. "-" is standard input. Returns NOT_FOUND and the like if it
