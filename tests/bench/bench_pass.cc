@@ -34,6 +34,8 @@ struct World {
   int largest = 8;             // devices of a job
   bool spread = false;         // every other job wants many workers
   bool has_hostnames = false;  // each worker has a label of its own
+  bool has_hosts = false;      // workers tell their processors and memory
+  bool asks = false;           // every third job asks for some, and every ninth for no device
 };
 
 bool Parse(int argc, char** argv, Arguments& arguments) {
@@ -59,6 +61,10 @@ void FillPool(const Arguments& arguments, const World& world, Pool& pool,
     worker.name = absl::StrCat("worker-", 100000 + w);
     worker.traits.labels = {{"rack", absl::StrCat("r", w / 40)}};
     if (world.has_hostnames) worker.traits.labels["host"] = worker.name;
+    if (world.has_hosts) {
+      worker.host = {128, int64_t{1} << 40};
+      worker.device_share = {16, int64_t{1} << 37};
+    }
     RunningJob job;
     job.id = JobId{1 + w};
     job.user = absl::StrCat("user-", w % 17);
@@ -70,9 +76,12 @@ void FillPool(const Arguments& arguments, const World& world, Pool& pool,
       device.type = w % 4 == 3 ? "gtx-1080" : "h200";
       device.memory_bytes = int64_t{80} << 30;
       device.island = d / 4;
+      device.share = worker.device_share;
       if (d < world.free_devices) continue;
       device.holder = job.id;
-      job.ranks.push_back({static_cast<int32_t>(job.ranks.size()), worker.name, device.name});
+      device.held = device.share;
+      job.ranks.push_back(
+          {static_cast<int32_t>(job.ranks.size()), worker.name, device.name, device.held});
     }
     job.demand.count = static_cast<int32_t>(job.ranks.size());
     if (!job.ranks.empty()) running[job.id] = job;
@@ -98,6 +107,13 @@ void FillQueue(const Arguments& arguments, const World& world, JobQueue& queue) 
     job.demand.type = shape % 3 == 0 ? "h200" : shape % 3 == 1 ? "gtx-1080" : "";
     if (shape >= 24) job.expected_us = static_cast<int64_t>(shape / 24) * kHour;
     if (shape % 5 == 4) job.demand.labels = {{"rack", absl::StrCat("r", shape % 25)}};
+    if (world.asks && shape % 3 == 0)
+      job.demand.resources.cpus = 1 + static_cast<int32_t>(shape % 32);
+    if (world.asks && shape % 9 == 0) {
+      job.demand.is_deviceless = true;
+      job.demand.count = 1;
+      job.demand.type.clear();
+    }
     queue.Put(std::move(job));
   }
 }
@@ -160,6 +176,10 @@ int main(int argc, char** argv) {
       {"half free, 24 shapes", 4, 100, 24},
       {"half free, 4000 shapes", 4, 100, 4000},
       {"half free, own labels", 4, 100, 24, true, false, 8, false, true},
+      {"hosts, full pool, 4000 shapes", 0, 10, 4000, true, false, 8, false, false, true},
+      {"hosts, half free, 4000 shapes", 4, 100, 4000, true, false, 8, false, false, true},
+      {"hosts, half free, resources", 4, 100, 4000, true, false, 8, false, false, true, true},
+      {"hosts, full pool, resources", 0, 100, 4000, true, false, 8, false, false, true, true},
       {"empty pool, one kind", 8, 10, 1},
       {"empty pool, 192 shapes", 8, 100, 192},
       {"empty pool, gangs of up to 64", 8, 100, 192, true, false, 64},

@@ -84,6 +84,7 @@ Service::Service() : logs_(Folder().File("state/logs")) {
   TY_CHECK_OK(RemoveTree(Folder().File("state")));
   TY_CHECK_OK(MakeDirectories(Folder().File("state")));
   blobs_ = *runtime::BlobStore::Open(Folder().File("state"));
+  code_ = *runtime::CodeStore::Open(Folder().File("state"), clock_);
   Start();
 }
 
@@ -103,7 +104,7 @@ void Service::Start() {
   audit_ = std::make_unique<runtime::AuditLog>(access_store_, clock_, absl::InfiniteDuration());
   services_ = std::make_unique<rpc::Services>(
       rpc::Services{*runtime_, *board_, notifier_, *executor_, *executor_, *executor_, logs_,
-                    *blobs_, *verifier_, metrics_, store_, *streams_, rng_, connections_,
+                    *blobs_, *code_, *verifier_, metrics_, store_, *streams_, rng_, connections_,
                     directory_, access_store_, *audit_, "1.2.3"});
   services_->sign_in->user_of_system = [](const std::string& user) {
     access::Peer peer;
@@ -115,6 +116,8 @@ void Service::Start() {
   fleet_ = std::make_unique<rpc::FleetServiceImpl>(*services_);
   sharing_ = std::make_unique<rpc::SharingServiceImpl>(*services_);
   checkpoints_ = std::make_unique<rpc::CheckpointServiceImpl>(*services_);
+  code_service_ = std::make_unique<rpc::CodeServiceImpl>(*services_);
+  bundles_ = std::make_unique<rpc::BundleServiceImpl>(*services_);
   agents_ = std::make_unique<rpc::AgentServiceImpl>(*services_);
   access_ = std::make_unique<rpc::AccessServiceImpl>(*services_);
 }
@@ -126,7 +129,9 @@ void Service::Stop() {
   executor_.reset();  // runs what is left
   access_.reset();
   agents_.reset();
+  bundles_.reset();
   checkpoints_.reset();
+  code_service_.reset();
   sharing_.reset();
   fleet_.reset();
   jobs_.reset();
@@ -150,6 +155,8 @@ grpc::Status Service::CallUnary(size_t number, absl::string_view request) {
   using Checkpoints = rpc::CheckpointServiceImpl;
   using Agents = rpc::AgentServiceImpl;
   using Access = rpc::AccessServiceImpl;
+  using Code = rpc::CodeServiceImpl;
+  using Bundles = rpc::BundleServiceImpl;
   const std::function<grpc::Status()> calls[] = {
       [&] { return Call(*jobs_, &Jobs::CreateJob, request); },
       [&] { return Call(*jobs_, &Jobs::ExplainJob, request); },
@@ -185,6 +192,7 @@ grpc::Status Service::CallUnary(size_t number, absl::string_view request) {
       [&] { return Call(*checkpoints_, &Checkpoints::ListCheckpoints, request); },
       [&] { return Call(*checkpoints_, &Checkpoints::GetCheckpoint, request); },
       [&] { return Call(*checkpoints_, &Checkpoints::VerifyCheckpoint, request); },
+      [&] { return Call(*checkpoints_, &Checkpoints::GetOutputs, request); },
       [&] { return Call(*agents_, &Agents::RegisterWorker, request); },
       [&] { return Call(*agents_, &Agents::SyncWorker, request); },
       [&] { return Call(*agents_, &Agents::AppendLog, request); },
@@ -201,12 +209,19 @@ grpc::Status Service::CallUnary(size_t number, absl::string_view request) {
       [&] { return Call(*access_, &Access::DeleteProject, request); },
       [&] { return Call(*access_, &Access::RevokeCertificate, request); },
       [&] { return Call(*access_, &Access::ListAuditEntries, request); },
+      [&] { return Call(*agents_, &Agents::FetchSecrets, request); },
+      [&] { return Call(*code_service_, &Code::FindCode, request); },
+      [&] { return Call(*code_service_, &Code::UploadCode, request); },
+      [&] { return Call(*bundles_, &Bundles::ImportJob, request); },
+      [&] { return Call(*bundles_, &Bundles::AppendImportedMetrics, request); },
+      [&] { return Call(*bundles_, &Bundles::AppendImportedFile, request); },
+      [&] { return Call(*bundles_, &Bundles::CommitImportedCheckpoint, request); },
   };
   return calls[number % std::size(calls)]();
 }
 
 grpc::Status Service::CallStream(size_t number, absl::string_view request) {
-  switch (number % 5) {
+  switch (number % 8) {
     case 0:
       return CallBytes(*jobs_, &rpc::JobServiceImpl::WatchJobs, *executor_, request);
     case 1:
@@ -216,6 +231,13 @@ grpc::Status Service::CallStream(size_t number, absl::string_view request) {
     case 3:
       return CallBytes(*checkpoints_, &rpc::CheckpointServiceImpl::DownloadCheckpoint, *executor_,
                        request);
+    case 4:
+      return CallBytes(*checkpoints_, &rpc::CheckpointServiceImpl::DownloadOutput, *executor_,
+                       request);
+    case 5:
+      return CallBytes(*code_service_, &rpc::CodeServiceImpl::DownloadCode, *executor_, request);
+    case 6:
+      return CallBytes(*agents_, &rpc::AgentServiceImpl::FetchCode, *executor_, request);
     default:
       return CallBytes(*agents_, &rpc::AgentServiceImpl::FetchCheckpoint, *executor_, request);
   }

@@ -10,7 +10,9 @@
 #include "grpcpp/grpcpp.h"
 #include "server/rpc/access_service.h"
 #include "server/rpc/agent_service.h"
+#include "server/rpc/bundle_service.h"
 #include "server/rpc/checkpoint_service.h"
+#include "server/rpc/code_service.h"
 #include "server/rpc/fleet_service.h"
 #include "server/rpc/job_service.h"
 #include "server/rpc/sharing_service.h"
@@ -72,6 +74,7 @@ class Service {
   store::MemoryStore store_;
   store::MemoryMetricsStore metrics_;
   std::unique_ptr<runtime::BlobStore> blobs_;
+  std::unique_ptr<runtime::CodeStore> code_;
   runtime::LogStore logs_;
   runtime::Notifier notifier_;
   store::MemoryAccessStore access_store_;
@@ -89,6 +92,8 @@ class Service {
   std::unique_ptr<rpc::FleetServiceImpl> fleet_;
   std::unique_ptr<rpc::SharingServiceImpl> sharing_;
   std::unique_ptr<rpc::CheckpointServiceImpl> checkpoints_;
+  std::unique_ptr<rpc::CodeServiceImpl> code_service_;
+  std::unique_ptr<rpc::BundleServiceImpl> bundles_;
   std::unique_ptr<rpc::AgentServiceImpl> agents_;
   std::unique_ptr<rpc::AccessServiceImpl> access_;
 };

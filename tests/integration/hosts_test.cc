@@ -248,6 +248,40 @@ program:
   EXPECT_TRUE(absl::StrContains(logs, "[0] heard rank 1")) << logs;
 }
 
+TEST_F(HostsTest, PyTorchAveragesGradientsOverHosts) {
+  START_HOSTS(2);
+  if (yard_.Cli({"run", "-q", "--", "/usr/bin/python3", "-c", "import torch.distributed"})
+          .exit_code != 0) {
+    GTEST_SKIP() << "/usr/bin/python3 has no PyTorch";
+  }
+  const std::string job = yard_.Submit(R"(name: ddp
+devices: {count: 2, spread: true}
+program:
+  script: |
+    #!/usr/bin/python3
+    import torch
+    import torch.distributed as dist
+    dist.init_process_group("gloo")
+    torch.manual_seed(0)
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    torch.manual_seed(dist.get_rank())
+    for step in range(20):
+        optimizer.zero_grad()
+        (model(torch.randn(8, 4)) - 1).square().mean().backward()
+        optimizer.step()
+    weights = torch.cat([p.detach().flatten() for p in model.parameters()])
+    both = [torch.empty_like(weights) for _ in range(2)]
+    dist.all_gather(both, weights)
+    assert torch.equal(both[0], both[1])
+    print("equal weights")
+)");
+  ExpectSuccessOn(job, 2);
+  const std::string logs = yard_.Cli({"logs", job}).out;
+  EXPECT_TRUE(absl::StrContains(logs, "[0] equal weights")) << logs;
+  EXPECT_TRUE(absl::StrContains(logs, "[1] equal weights")) << logs;
+}
+
 TEST_F(HostsTest, HostsThatCannotReachEachOtherAreNamedWithTheirAddresses) {
   START_HOSTS(2);
   ASSERT_TRUE(networks_->SetPlugged(1, false).ok());

@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -315,6 +316,52 @@ echo '{"splits": [{"dataset": "images", "path": "seen-by-'$id'", "split": "train
       },
       kPatience));
   EXPECT_THAT(list, HasSubstr(absl::StrCat("seen-by-", nobody->uid, "\"")));
+}
+
+TEST_F(OwnerTest, CodeThatTravelsIsForItsOwnerAlone) {
+  const TempDir shared;
+  ASSERT_EQ(chmod(shared.path().c_str(), 0755), 0);
+  ASSERT_TRUE(MakeDirectories(shared.File("project/lib"), 0755).ok());
+  ASSERT_EQ(mkdir(shared.File("open").c_str(), 0755), 0);
+  ASSERT_EQ(chmod(shared.File("open").c_str(), 01777), 0);
+  shared.Write("project/lib/secret.py", "NAME = 'of the owner'\n");
+  shared.Write("project/run.sh",
+               absl::StrCat("cat lib/secret.py && touch written && touch ", shared.File("open"),
+                            "/up-$(id -u)\n", "while [ ! -e ", shared.File("open"),
+                            "/go ]; do sleep 0.05; done\n"));
+  Start();
+  const std::string spec =
+      absl::StrCat("name: travels\ndevices: 1\nprogram:\n  code: ", shared.File("project"),
+                   "\n  command: [sh, run.sh]\n");
+  const std::map<std::string, std::pair<uid_t, uid_t>> jobs = {
+      {yard_->Submit(spec, {"--as", "anna"}), {kAnna, kBert}},
+      {yard_->Submit(spec, {"--as", "bert"}), {kBert, kAnna}}};
+  for (const auto& [job, users] : jobs) {
+    const auto [owner, other] = users;
+    const std::string mark = shared.File(absl::StrCat("open/up-", owner));
+    ASSERT_TRUE(WaitUntil([&] { return FileExists(mark); }, kPatience)) << LogOf(job);
+    const std::string code = JoinPath(yard_->RunDir(job, 1), "code");
+    EXPECT_EQ(ModeOf(code), 0700U);
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(code)) {
+      EXPECT_EQ(StatOf(entry.path().string()).st_uid, owner) << entry.path();
+    }
+    for (const char* line : {"ls %", "cat %/lib/secret.py", "cat %/written"}) {
+      const std::string command = absl::StrJoin(absl::StrSplit(line, '%'), code);
+      EXPECT_EQ(As(owner, command).exit_code, 0) << command;
+      EXPECT_NE(As(other, command).exit_code, 0) << command;
+    }
+  }
+  // The archive from which both copies come is the worker's own.
+  const std::string cache = JoinPath(yard_->WorkerStateDir(), "code");
+  EXPECT_EQ(ModeOf(cache), 0700U);
+  EXPECT_EQ(StatOf(cache).st_uid, 0U);
+  EXPECT_EQ(ListDirectory(cache).value().size(), 1U);
+  EXPECT_NE(As(kAnna, absl::StrCat("cat ", cache, "/*")).exit_code, 0);
+  shared.Write("open/go", "");
+  for (const auto& [job, users] : jobs) {
+    EXPECT_EQ(yard_->WaitForEnd(job).state(), v1::JOB_STATE_SUCCEEDED) << LogOf(job);
+    EXPECT_EQ(LogOf(job), "NAME = 'of the owner'\n");
+  }
 }
 
 TEST_F(OwnerTest, RootsOwnJobsRunIfTheFlagSaysSo) {

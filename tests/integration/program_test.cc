@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/files.h"
+#include "common/base/processes.h"
 #include "tests/integration/yard.h"
 #include "tests/testing/paths.h"
 
@@ -12,6 +14,7 @@ namespace trainyard::testing {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::trainyard::v1::Job;
@@ -221,6 +224,97 @@ print("equal weights")
   EXPECT_THAT(logs, AllOf(HasSubstr("[0] equal weights"), HasSubstr("[1] equal weights")));
   EXPECT_EQ(yard_.Metrics(job, "loss").size(), 20u);
   EXPECT_EQ(yard_.Metrics(job, "loss.rank1").size(), 20u);
+}
+
+// One device, which an urgent job takes from another one at once.
+class StoppedProgram : public ::testing::Test {
+ protected:
+  static Yard::Options Options() {
+    Yard::Options options;
+    options.cpu_devices = 1;
+    options.server_flags = {"--min_runtime", "0s"};
+    return options;
+  }
+  void SetUp() override { yard_.Start(); }
+
+  Yard yard_{Options()};
+};
+
+TEST_F(StoppedProgram, APreemptedScriptSavesItsLastStepsAndGoesOnFromThere) {
+  // The first attempt trains until it is told to stop, and does one more step before it saves. The
+  // second one does five steps.
+  const std::string victim = yard_.Submit(PythonSpec("victim", 1, R"(
+import os, pathlib, signal, time, trainyard
+signals = []
+signal.signal(signal.SIGTERM, lambda number, frame: signals.append(number))
+stop_requested = pathlib.Path(os.environ["TRAINYARD_RUN_DIR"]) / "stop_requested"
+def train(step):
+    trainyard.log(step, loss=1 / step)
+def save(step):
+    with trainyard.checkpoint(step) as folder:
+        (folder / "step.txt").write_text(str(step))
+start = trainyard.resume_from()
+step = int((start / "step.txt").read_text()) if start else 0
+print("starts after", step)
+if start:
+    for _ in range(5):
+        step += 1
+        train(step)
+else:
+    while not signals:
+        step += 1
+        train(step)
+        if trainyard.should_checkpoint():
+            save(step)
+        time.sleep(0.01)
+    while not stop_requested.exists():
+        time.sleep(0.01)
+    step += 1
+    train(step)
+    save(step)
+    print("was stopped after", step)
+)"));
+  ASSERT_TRUE(yard_.WaitForStep(victim, 5));
+  const std::string urgent =
+      yard_.Submit("name: urgent\npriority: 10\nprogram:\n  command: [\"true\"]\n");
+  EXPECT_EQ(yard_.WaitForEnd(urgent).state(), v1::JOB_STATE_SUCCEEDED);
+  const Job ended = yard_.WaitForEnd(victim);
+  EXPECT_EQ(ended.state(), v1::JOB_STATE_SUCCEEDED) << ended.failure().message();
+  EXPECT_EQ(ended.attempt(), 2);
+  EXPECT_EQ(ended.preemptions(), 1);
+  EXPECT_EQ(ended.retries(), 0);
+  const auto points = yard_.Metrics(victim, "loss");
+  for (size_t i = 0; i < points.size(); ++i) {
+    ASSERT_EQ(points[i].step(), static_cast<int64_t>(i) + 1) << "no step is lost or done again";
+  }
+  const int64_t last = static_cast<int64_t>(points.size()) - 5;
+  EXPECT_THAT(yard_.Cli({"logs", "1", "--attempt", "1"}).out,
+              HasSubstr(absl::StrCat("was stopped after ", last, "\n")));
+  EXPECT_THAT(yard_.Cli({"logs", "1"}).out, HasSubstr(absl::StrCat("starts after ", last, "\n")));
+  EXPECT_THAT(yard_.Cli({"show", "1", "--events"}).out,
+              AllOf(HasSubstr("ATTEMPT_PREEMPTED"), Not(HasSubstr("RANKS_KILLED"))));
+}
+
+TEST_F(StoppedProgram, AScriptThatDoesNotListenIsKilledAndTheHistoryTells) {
+  const std::string job = yard_.Submit(absl::StrCat(R"(name: deaf
+program:
+  script: |
+    trap '' TERM
+    echo $$ >)",
+                                                    yard_.File("pid"), R"(
+    echo '{"step": 1, "metrics": {"loss": 1}}' >$TRAINYARD_RUN_DIR/metrics.jsonl
+    while true; do sleep 0.1; done
+)"));
+  ASSERT_TRUE(yard_.WaitForStep(job, 1));
+  int64_t pid = 0;
+  ASSERT_TRUE(absl::SimpleAtoi(ReadFile(yard_.File("pid")).value_or(""), &pid));
+  ASSERT_TRUE(ReadProcess(pid).ok());
+  EXPECT_EQ(yard_.Cli({"cancel", job}).exit_code, 0);
+  EXPECT_EQ(yard_.WaitForEnd(job).state(), v1::JOB_STATE_CANCELLED);
+  EXPECT_FALSE(ReadProcess(pid).ok());
+  EXPECT_THAT(yard_.Cli({"show", job, "--events"}).out,
+              ContainsRegex("RANKS_KILLED.*rank 0 did not answer; it .*, and was killed when its "
+                            "grace was over"));
 }
 
 }  // namespace

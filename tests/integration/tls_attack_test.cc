@@ -220,7 +220,7 @@ TEST_F(TlsAttackTest, OldVersionsPlainTextAndOtherProtocolsAreRefused) {
   EXPECT_TRUE(IsServed(host_.port(), {}));
   EXPECT_FALSE(
       IsServed(host_.port(), {.version_min = TLS1_2_VERSION, .version_max = TLS1_2_VERSION}));
-  EXPECT_FALSE(IsServed(host_.port(), {.protocol = std::string("\x08http/1.1")}));
+  EXPECT_FALSE(IsServed(host_.port(), {.protocol = std::string("\x08http/1.0")}));
   EXPECT_FALSE(IsServed(host_.port(), {.protocol = ""}));
   for (const std::string& text : {absl::StrCat(kPreface, Frame(kSettingsFrame, 0, 0, "")),
                                   std::string("GET / HTTP/1.1\r\n\r\n"), std::string(4096, '\0'),

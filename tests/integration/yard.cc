@@ -10,9 +10,11 @@
 #include <filesystem>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/base/files.h"
+#include "common/base/processes.h"
 #include "common/rpc/channel.h"
 #include "tests/testing/paths.h"
 #include "tests/testing/wait.h"
@@ -59,6 +61,11 @@ void Yard::KillLeftovers() {
     if (FileExists(JoinPath(run_dir, "exit.json"))) continue;
     const auto record = run_dir::ReadSupervisorRecord(run_dir::RunDir(run_dir));
     if (record.ok()) kill(static_cast<pid_t>(record->pid), SIGKILL);
+  }
+  // The worker, which is gone, would have ended the processes that programs have started.
+  for (const ProcessInfo& process : ListProcesses()) {
+    const std::string attempt = ProcessVariable(process.pid, "TRAINYARD_ATTEMPT_DIR");
+    if (absl::StartsWith(attempt, dir_.path())) kill(static_cast<pid_t>(process.pid), SIGKILL);
   }
 }
 

@@ -177,23 +177,27 @@ class LyingServer : public ::testing::TestWithParam<Lie> {};
 
 // The histories are of a real server; only what stands before it lies.
 TEST_P(LyingServer, IsCaught) {
-  testing::Yard yard;
-  yard.StartServer();
-  const std::string address = absl::StrCat("unix:", yard.File("proxy.sock"));
-  const LyingProxy proxy(GetParam(), address, yard.address());
   Plan plan;
   plan.users = 4;
   plan.things = 60;
   plan.run_percent = 0;
-  Crowd crowd(plan, address);
-  crowd.Join();
-  const Judgement judgement = Judge(crowd.recorder().Take());
-  EXPECT_THAT(judgement.undecided, IsEmpty());
-  if (GetParam() == Lie::kNone) {
-    EXPECT_THAT(judgement.anomalies, IsEmpty());
-  } else {
-    EXPECT_THAT(judgement.anomalies, Not(IsEmpty()));
+  // A lie shows only if users look at the same job in the right order, which is left to chance.
+  for (plan.seed = 1; plan.seed <= 5; ++plan.seed) {
+    testing::Yard yard;
+    yard.StartServer();
+    const std::string address = absl::StrCat("unix:", yard.File("proxy.sock"));
+    const LyingProxy proxy(GetParam(), address, yard.address());
+    Crowd crowd(plan, address);
+    crowd.Join();
+    const Judgement judgement = Judge(crowd.recorder().Take());
+    EXPECT_THAT(judgement.undecided, IsEmpty());
+    if (GetParam() == Lie::kNone) {
+      EXPECT_THAT(judgement.anomalies, IsEmpty());
+      return;
+    }
+    if (!judgement.anomalies.empty()) return;
   }
+  ADD_FAILURE() << "nobody has noticed the lie";
 }
 
 INSTANTIATE_TEST_SUITE_P(Lies, LyingServer,

@@ -44,7 +44,8 @@ void Checkers::ProcessStarts(const RankProcess& process) {
   const std::string who = absl::StrCat(AttemptName(start.attempt), " rank ", start.rank);
   for (const auto& [pid, other] : trainers_.processes()) {
     if (pid == process.pid) continue;
-    if (other.start.host == start.host && other.start.device == start.device) {
+    if (other.start.host == start.host && other.start.device == start.device &&
+        !start.device.empty()) {
       world_.Violate("a device hosts one rank",
                      absl::StrCat(who, " starts on ", start.device, " of host ", start.host,
                                   " beside ", AttemptName(other.start.attempt)));

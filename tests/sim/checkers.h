@@ -57,6 +57,7 @@ class Checkers {
   void CheckPrecision(const Change& change, const core::AttemptRecord& attempt);
   void CheckResume(const Change& change, const core::AttemptRecord& attempt);
   void CheckTurn(const Change& change, const core::AttemptRecord& attempt);
+  void CheckHosts(const Change& change, const core::AttemptRecord& placed);
   void CheckDeviceQuota(const Change& change, const core::JobRecord& job);
   void CheckQueueQuota(const Change& change, const core::JobRecord& job);
   void CheckDamageIsFree(const Change& change, const core::JobRecord& job);

@@ -344,6 +344,9 @@ void Checkers::CheckPlacement(const Change& change, const core::AttemptRecord& a
   const int64_t token = known == change.before.jobs.end() ? 0 : known->second.fencing_token;
   if (attempt.fencing_token != token + 1) world_.Violate("tokens grow", name);
   for (const core::RankPlacement& rank : attempt.ranks) {
+    if (demand.one_host && rank.worker != attempt.ranks.front().worker) {
+      world_.Violate("ranks of one host are together", absl::StrCat(name, " on ", rank.worker));
+    }
     const core::WorkerRecord* worker = change.Worker(rank.worker);
     const bool takes = worker != nullptr &&
                        std::holds_alternative<core::worker_fsm::Active>(worker->state) &&
@@ -362,7 +365,7 @@ void Checkers::CheckPlacement(const Change& change, const core::AttemptRecord& a
       const core::AttemptRecord& now = *change.Attempt(id);
       if (attempt_fsm::IsFinal(now.state) || !Holds(now, rank.worker)) continue;
       for (const core::RankPlacement& held : now.ranks) {
-        if (held.worker == rank.worker && held.device == rank.device) {
+        if (held.worker == rank.worker && held.device == rank.device && !held.device.empty()) {
           world_.Violate("a device hosts one rank",
                          absl::StrCat(name, " is placed beside ", AttemptName(id)));
         }
@@ -373,6 +376,7 @@ void Checkers::CheckPlacement(const Change& change, const core::AttemptRecord& a
   CheckResume(change, attempt);
   CheckTurn(change, attempt);
   CheckDeviceQuota(change, job);
+  CheckHosts(change, attempt);
 }
 
 // An attempt resumes from the newest committed checkpoint that is not known to be damaged, and
@@ -438,6 +442,29 @@ void Checkers::CheckTurn(const Change& change, const core::AttemptRecord& attemp
   }
 }
 
+// The ranks of a host never hold more than it has told.
+void Checkers::CheckHosts(const Change& change, const core::AttemptRecord& placed) {
+  std::map<std::string, core::HostAmount> held;
+  const auto count = [&](const core::AttemptRecord& attempt) {
+    if (attempt_fsm::IsFinal(attempt.state)) return;
+    for (const core::RankPlacement& rank : attempt.ranks) {
+      if (Holds(attempt, rank.worker)) held[rank.worker] += rank.held;
+    }
+  };
+  for (const auto& [id, attempt] : change.before.attempts) count(*change.Attempt(id));
+  for (const core::AttemptRecord& attempt : change.delta.attempts) {
+    if (change.before.attempts.count(attempt.id) == 0) count(attempt);
+  }
+  for (const core::RankPlacement& rank : placed.ranks) {
+    const core::HostAmount& host = change.Worker(rank.worker)->host;
+    if (host.empty() || held[rank.worker].Fits(host)) continue;
+    world_.Violate("hosts are not overcommitted",
+                   absl::StrCat("ranks on ", rank.worker, " hold ", held[rank.worker].cpus, " of ",
+                                host.cpus, " cpus and ", held[rank.worker].memory_bytes, " of ",
+                                host.memory_bytes, " bytes with ", AttemptName(placed.id)));
+  }
+}
+
 void Checkers::CheckDeviceQuota(const Change& change, const core::JobRecord& job) {
   const core::QuotaRecord* quota = QuotaOf(change.before, job.submission->user);
   if (quota == nullptr || quota->devices == 0 || !SameQuotas(change.delta)) return;
@@ -445,7 +472,9 @@ void Checkers::CheckDeviceQuota(const Change& change, const core::JobRecord& job
   const auto count = [&](const core::AttemptRecord& attempt) {
     if (attempt_fsm::IsFinal(attempt.state)) return;
     if (change.Job(attempt.id.job)->submission->user != job.submission->user) return;
-    for (const core::RankPlacement& rank : attempt.ranks) held += Holds(attempt, rank.worker);
+    for (const core::RankPlacement& rank : attempt.ranks) {
+      if (!rank.device.empty()) held += Holds(attempt, rank.worker);
+    }
   };
   for (const auto& [id, attempt] : change.before.attempts) count(*change.Attempt(id));
   for (const core::AttemptRecord& attempt : change.delta.attempts) {

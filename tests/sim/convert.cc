@@ -95,8 +95,10 @@ agent::DesiredAttempt FromCore(const core::DesiredAttempt& desired, const Desire
   attempt.spec_json = state.submissions.at(desired.attempt)->spec;
   attempt.keep = absl::Microseconds(state.submissions.at(desired.attempt)->disconnect_keep_us);
   attempt.world_size = desired.world_size;
+  // Only programs run without a device.
+  attempt.runs_program = !desired.ranks.empty() && desired.ranks.front().device.empty();
   for (const core::RankPlacement& rank : desired.ranks) {
-    attempt.ranks.push_back({rank.rank, rank.device});
+    attempt.ranks.push_back({rank.rank, rank.device, rank.held.cpus, rank.held.memory_bytes});
   }
   if (desired.resume_from.has_value() && state.resumable.contains(*desired.resume_from)) {
     agent::ResumeSource& source = attempt.resume_from.emplace();

@@ -41,6 +41,7 @@ void Daemon::Do(const agent::LinkCore::Register& due) {
   input.version = "1";
   input.hostname = machine_.name;
   input.devices = ToCore(due.devices);
+  input.host = machine_.resources;
   process_->is_sync = false;
   process_->call = transport_.Call<std::string>(
       machine_.number, absl::ToInt64Microseconds(due.timeout),

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/core/lifecycle/submission.h"
 #include "tests/sim/options.h"
 #include "tests/sim/run_directory.h"
 #include "tests/sim/world.h"
@@ -33,6 +34,7 @@ class Machine {
   const std::string name;
   HostClock clock;
   std::vector<MachineDevice> devices;
+  core::HostAmount resources;  // what jobs may hold; empty if the worker does not tell
   bool is_disk_full = false;
   bool is_on = true;
   std::map<AttemptId, std::shared_ptr<RunDirectory>> directories;

@@ -86,6 +86,8 @@ Options DrawOptions(uint64_t seed) {
   options.delete_every = random.Chance(300) ? random.Between(1, 8) * kMinute : 0;
   options.auto_precision = options.two_types && !random.Chance(700);
   options.faults.checkpoint_damage = Rate(random, 100, 4 * kMinute, 40 * kMinute);
+  options.resources = seed % 10 == 0;  // none of the seeds that are kept
+  options.one_host = seed % 10 == 0;
   return options;
 }
 

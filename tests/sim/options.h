@@ -10,6 +10,9 @@
 
 namespace trainyard::sim {
 
+// The unit of memory of a host.
+inline constexpr int64_t kSimGiB = int64_t{1} << 30;
+
 // The mean time between two faults of a kind. 0 means never.
 struct FaultRates {
   Time server_crash = 0;
@@ -59,6 +62,10 @@ struct Options {
   bool dependencies = false;
   bool quotas = false;
   bool reservations = false;
+  // Hosts tell their processors and memory, and jobs ask for some. These are drawn from a stream of
+  // their own, so that other seeds keep their stories.
+  bool resources = false;
+  bool one_host = false;     // some gangs have to be on one host; drawn as the above
   int64_t bad_trainers = 0;  // permille of jobs that fail, hang or lie by themselves
   Time step_time_max = 0;
   // The length of the one job that the users submit, or 0 if they are to do as they like.

@@ -71,8 +71,8 @@ absl::Status SimRunDirs::Prepare(AttemptId id, const agent::DesiredAttempt&) {
   return absl::OkStatus();
 }
 
-void SimRunDirs::Fetch(AttemptId id, const agent::ResumeSource& source) {
-  on_fetch(id, source);
+void SimRunDirs::Fetch(AttemptId id, const agent::DesiredAttempt& wanted) {
+  on_fetch(id, wanted.resume_from.has_value() ? *wanted.resume_from : *wanted.init_from);
 }
 
 void SimRunDirs::CancelFetch(AttemptId id) {

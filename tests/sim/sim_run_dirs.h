@@ -31,7 +31,9 @@ class SimRunDirs : public agent::RunDirs {
   void Read(agent::Attempt& attempt) override;
   absl::StatusOr<std::string> RendezvousValue(AttemptId id, const std::string& key) override;
   absl::Status Prepare(AttemptId id, const agent::DesiredAttempt& wanted) override;
-  void Fetch(AttemptId id, const agent::ResumeSource& source) override;
+  void Fetch(AttemptId id, const agent::DesiredAttempt& wanted) override;
+  // No job of the simulator has secrets.
+  void FetchSecrets(AttemptId, int64_t) override {}
   void CancelFetch(AttemptId id) override;
   absl::Status Assign(agent::Attempt& attempt, const agent::DesiredAttempt& wanted,
                       absl::Duration lease_expire) override;

@@ -107,6 +107,11 @@ class Pool {
         device.type = type;
         host->devices.push_back(std::move(device));
       }
+      if (options_.resources) {
+        Random resources(options_.seed * 31 + static_cast<uint64_t>(i));
+        const auto cpus = static_cast<int32_t>(devices + resources.Between(0, 4));
+        host->resources = {cpus, cpus * kSimGiB};
+      }
       host->daemon =
           std::make_unique<Daemon>(world_, options_, transport_, server_, *host, trainers_);
       hosts_.push_back(std::move(host));

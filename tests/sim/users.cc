@@ -25,7 +25,9 @@ Users::Users(World& world, const Options& options, Transport& transport, Server&
       transport_(transport),
       server_(server),
       trainers_(trainers),
-      hosts_(hosts) {}
+      hosts_(hosts),
+      resources_random_(options.seed * 37 + 5),
+      one_host_random_(options.seed * 41 + 7) {}
 
 void Users::Begin() {
   if (options_.long_job > 0) {
@@ -98,6 +100,8 @@ core::Submission Users::DrawSubmission() {
   if (options_.elastic && demand.count > 1 && random.Chance(500)) {
     demand.min_count = static_cast<int32_t>(random.Between(1, demand.count));
   }
+  if (options_.resources) DrawResources(submission);
+  if (options_.one_host) demand.one_host = one_host_random_.Chance(400);
   submission.priority = random.Chance(700) ? 0 : static_cast<int32_t>(random.Between(-1, 2) * 10);
   submission.max_retries = static_cast<int32_t>(random.Between(0, 4));
   submission.disconnect_keep_us = random.Between(0, options_.keep_max);
@@ -120,6 +124,20 @@ core::Submission Users::DrawSubmission() {
   }
   if (options_.delete_every > 0 && random.Chance(400)) submission.cloned_from = AnyJob();
   return submission;
+}
+
+// Half of the jobs ask for processors and memory, most of them without a device.
+void Users::DrawResources(core::Submission& submission) {
+  Random& random = resources_random_;
+  core::Demand& demand = submission.demand;
+  if (!random.Chance(500)) return;
+  if (random.Chance(600)) {
+    demand = {};
+    demand.is_deviceless = true;
+    demand.resources.cpus = static_cast<int32_t>(random.Below(4));
+    submission.auto_precision = false;
+  }
+  if (random.Chance(500)) demand.resources.memory_bytes = random.Between(1, 3) * kSimGiB;
 }
 
 void Users::Submit() {
@@ -306,18 +324,36 @@ void Users::SetQuota() {
 
 // Checks that the job fits on the pool when nothing of it is broken.
 bool Users::IsFeasible(const core::Demand& demand) const {
+  const int64_t need = demand.resources.memory_bytes;
+  if (demand.is_deviceless) {
+    return std::any_of(hosts_.begin(), hosts_.end(), [&demand](const auto& host) {
+      const core::HostAmount least{std::max(demand.resources.cpus, 1),
+                                   demand.resources.memory_bytes};
+      return least.Fits(host->resources);
+    });
+  }
   std::map<std::string, int32_t> devices;
   int32_t all = 0;
+  const auto suffice = [&] {
+    if (demand.mixed && demand.type.empty()) return all >= demand.least();
+    return std::any_of(devices.begin(), devices.end(), [&demand](const auto& type) {
+      return (demand.type.empty() || demand.type == type.first) && type.second >= demand.least();
+    });
+  };
   for (const auto& host : hosts_) {
+    if (demand.one_host) {
+      devices.clear();
+      all = 0;
+    }
+    int64_t left = host->resources.memory_bytes;
     for (const MachineDevice& device : host->devices) {
+      if (need > 0 && (left -= need) < 0) break;
       ++devices[device.type];
       ++all;
     }
+    if (suffice()) return true;
   }
-  if (demand.mixed && demand.type.empty()) return all >= demand.least();
-  return std::any_of(devices.begin(), devices.end(), [&demand](const auto& type) {
-    return (demand.type.empty() || demand.type == type.first) && type.second >= demand.least();
-  });
+  return false;
 }
 
 void Users::BeCalm() {

@@ -10,6 +10,7 @@
 
 #include "tests/sim/host.h"
 #include "tests/sim/options.h"
+#include "tests/sim/random.h"
 #include "tests/sim/server.h"
 #include "tests/sim/trainers.h"
 #include "tests/sim/transport.h"
@@ -45,6 +46,7 @@ class Users {
   void SubmitLongJob();
   void Send(const std::shared_ptr<Order>& order, int tries);
   core::Submission DrawSubmission();
+  void DrawResources(core::Submission& submission);
   size_t DrawScript();
   void Verb();
   void Delete();
@@ -62,6 +64,8 @@ class Users {
   Server& server_;
   Trainers& trainers_;
   std::vector<std::unique_ptr<Host>>& hosts_;
+  Random resources_random_;
+  Random one_host_random_;
   std::vector<std::shared_ptr<Order>> orders_;
   std::vector<JobId> known_;  // of acknowledgements
   bool is_calm_ = false;

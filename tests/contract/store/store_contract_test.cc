@@ -9,6 +9,7 @@
 #include "common/base/check.h"
 #include "common/base/errors.h"
 #include "server/codec/progress.h"
+#include "server/codec/submission.h"
 #include "server/store/memory_store.h"
 #include "server/store/sqlite/sqlite_store.h"
 #include "tests/testing/resolved_spec.h"
@@ -156,6 +157,10 @@ TEST_P(StoreContract, EveryFieldOfAJobComesBack) {
   Submission submission = *job.submission;
   submission.cloned_from = JobId{3};
   submission.parent_checkpoint = core::CheckpointRef{JobId{3}, 0};
+  v1::CodeOrigin origin;
+  origin.set_commit("0123abcd");
+  origin.set_diff_digest("sha256:00");
+  codec::TakeCodeOrigin(origin, submission);
   submission.demand.min_count = 2;
   submission.demand.memory_bytes = int64_t{40} << 30;
   submission.demand.labels = {{"rack", "r1"}, {"zone", ""}};
@@ -246,7 +251,7 @@ TEST_P(StoreContract, EveryAttemptStateAndPartComesBack) {
     attempt.id = {JobId{1}, ++number};
     attempt.fencing_token = number;
     attempt.state = state;
-    attempt.ranks = {{0, "lab-1", "cpu-0"}, {1, "lab-2", "cpu-0"}};
+    attempt.ranks = {{0, "lab-1", "cpu-0", {4, int64_t{8} << 30}}, {1, "lab-2", ""}};
     attempt.parts = {
         {"lab-1", core::PartState::kRunning, {}},
         {"lab-2", core::PartState::kExited, {core::OutcomeKind::kFailed, failure, 40, 1}}};
@@ -254,6 +259,7 @@ TEST_P(StoreContract, EveryAttemptStateAndPartComesBack) {
     attempt.create_us = 1;
     attempt.start_us = 2;
     attempt.end_us = 3;
+    attempt.isolation = core::Isolation::kSandbox;
     delta.attempts.push_back(attempt);
   }
   ASSERT_TRUE(store_->Commit(delta).ok());
@@ -289,6 +295,7 @@ WorkerRecord SomeWorker(const std::string& name) {
   gpu.quarantine = "it is hot";
   gpu.bf16 = true;
   worker.devices = {cpu, gpu};
+  worker.host = {64, int64_t{512} << 30};
   worker.labels = {{"rack", "r1"}, {"zone", ""}};
   worker.failed_jobs = {JobId{9}, JobId{4}};
   worker.create_us = 1;
@@ -445,7 +452,8 @@ TEST_P(StoreContract, WorkersComeAndGo) {
 
 TEST_P(StoreContract, QuotasComeAndGo) {
   Delta delta = Next();
-  delta.quotas = {{"project:vision", 1, 2, 3, int64_t{4} << 40, 5}, {"user:*", 6, 0, 0, 0, 0}};
+  delta.quotas = {{"project:vision", 1, 2, 3, int64_t{4} << 40, 5, {6, 7}},
+                  {"user:*", 6, 0, 0, 0, 0}};
   ASSERT_TRUE(store_->Commit(delta).ok());
   Reopen();
   EXPECT_EQ(Load().quotas.size(), 2u);

@@ -46,6 +46,10 @@ void FakeServer::Start() {
   builder.RegisterService(static_cast<v1::CheckpointService::Service*>(this));
   builder.RegisterService(static_cast<v1::FleetService::Service*>(this));
   builder.RegisterService(static_cast<v1::SharingService::Service*>(this));
+  builder.RegisterService(static_cast<v1::CodeService::Service*>(this));
+  builder.RegisterService(static_cast<v1::NotifyService::Service*>(this));
+  builder.RegisterService(static_cast<v1::SecretService::Service*>(this));
+  builder.RegisterService(static_cast<v1::TunnelService::Service*>(this));
   server_ = builder.BuildAndStart();
   TY_CHECK(server_ != nullptr);
 }
@@ -359,8 +363,11 @@ grpc::Status FakeServer::CloneJob(grpc::ServerContext*, const v1::CloneJobReques
                                   v1::CloneJobResponse* response) {
   v1::JobSpec changed;
   v1::JobSpec original;
+  v1::JobState new_state = v1::JOB_STATE_QUEUED;
   {
     const std::lock_guard lock(mutex_);
+    last_clone_ = *request;
+    new_state = new_job_state_;
     v1::Job* job = nullptr;
     grpc::Status status = Find(request->name(), job);
     if (!status.ok()) return status;
@@ -379,11 +386,57 @@ grpc::Status FakeServer::CloneJob(grpc::ServerContext*, const v1::CloneJobReques
   }
   *response->mutable_job()->mutable_resolved_spec() = changed;
   if (request->validate_only()) return grpc::Status::OK;
-  const std::string name = AddJob(changed.name(), v1::JOB_STATE_QUEUED);
+  const std::string name = AddJob(changed.name(), new_state);
   ChangeJob(name, [&](v1::Job& job) {
     *job.mutable_resolved_spec() = changed;
     *response->mutable_job() = job;
   });
+  return grpc::Status::OK;
+}
+
+void FakeServer::AddVerification(const std::string& job, const v1::Verification& verification) {
+  const std::lock_guard lock(mutex_);
+  *verifications_[job].add_verifications() = verification;
+}
+
+void FakeServer::SetLineage(const v1::Lineage& lineage) {
+  const std::lock_guard lock(mutex_);
+  lineage_ = lineage;
+}
+
+v1::CloneJobRequest FakeServer::last_clone() {
+  const std::lock_guard lock(mutex_);
+  return last_clone_;
+}
+
+grpc::Status FakeServer::AnnotateJob(grpc::ServerContext*, const v1::AnnotateJobRequest* request,
+                                     v1::Job* response) {
+  const std::lock_guard lock(mutex_);
+  v1::Job* job = nullptr;
+  grpc::Status status = Find(request->name(), job);
+  if (!status.ok()) return status;
+  if (request->has_note()) job->set_note(request->note());
+  std::set<std::string> tags(job->added_tags().begin(), job->added_tags().end());
+  for (const std::string& tag : request->remove_tags()) tags.erase(tag);
+  tags.insert(request->add_tags().begin(), request->add_tags().end());
+  job->clear_added_tags();
+  for (const std::string& tag : tags) job->add_added_tags(tag);
+  *response = *job;
+  return status;
+}
+
+grpc::Status FakeServer::ListVerifications(grpc::ServerContext*,
+                                           const v1::ListVerificationsRequest* request,
+                                           v1::ListVerificationsResponse* response) {
+  const std::lock_guard lock(mutex_);
+  *response = verifications_[request->name()];
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeServer::GetLineage(grpc::ServerContext*, const v1::GetLineageRequest*,
+                                    v1::Lineage* response) {
+  const std::lock_guard lock(mutex_);
+  *response = lineage_;
   return grpc::Status::OK;
 }
 

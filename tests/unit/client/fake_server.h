@@ -16,16 +16,24 @@
 #include "grpcpp/server_context.h"
 #include "tests/testing/temp_dir.h"
 #include "trainyard/v1/checkpoint.grpc.pb.h"
+#include "trainyard/v1/code.grpc.pb.h"
 #include "trainyard/v1/fleet.grpc.pb.h"
 #include "trainyard/v1/job.grpc.pb.h"
+#include "trainyard/v1/notify.grpc.pb.h"
+#include "trainyard/v1/secret.grpc.pb.h"
 #include "trainyard/v1/sharing.grpc.pb.h"
+#include "trainyard/v1/tunnel.grpc.pb.h"
 
 namespace trainyard::testing {
 
 class FakeServer : public v1::JobService::Service,
                    public v1::CheckpointService::Service,
                    public v1::FleetService::Service,
-                   public v1::SharingService::Service {
+                   public v1::SharingService::Service,
+                   public v1::CodeService::Service,
+                   public v1::NotifyService::Service,
+                   public v1::SecretService::Service,
+                   public v1::TunnelService::Service {
  public:
   FakeServer();
   ~FakeServer() override;
@@ -62,19 +70,35 @@ class FakeServer : public v1::JobService::Service,
   void SetExplanation(const v1::Explanation& explanation);
   void AddShare(const v1::Share& share);
   void SetUsage(const v1::ListUsageResponse& usage);
+  // The only attempt of this job ran in this.
+  void SetEnvironment(const std::string& job, const v1::ProgramEnvironment& environment);
+  // The next upload of code gets this answer.
+  void RefuseNextUpload(const absl::Status& status);
+  // The code of a job is sent with another byte from now on.
+  void DamageCode(const std::string& job);
+  // From now on, tests of targets end so: they are delivered if `result` is empty.
+  void FailDeliveries(const std::string& result);
+  // ListVerifications tells this result of the job, after those that were added before.
+  void AddVerification(const std::string& job, const v1::Verification& verification);
+  void SetLineage(const v1::Lineage& lineage);
   // Blocks until this many watches of jobs have been opened since the start, and got their
   // snapshot.
   void WaitForWatches(int count);
 
   v1::CreateJobRequest last_create();
+  v1::CloneJobRequest last_clone();
   v1::CancelJobsRequest last_cancel();
   v1::ListJobsRequest last_list();
   v1::ExplainJobRequest last_explain();
   v1::CreateReservationRequest last_reservation();
   v1::DrainWorkerRequest last_drain();
   v1::DeclareWorkerLostRequest last_lost();
+  v1::TunnelOpen last_tunnel();
   int downloads();
   int64_t last_download_offset();
+  int uploads();
+  // The value of a secret, or an empty text.
+  std::string SecretValue(const std::string& name);
 
   grpc::Status CreateJob(grpc::ServerContext*, const v1::CreateJobRequest*, v1::Job*) override;
   grpc::Status CreateJobs(
@@ -98,6 +122,11 @@ class FakeServer : public v1::JobService::Service,
                         v1::CloneJobResponse*) override;
   grpc::Status DiffJobs(grpc::ServerContext*, const v1::DiffJobsRequest*,
                         v1::DiffJobsResponse*) override;
+  grpc::Status AnnotateJob(grpc::ServerContext*, const v1::AnnotateJobRequest*, v1::Job*) override;
+  grpc::Status ListVerifications(grpc::ServerContext*, const v1::ListVerificationsRequest*,
+                                 v1::ListVerificationsResponse*) override;
+  grpc::Status GetLineage(grpc::ServerContext*, const v1::GetLineageRequest*,
+                          v1::Lineage*) override;
   grpc::Status ListEvents(grpc::ServerContext*, const v1::ListEventsRequest*,
                           v1::ListEventsResponse*) override;
   grpc::Status WatchJobs(grpc::ServerContext*, const v1::WatchJobsRequest*,
@@ -145,6 +174,33 @@ class FakeServer : public v1::JobService::Service,
                           v1::ListSharesResponse*) override;
   grpc::Status ListUsage(grpc::ServerContext*, const v1::ListUsageRequest*,
                          v1::ListUsageResponse*) override;
+  grpc::Status ListAttempts(grpc::ServerContext*, const v1::ListAttemptsRequest*,
+                            v1::ListAttemptsResponse*) override;
+  grpc::Status FindCode(grpc::ServerContext*, const v1::FindCodeRequest*,
+                        v1::FindCodeResponse*) override;
+  grpc::Status UploadCode(grpc::ServerContext*, const v1::UploadCodeRequest*,
+                          v1::UploadCodeResponse*) override;
+  grpc::Status DownloadCode(grpc::ServerContext*, const v1::DownloadCodeRequest*,
+                            grpc::ServerWriter<v1::DownloadCodeResponse>*) override;
+  grpc::Status AddTarget(grpc::ServerContext*, const v1::AddTargetRequest*,
+                         v1::AddTargetResponse*) override;
+  grpc::Status ListTargets(grpc::ServerContext*, const v1::ListTargetsRequest*,
+                           v1::ListTargetsResponse*) override;
+  grpc::Status DeleteTarget(grpc::ServerContext*, const v1::DeleteTargetRequest*,
+                            v1::DeleteTargetResponse*) override;
+  grpc::Status TestTarget(grpc::ServerContext*, const v1::TestTargetRequest*,
+                          v1::Delivery*) override;
+  grpc::Status ListDeliveries(grpc::ServerContext*, const v1::ListDeliveriesRequest*,
+                              v1::ListDeliveriesResponse*) override;
+  grpc::Status SetSecret(grpc::ServerContext*, const v1::SetSecretRequest*, v1::Secret*) override;
+  grpc::Status ListSecrets(grpc::ServerContext*, const v1::ListSecretsRequest*,
+                           v1::ListSecretsResponse*) override;
+  grpc::Status DeleteSecret(grpc::ServerContext*, const v1::DeleteSecretRequest*,
+                            v1::DeleteSecretResponse*) override;
+  // A command prints its words and its input, each in a line, and ends with code 7; the command
+  // "missing" cannot be executed, and "kill" dies of SIGKILL. A port sends back what it gets.
+  grpc::Status OpenTunnel(grpc::ServerContext*,
+                          grpc::ServerReaderWriter<v1::TunnelFrame, v1::TunnelFrame>*) override;
 
  private:
   grpc::Status SetAside(const std::string& worker, const std::string& device,
@@ -185,9 +241,21 @@ class FakeServer : public v1::JobService::Service,
   v1::Explanation explanation_;
   v1::ListSharesResponse shares_;
   v1::ListUsageResponse usage_;
+  std::map<std::string, v1::ListVerificationsResponse> verifications_;
+  v1::Lineage lineage_;
   std::map<std::string, v1::Quota> quotas_;
   std::map<std::string, v1::Reservation> reservations_;
+  std::map<std::string, v1::ProgramEnvironment> environments_;
+  std::map<std::string, std::string> code_;     // by digest
+  std::map<std::string, std::string> uploads_;  // that are not complete, by digest
+  absl::Status refuse_upload_;
+  std::map<std::string, v1::NotifyTarget> targets_;
+  std::vector<v1::Delivery> deliveries_;  // the newest last
+  std::string delivery_failure_;
+  std::map<std::string, std::string> secrets_;
+  v1::TunnelOpen last_tunnel_;
   v1::CreateJobRequest last_create_;
+  v1::CloneJobRequest last_clone_;
   v1::CancelJobsRequest last_cancel_;
   v1::ListJobsRequest last_list_;
   v1::ExplainJobRequest last_explain_;
@@ -196,6 +264,7 @@ class FakeServer : public v1::JobService::Service,
   v1::DeclareWorkerLostRequest last_lost_;
   int downloads_ = 0;
   int64_t last_download_offset_ = -1;
+  int upload_calls_ = 0;
 };
 
 }  // namespace trainyard::testing

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -102,6 +103,30 @@ TEST_F(FilesTest, MakesAndRemovesTrees) {
   EXPECT_THAT(*ListDirectory(folder_.File("a")), ElementsAre("b", "z"));
   ASSERT_TRUE(RemoveTree(folder_.File("a")).ok());
   EXPECT_THAT(*ListDirectory(folder_.path()), IsEmpty());
+}
+
+TEST_F(FilesTest, DeepTreesAreRemovedWithFewDescriptors) {
+  constexpr int kLevels = 5000;  // such a path is far longer than the kernel takes
+  folder_.Write("kept", "kept");
+  const std::string top = folder_.File("deep");
+  ASSERT_EQ(mkdir(top.c_str(), 0700), 0);
+  UniqueFd folder = *OpenFile(top, O_RDONLY | O_DIRECTORY);
+  for (int level = 0; level < kLevels; ++level) {
+    ASSERT_EQ(mkdirat(folder.get(), "moved-1", 0700), 0);  // as the removal itself names folders
+    ASSERT_EQ(symlinkat(folder_.File("kept").c_str(), folder.get(), "link"), 0);
+    folder = UniqueFd(openat(folder.get(), "moved-1", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    ASSERT_TRUE(folder.valid());
+  }
+  folder = UniqueFd();
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few{80, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  const absl::Status removed = RemoveTree(top);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_TRUE(removed.ok()) << removed;
+  EXPECT_FALSE(FileExists(top));
+  EXPECT_EQ(*ReadFile(folder_.File("kept")), "kept");
 }
 
 TEST_F(FilesTest, AFileInTheWayOfAFolderIsAnError) {

@@ -302,6 +302,15 @@ TEST_F(Sharing, AQuotaKeepsTheLimitsThatAreNotGiven) {
   EXPECT_EQ(runner_.Run({"quotas", "ls"}).out,
             "SUBJECT    DEVICES  QUEUED  SUBMITS/MIN  STORAGE  WEIGHT\n"
             "user:anna        4   1,000            -   80 GiB       2\n");
+  EXPECT_EQ(
+      runner_.Run({"quotas", "set", "user:anna", "--cpus", "64", "--memory", "512 GiB"}).exit_code,
+      0);
+  EXPECT_EQ(runner_.Run({"quotas", "ls"}).out,
+            "SUBJECT    DEVICES  QUEUED  SUBMITS/MIN  STORAGE  WEIGHT  CPUS   MEMORY\n"
+            "user:anna        4   1,000            -   80 GiB       2    64  512 GiB\n");
+  EXPECT_EQ(
+      runner_.Run({"quotas", "set", "user:anna", "--cpus", "0", "--memory", "unlimited"}).exit_code,
+      0);
   EXPECT_THAT(runner_.Run({"quotas", "set", "user:anna", "--devices", "0", "--storage", "0"}).err,
               HasSubstr("0 is no limit"));
   EXPECT_THAT(runner_.Run({"quotas", "ls"}).out,

@@ -41,6 +41,14 @@ TEST_F(Streams, TheLogOfOneRankComesAsItIs) {
   EXPECT_EQ(runner_.Run({"logs", "last"}).out, "one\ntwo\nhalf");
 }
 
+TEST_F(Streams, OlderAttemptsHaveLogsOfTheirOwn) {
+  server_.AddLog("jobs/1", 0, "new\n");
+  server_.AddLog("jobs/1/attempts/1", 0, "old\n");
+  EXPECT_EQ(runner_.Run({"logs", "1", "--attempt", "1"}).out, "old\n");
+  EXPECT_EQ(runner_.Run({"logs", "jobs/1/attempts/1"}).out, "old\n");
+  EXPECT_EQ(runner_.Run({"logs", "1", "--attempt", "0"}).exit_code, 2);
+}
+
 TEST_F(Streams, LinesOfSeveralRanksSayWhoseTheyAre) {
   MakeTwoRanks();
   server_.AddLog("jobs/1", 0, "one\nhalf");

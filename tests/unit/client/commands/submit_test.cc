@@ -97,6 +97,23 @@ TEST_F(Submit, TheCommandLineChangesTheSpec) {
   EXPECT_EQ(spec.name(), "renamed");
 }
 
+TEST_F(Submit, FlagsSayWhatAProgramHolds) {
+  const CommandResult result =
+      runner_.Run({"submit", "--devices", "0", "--cpus", "4", "--memory", "2GiB", "--time-limit",
+                   "2h", "--idle-limit", "30m", "--isolation", "cgroup", "--outputs", "results/**",
+                   "--outputs", "*.csv", "--", "true"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const v1::JobSpec spec = server_.last_create().spec();
+  EXPECT_TRUE(spec.devices().has_count());
+  EXPECT_EQ(spec.devices().count(), 0);
+  EXPECT_EQ(spec.resources().cpus(), 4);
+  EXPECT_EQ(spec.resources().memory().bytes(), int64_t{2} << 30);
+  EXPECT_EQ(spec.time_limit().seconds(), 7200);
+  EXPECT_EQ(spec.idle_limit().seconds(), 1800);
+  EXPECT_EQ(spec.program().isolation(), v1::ISOLATION_CGROUP);
+  EXPECT_THAT(spec.outputs(), ::testing::ElementsAre("results/**", "*.csv"));
+}
+
 TEST_F(Submit, MistakesOfTheFileAndTheCommandLineAreToldTogether) {
   const std::string bad =
       runner_.home.Write("bad.yaml", std::string(kSubmittedSpec) + "prioritty: 1\n");

@@ -80,7 +80,7 @@ TEST(Verbs, MistakesOfUseEndWithTwoAndSayWhatIsMeant) {
                                                                 {"ls", "--bogus"},
                                                                 {"ls", "-o", "xml"},
                                                                 {"diff", "1"},
-                                                                {"submit", "a", "--devices", "0"},
+                                                                {"submit", "a", "--devices", "-1"},
                                                                 {"checkpoints"},
                                                                 {"completion", "tcsh"}}) {
     const Parsed parsed = ParseCommandLine(args);

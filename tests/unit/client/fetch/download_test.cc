@@ -52,6 +52,25 @@ TEST_F(DownloadTest, FetchesOnceFromAFolder) {
   EXPECT_FALSE(*Fetch("file:///does/not/exist"));  // not asked for
 }
 
+TEST_F(DownloadTest, ASecureDownloadLeavesThisHostOnlyByHttps) {
+  const auto fetch = [this](const std::string& url) {
+    return Download({.url = url, .path = folder_.File("got"), .is_secure = true});
+  };
+  HttpServer server(content_, {});
+  const auto fetched = fetch(server.url());
+  ASSERT_TRUE(fetched.ok()) << fetched.status();
+  EXPECT_TRUE(*fetched) << "without a checksum it is fetched each time";
+  EXPECT_EQ(Got(), content_);
+  EXPECT_TRUE(*fetch(server.url()));
+  for (const std::string& url :
+       {std::string("http://127.0.0.2/file"), std::string("http://host.invalid/file"),
+        std::string("http://127.0.0.1@host.invalid/file"),
+        std::string("http://localhost.invalid/file"), "file://" + folder_.File("source")}) {
+    const absl::Status refused = fetch(url).status();
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("rotocol")) << url;
+  }
+}
+
 TEST_F(DownloadTest, AServerThatGoesAwayIsAskedForTheRest) {
   HttpServer server(content_, {.cut_after = 40'000});
   const auto fetched = Fetch(server.url());

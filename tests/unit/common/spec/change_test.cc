@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
 #include "common/spec/interval.h"
 #include "common/spec/resolve.h"
@@ -77,6 +78,20 @@ TEST(Change, SettingAFieldOfAnotherMemberSwitchesTheOneof) {
 TEST(Change, AnEmptyValueUnsetsTheField) {
   EXPECT_FALSE(Changed("devices.type", "").devices().has_type());
   EXPECT_FALSE(Changed("model.convnet.batch_norm", "").model().has_convnet());
+}
+
+TEST(Change, DeepValuesAreRefusedBeforeTheyAreBuilt) {
+  for (const char* path : {"name", "tags", "optimizer.sgd", "tags[0]"}) {
+    for (const int depth : {65, 1'000'000}) {
+      const std::string deep = std::string(static_cast<size_t>(depth), '[') +
+                               std::string(static_cast<size_t>(depth), ']');
+      EXPECT_LT(Refused(path, deep.c_str()).size(), 1000u) << path;
+    }
+  }
+  const std::string brackets(200, '[');
+  EXPECT_EQ(Changed("description", absl::StrCat("\"\\\"", brackets, "\"").c_str()).description(),
+            absl::StrCat("\"", brackets))
+      << "brackets in a text are no levels";
 }
 
 TEST(Change, UnknownFieldsGetTheNearestName) {

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "common/base/errors.h"
 #include "common/spec/array.h"
 #include "common/spec/resolve.h"
@@ -38,6 +40,31 @@ TEST(ProgramSpec, NeedsNothingOfAModel) {
   EXPECT_EQ(resolved->devices().count(), 1);
 }
 
+TEST(ProgramSpec, MayDoWithoutADevice) {
+  v1::JobSpec spec = ProgramJob();
+  spec.mutable_devices()->set_count(0);
+  spec.mutable_resources()->set_cpus(8);
+  const auto resolved = ResolveSpec(spec);
+  ASSERT_TRUE(resolved.ok()) << resolved.status();
+  EXPECT_EQ(resolved->devices().count(), 0);
+  EXPECT_EQ(resolved->resources().cpus(), 8);
+
+  spec.mutable_devices()->set_type("h200");
+  EXPECT_THAT(OnlyMistake(spec).description, HasSubstr("devices.type"));
+
+  v1::JobSpec model;
+  model.set_name("train");
+  model.mutable_model()->mutable_mlp();
+  model.mutable_devices()->set_count(0);
+  const auto violations = GetFieldViolations(ResolveSpec(model).status());
+  const bool is_refused =
+      std::any_of(violations.begin(), violations.end(), [](const FieldViolation& violation) {
+        return violation.field == "spec.devices.count" &&
+               violation.description.find("for a program alone") != std::string::npos;
+      });
+  EXPECT_TRUE(is_refused);
+}
+
 TEST(ProgramSpec, StandsBesideNoModel) {
   v1::JobSpec spec = ProgramJob();
   spec.mutable_model()->mutable_mlp();
@@ -53,6 +80,28 @@ TEST(ProgramSpec, HasACommandOrAScript) {
   EXPECT_THAT(OnlyMistake(spec).description, HasSubstr("must have a command"));
   spec.mutable_program()->add_command("");
   EXPECT_EQ(OnlyMistake(spec).field, "spec.program.command[0]");
+}
+
+TEST(ProgramSpec, OutputsStayBelowItsFolder) {
+  v1::JobSpec spec = ProgramJob();
+  spec.add_outputs("results/**");
+  spec.add_outputs("a..b");
+  EXPECT_TRUE(ResolveSpec(spec).ok());
+  spec.set_outputs(1, "a/../../b");
+  EXPECT_EQ(OnlyMistake(spec).field, "spec.outputs[1]");
+  spec.set_outputs(1, std::string(257, 'a'));
+  EXPECT_THAT(OnlyMistake(spec).description, HasSubstr("at most 256"));
+  for (int i = 0; i < 63; ++i) spec.add_outputs("a");
+  spec.set_outputs(1, "a");
+  EXPECT_THAT(OnlyMistake(spec).description, HasSubstr("65 patterns"));
+}
+
+TEST(ProgramSpec, DevicesOfOneProcessAreNotSpread) {
+  v1::JobSpec spec = ProgramJob();
+  spec.mutable_program()->set_ranks(v1::PROGRAM_RANKS_ONE);
+  EXPECT_TRUE(ResolveSpec(spec).ok());
+  spec.mutable_devices()->set_spread(true);
+  EXPECT_EQ(OnlyMistake(spec).field, "spec.devices.spread");
 }
 
 TEST(ProgramSpec, NamesOfTrainyardAreItsOwn) {
@@ -90,6 +139,17 @@ TEST(ProgramSpec, FoldersAreAbsoluteOrBelowTheHome) {
     EXPECT_TRUE(ResolveSpec(spec).ok()) << good;
   }
   spec.mutable_program()->set_directory("code");
+  EXPECT_EQ(OnlyMistake(spec).field, "spec.program.directory");
+}
+
+TEST(ProgramSpec, WithCodeAFolderMayLieBelowIt) {
+  v1::JobSpec spec = ProgramJob();
+  spec.mutable_program()->set_code(".");
+  for (const char* good : {"", "src", "src/train", "/srv", "~/a"}) {
+    spec.mutable_program()->set_directory(good);
+    EXPECT_TRUE(ResolveSpec(spec).ok()) << good;
+  }
+  spec.mutable_program()->set_directory("src/../..");
   EXPECT_EQ(OnlyMistake(spec).field, "spec.program.directory");
 }
 

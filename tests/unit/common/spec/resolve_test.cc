@@ -257,11 +257,17 @@ TEST(Resolve, ATrainerReadsWhatWasNeverSubmitted) {
             "spec.train.global_batch");
 }
 
-TEST(Resolve, OnlyGlyphsHaveASizeToChoose) {
+TEST(Resolve, ASubsetHasNoMoreSamplesThanThereAre) {
   v1::JobSpec spec = ValidSpec();
   spec.mutable_data()->set_dataset("mnist");
-  spec.mutable_data()->set_train_size(100);
-  EXPECT_THAT(Fields(spec), ElementsAre("spec.data.train_size"));
+  spec.mutable_data()->set_train_size(60'000);
+  spec.mutable_data()->set_test_size(10'001);
+  EXPECT_THAT(Fields(spec), ElementsAre("spec.data.test_size"));
+  spec.mutable_data()->set_test_size(100);
+  EXPECT_THAT(Fields(spec), ElementsAre());
+  // A step takes no sample twice.
+  spec.mutable_data()->set_train_size(10);
+  EXPECT_THAT(Fields(spec), ElementsAre("spec.train.global_batch"));
 }
 
 TEST(Resolve, CropsHaveASmallestAreaBelowTheLargest) {

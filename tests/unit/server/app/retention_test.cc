@@ -35,7 +35,8 @@ class Retention : public core::YardTest {
   // Returns what would be deleted: "1" for a job, "1 clm" for its checkpoints, logs and metrics.
   std::vector<std::string> Expired(const KeepRules& rules, size_t max = 100) {
     std::vector<std::string> texts;
-    RetentionReview review(rules, now_.wall_us);
+    RetentionReview review(rules, now_.wall_us,
+                           [this](const core::JobRecord& job) { return job.id == kept_; });
     while (review.Step(*yard_, jobs_of_step_)) continue;
     for (const core::DeleteJob& deletion : review.TakeDeletions(max)) {
       std::string parts = deletion.parts.any() ? " " : "";
@@ -48,6 +49,7 @@ class Retention : public core::YardTest {
   }
   // A review in the smallest steps finds the same as one in large steps.
   size_t jobs_of_step_ = 1;
+  JobId kept_;  // the job that was given the tag 'keep' afterwards
   static KeepRule Rule(absl::string_view text) { return ParseKeepRule(text).value(); }
 };
 
@@ -55,6 +57,19 @@ TEST_F(Retention, NothingGoesWithoutARule) {
   Ended();
   now_.wall_us += 1000 * 24 * core::kHour;
   EXPECT_THAT(Expired({}), IsEmpty());
+}
+
+TEST_F(Retention, AnImportedJobIsAsOldAsItsImport) {
+  auto imported = std::make_shared<core::ImportedJob>();
+  auto submission = std::make_shared<core::Submission>(Spec(1));
+  submission->import_origin = "origin";
+  imported->job.submission = std::move(submission);
+  imported->job.state = core::job_fsm::Succeeded{};
+  imported->job.end_us = core::kHour;
+  ASSERT_TRUE(Apply(core::ImportJob{imported, "", "", "user:anna"}).ok());
+  EXPECT_THAT(Expired({.jobs = Rule("90 min")}), IsEmpty());
+  now_.wall_us += 2 * core::kHour;
+  EXPECT_THAT(Expired({.jobs = Rule("90 min")}), ElementsAre("1"));
 }
 
 TEST_F(Retention, AgeNumberAndSizeEachLimitJobs) {
@@ -108,6 +123,12 @@ TEST_F(Retention, JobsThatArePinnedStayAndCount) {
   EXPECT_THAT(Expired({.jobs = Rule("0 jobs"), .logs = Rule("0 jobs")}), ElementsAre("3"));
   EXPECT_THAT(Expired({.jobs = Rule("2 jobs")}), ElementsAre("3"));
   EXPECT_THAT(Expired({.jobs = Rule("3 jobs")}), IsEmpty());
+}
+
+TEST_F(Retention, AJobThatWasTaggedAfterwardsStaysToo) {
+  kept_ = Ended();
+  Ended();
+  EXPECT_THAT(Expired({.jobs = Rule("0 jobs")}), ElementsAre("2"));
 }
 
 TEST_F(Retention, AJobMaySayHowLongItIsKept) {

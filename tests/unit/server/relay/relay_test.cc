@@ -61,6 +61,12 @@ class RelayTest : public ::testing::Test {
     relay_->Take(std::make_unique<PlainSide>(UniqueFd(ends[1]), std::move(peer)));
     return UniqueFd(ends[0]);
   }
+  // Connects, and says that gRPC is to follow.
+  UniqueFd Greet(const std::string& user) {
+    UniqueFd client = Connect(user);
+    Send(client, kHello);  // this fails if the relay has ended the connection
+    return client;
+  }
   // Returns how many bytes gRPC has been given on all connections.
   size_t Received() {
     const MutexLock lock(&mutex_);
@@ -102,12 +108,12 @@ class RelayTest : public ::testing::Test {
 
 TEST_F(RelayTest, AUserIsKnownFromTheStartAndBytesPassBothWays) {
   Start();
-  const UniqueFd client = Connect("anna");
+  const UniqueFd client = Greet("anna");
   ASSERT_TRUE(WaitForOpened(1));
   const MutexLock lock(&mutex_);
   EXPECT_EQ(opened_[0].peer.user, "anna");
   EXPECT_TRUE(*opened_[0].is_known);
-  ASSERT_TRUE(Send(client, kHello));
+  EXPECT_EQ(opened_[0].protocol, Protocol::kHttp2);
   std::string passed(kHello.size(), '\0');
   size_t size = 0;
   EXPECT_TRUE(WaitUntil([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
@@ -120,6 +126,45 @@ TEST_F(RelayTest, AUserIsKnownFromTheStartAndBytesPassBothWays) {
   char answer[6];
   EXPECT_EQ(recv(client.get(), answer, sizeof(answer), MSG_WAITALL), 6);
   EXPECT_EQ(std::string(answer, 6), "answer");
+}
+
+TEST_F(RelayTest, TheFirstBytesTellTheProtocol) {
+  Start();
+  const UniqueFd http1 = Connect("anna");
+  ASSERT_TRUE(Send(http1, "P"));
+  const UniqueFd http2 = Connect("anna");
+  ASSERT_TRUE(Send(http2, "PRI"));
+  const UniqueFd get = Connect("anna");
+  ASSERT_TRUE(Send(get, "G"));
+  ASSERT_TRUE(WaitForOpened(1)) << "only this one cannot become another";
+  ASSERT_TRUE(Send(http1, "OST / HTTP/1.1"));
+  ASSERT_TRUE(WaitForOpened(2));
+  ASSERT_TRUE(Send(http2, kHello.substr(3)));
+  ASSERT_TRUE(WaitForOpened(3));
+  const MutexLock lock(&mutex_);
+  EXPECT_EQ(opened_[0].protocol, Protocol::kHttp1);
+  EXPECT_EQ(opened_[1].protocol, Protocol::kHttp1);
+  EXPECT_EQ(opened_[2].protocol, Protocol::kHttp2);
+}
+
+TEST_F(RelayTest, TheHostsOwnConnectionsAreHandedOnAsTheyAre) {
+  Start();
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  access::Peer peer;
+  peer.user = "root";
+  peer.is_host = true;
+  relay_->Take(std::make_unique<PlainSide>(UniqueFd(ends[1]), std::move(peer)));
+  const UniqueFd client(ends[0]);
+  ASSERT_TRUE(Send(client, kHello));
+  ASSERT_TRUE(WaitForOpened(1));
+  EXPECT_TRUE(WaitForConnections(0)) << "the relay has let it go";
+  const MutexLock lock(&mutex_);
+  EXPECT_EQ(opened_[0].plain.get(), ends[1]);
+  std::string passed(kHello.size(), '\0');
+  EXPECT_EQ(recv(ends[1], passed.data(), passed.size(), MSG_WAITALL),
+            static_cast<ssize_t>(kHello.size()));
+  EXPECT_EQ(passed, kHello) << "no byte was taken";
 }
 
 TEST_F(RelayTest, HeadersWithoutEndEndTheConnection) {
@@ -170,10 +215,10 @@ TEST_F(RelayTest, WhoeverComesBackFindsItsCallsCounted) {
 TEST_F(RelayTest, AUserHasALimitOfConnectionsAndOthersDoNotFeelIt) {
   Start({.connections_of_client = 3});
   std::vector<UniqueFd> clients;
-  for (size_t i = 0; i < 3; ++i) clients.push_back(Connect("mallory"));
+  for (size_t i = 0; i < 3; ++i) clients.push_back(Greet("mallory"));
   ASSERT_TRUE(WaitForConnections(3));
-  EXPECT_TRUE(IsEnded(Connect("mallory")));
-  const UniqueFd other = Connect("anna");
+  EXPECT_TRUE(IsEnded(Greet("mallory")));
+  const UniqueFd other = Greet("anna");
   EXPECT_TRUE(WaitForConnections(4));
   // Once one of them has ended, there is room for another.
   {
@@ -182,7 +227,7 @@ TEST_F(RelayTest, AUserHasALimitOfConnectionsAndOthersDoNotFeelIt) {
   }
   clients.pop_back();
   EXPECT_TRUE(WaitForConnections(3));
-  const UniqueFd next = Connect("mallory");
+  const UniqueFd next = Greet("mallory");
   EXPECT_TRUE(WaitForConnections(4));
 }
 
@@ -192,10 +237,10 @@ TEST_F(RelayTest, ConnectionsThatWaitForTheThreadAreBoundedByUser) {
   {
     // The thread cannot hand anything on meanwhile.
     const MutexLock lock(&mutex_);
-    for (int i = 0; i < 2; ++i) clients.push_back(Connect("mallory"));
+    for (int i = 0; i < 2; ++i) clients.push_back(Greet("mallory"));
     ASSERT_TRUE(WaitUntil([&] { return relay_->counts().connections == 1; }));
-    for (int i = 0; i < 50; ++i) clients.push_back(Connect("mallory"));
-    clients.push_back(Connect("anna"));
+    for (int i = 0; i < 50; ++i) clients.push_back(Greet("mallory"));
+    clients.push_back(Greet("anna"));
   }
   EXPECT_TRUE(IsEnded(clients[30]));
   EXPECT_TRUE(WaitUntil([&] {

@@ -15,15 +15,27 @@ namespace trainyard::rpc {
 
 RpcTest::RpcTest() {
   blobs_ = *runtime::BlobStore::Open(dir_.path());
+  code_ = *runtime::CodeStore::Open(dir_.path(), clock_);
   runtime::Runtime::Options options;
+  secrets_ = *store::SecretStore::Open(dir_.path());
+  targets_ = *store::NotifyStore::Open(dir_.File("notify.db"));
+  specs_ = *store::SpecStore::Open(dir_.File("specs.db"));
+  remarks_ = *store::RemarkStore::Open(dir_.File("remarks.db"));
+  courier_ = std::make_unique<notify::Courier>(notify::Courier::Options(), *targets_, store_,
+                                               board_, clock_);
   options.on_fatal = [](const absl::Status& status) { TY_CHECK_OK(status); };
   runtime_ = *runtime::Runtime::Start(std::move(options), store_, clock_, board_);
   verifier_ = std::make_unique<runtime::CheckpointVerifier>(*blobs_, board_, executor_, *runtime_);
   audit_ = std::make_unique<runtime::AuditLog>(access_store_, clock_, absl::InfiniteDuration());
   services_ = std::make_unique<Services>(
       Services{*runtime_, board_, notifier_, executor_, metric_reads_, metric_writes_, logs_,
-               *blobs_, *verifier_, metrics_, store_, open_streams_, *Rng::Real(), connections_,
-               directory_, access_store_, *audit_, "1.2.3"});
+               *blobs_, *code_, *verifier_, metrics_, store_, open_streams_, *Rng::Real(),
+               connections_, directory_, access_store_, *audit_, "1.2.3"});
+  services_->secrets = secrets_.get();
+  services_->targets = targets_.get();
+  services_->courier = courier_.get();
+  services_->specs = specs_.get();
+  services_->remarks = remarks_.get();
   services_->sign_in->user_of_system = [](const std::string& user) {
     return User(user, access::Role::kAdmin);
   };
@@ -31,15 +43,27 @@ RpcTest::RpcTest() {
   fleet_service_ = std::make_unique<FleetServiceImpl>(*services_);
   sharing_service_ = std::make_unique<SharingServiceImpl>(*services_);
   checkpoint_service_ = std::make_unique<CheckpointServiceImpl>(*services_);
+  code_service_ = std::make_unique<CodeServiceImpl>(*services_);
+  bundle_service_ = std::make_unique<BundleServiceImpl>(*services_);
   agent_service_ = std::make_unique<AgentServiceImpl>(*services_);
   access_service_ = std::make_unique<AccessServiceImpl>(*services_);
+  secret_service_ = std::make_unique<SecretServiceImpl>(*services_);
+  spec_service_ = std::make_unique<SpecServiceImpl>(*services_);
+  notify_service_ = std::make_unique<NotifyServiceImpl>(*services_);
+  tunnel_service_ = std::make_unique<TunnelServiceImpl>(*services_);
   grpc::ServerBuilder builder;
   builder.RegisterService(job_service_.get());
   builder.RegisterService(fleet_service_.get());
   builder.RegisterService(sharing_service_.get());
   builder.RegisterService(checkpoint_service_.get());
+  builder.RegisterService(code_service_.get());
+  builder.RegisterService(bundle_service_.get());
   builder.RegisterService(agent_service_.get());
   builder.RegisterService(access_service_.get());
+  builder.RegisterService(secret_service_.get());
+  builder.RegisterService(spec_service_.get());
+  builder.RegisterService(notify_service_.get());
+  builder.RegisterService(tunnel_service_.get());
   server_ = builder.BuildAndStart();
   access::Peer root = User("root", access::Role::kAdmin);
   root.is_host = true;
@@ -49,6 +73,8 @@ RpcTest::RpcTest() {
   fleet_ = v1::FleetService::NewStub(channel);
   sharing_ = v1::SharingService::NewStub(channel);
   checkpoints_ = v1::CheckpointService::NewStub(channel);
+  code_calls_ = v1::CodeService::NewStub(channel);
+  bundles_ = v1::BundleService::NewStub(channel);
   agents_ = v1::AgentService::NewStub(channel);
   access_ = v1::AccessService::NewStub(channel);
 }

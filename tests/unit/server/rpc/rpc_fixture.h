@@ -13,11 +13,17 @@
 #include "grpcpp/grpcpp.h"
 #include "server/rpc/access_service.h"
 #include "server/rpc/agent_service.h"
+#include "server/rpc/bundle_service.h"
 #include "server/rpc/checkpoint_service.h"
+#include "server/rpc/code_service.h"
 #include "server/rpc/fleet_service.h"
 #include "server/rpc/job_service.h"
+#include "server/rpc/notify_service.h"
+#include "server/rpc/secret_service.h"
 #include "server/rpc/sharing_service.h"
+#include "server/rpc/spec_service.h"
 #include "server/rpc/streams.h"
+#include "server/rpc/tunnel_service.h"
 #include "server/store/memory_access_store.h"
 #include "server/store/memory_metrics_store.h"
 #include "server/store/memory_store.h"
@@ -78,13 +84,19 @@ class RpcTest : public ::testing::Test {
   runtime::Connections connections_{clock_};
   HeldMetricsStore metrics_;
   std::unique_ptr<runtime::BlobStore> blobs_;
+  std::unique_ptr<runtime::CodeStore> code_;
   runtime::LogStore logs_{dir_.File("logs")};
+  std::unique_ptr<store::RemarkStore> remarks_;
   runtime::Notifier notifier_;
   runtime::Board board_{notifier_};
   Streams open_streams_;
   runtime::Executor executor_;
   runtime::Executor metric_reads_{store::kMetricReadersMax};
   runtime::Executor metric_writes_{1};
+  std::unique_ptr<store::SecretStore> secrets_;
+  std::unique_ptr<store::NotifyStore> targets_;
+  std::unique_ptr<store::SpecStore> specs_;
+  std::unique_ptr<notify::Courier> courier_;
   std::unique_ptr<runtime::Runtime> runtime_;
   std::unique_ptr<runtime::CheckpointVerifier> verifier_;
   std::unique_ptr<runtime::AuditLog> audit_;
@@ -93,13 +105,21 @@ class RpcTest : public ::testing::Test {
   std::unique_ptr<FleetServiceImpl> fleet_service_;
   std::unique_ptr<SharingServiceImpl> sharing_service_;
   std::unique_ptr<CheckpointServiceImpl> checkpoint_service_;
+  std::unique_ptr<CodeServiceImpl> code_service_;
+  std::unique_ptr<BundleServiceImpl> bundle_service_;
   std::unique_ptr<AgentServiceImpl> agent_service_;
   std::unique_ptr<AccessServiceImpl> access_service_;
+  std::unique_ptr<SecretServiceImpl> secret_service_;
+  std::unique_ptr<SpecServiceImpl> spec_service_;
+  std::unique_ptr<NotifyServiceImpl> notify_service_;
+  std::unique_ptr<TunnelServiceImpl> tunnel_service_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<v1::JobService::Stub> jobs_;
   std::unique_ptr<v1::FleetService::Stub> fleet_;
   std::unique_ptr<v1::SharingService::Stub> sharing_;
   std::unique_ptr<v1::CheckpointService::Stub> checkpoints_;
+  std::unique_ptr<v1::CodeService::Stub> code_calls_;
+  std::unique_ptr<v1::BundleService::Stub> bundles_;
   std::unique_ptr<v1::AgentService::Stub> agents_;
   std::unique_ptr<v1::AccessService::Stub> access_;
   std::string session_;

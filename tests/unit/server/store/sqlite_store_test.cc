@@ -473,6 +473,10 @@ TEST_F(SqliteStoreTest, TheDocumentShowsTheTables) {
   replace("trainyard.db", StateMigrations());
   replace("metrics.db", MetricsMigrations());
   replace("access.db", AccessMigrations());
+  replace("secrets.db", SecretMigrations());
+  replace("notify.db", NotifyMigrations());
+  replace("specs.db", SpecMigrations());
+  replace("remarks.db", RemarkMigrations());
   if (std::getenv("TRAINYARD_UPDATE_GOLDEN") != nullptr) {
     ASSERT_TRUE(WriteFileAtomically(kDocument, expected).ok());
     return;

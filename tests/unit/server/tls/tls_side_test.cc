@@ -197,7 +197,7 @@ TEST_F(TlsSideTest, AConnectionEndsWithTheCertificateOfItsWorker) {
 TEST_F(TlsSideTest, OldVersionsOtherProtocolsAndPlainTextAreRefused) {
   Start();
   EXPECT_TRUE(IsRefused({.version_min = TLS1_2_VERSION, .version_max = TLS1_2_VERSION}));
-  EXPECT_TRUE(IsRefused({.protocol = "\x08http/1.1"}));
+  EXPECT_TRUE(IsRefused({.protocol = "\x08http/1.0"}));
   EXPECT_TRUE(IsRefused({.protocol = ""}));
   for (const std::string& text :
        {std::string("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), std::string("GET / HTTP/1.1\r\n\r\n"),

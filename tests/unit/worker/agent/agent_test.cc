@@ -467,5 +467,25 @@ cat $D/rendezvous/rank1)");
   EXPECT_EQ((state_.logs[{kName, 0}]), "theirs\n");
 }
 
+// A rank that has found its peers may run before the server has heard of its last key.
+TEST_F(AgentTest, TellsRendezvousKeysOfARankThatRunsUntilTheyComeBack) {
+  Trainer(R"(progress running 1
+await found
+printf mine > $D/k; mv $D/k $D/rendezvous/rank0
+while [ ! -e $D/control/stop ]; do sleep 0.02; done)");
+  v1::DesiredAttempt desired = Run(1);
+  desired.set_world_size(2);
+  desired.set_spans_workers(true);
+  StartAgent();
+  state_.Want(desired);
+  ASSERT_TRUE(WaitForState(v1::OBSERVED_STATE_RUNNING));
+  Touch("found");
+  ASSERT_TRUE(
+      state_.Wait([&] { return Seen() != nullptr && Seen()->rendezvous().contains("rank0"); }));
+  (*desired.mutable_rendezvous())["rank0"] = "mine";
+  state_.Want(desired);
+  EXPECT_TRUE(state_.Wait([&] { return Seen() != nullptr && Seen()->rendezvous().empty(); }));
+}
+
 }  // namespace
 }  // namespace trainyard::agent

@@ -42,11 +42,12 @@ class CheckpointFetcherTest : public ::testing::Test {
   // Returns the result of a fetch in the background.
   absl::Status FetchInBackground() {
     bool done = false;
-    CheckpointFetcher fetcher(*stub_, *Clock::Real(), *Rng::Real(), [&] {
+    CodeCache code(JoinPath(folder_, "state"), *Clock::Real());
+    CheckpointFetcher fetcher(*stub_, code, *Clock::Real(), *Rng::Real(), [&] {
       absl::MutexLock lock(&state_.mutex);
       done = true;
     });
-    fetcher.Begin(kId, source_, Target(), FileOwner());
+    fetcher.Begin(kId, {.checkpoint = source_, .checkpoint_folder = Target()});
     EXPECT_TRUE(state_.Wait([&] { return done; }));
     return fetcher.TakeDone().at(kId);
   }
@@ -135,11 +136,12 @@ TEST_F(CheckpointFetcherTest, InTheBackgroundItTriesUntilTheServerIsBack) {
     state_.busy = 2;
   }
   int done = 0;
-  CheckpointFetcher fetcher(*stub_, *Clock::Real(), *Rng::Real(), [&] {
+  CodeCache code(JoinPath(folder_, "state"), *Clock::Real());
+  CheckpointFetcher fetcher(*stub_, code, *Clock::Real(), *Rng::Real(), [&] {
     absl::MutexLock lock(&state_.mutex);
     ++done;
   });
-  fetcher.Begin(kId, source_, Target(), FileOwner());
+  fetcher.Begin(kId, {.checkpoint = source_, .checkpoint_folder = Target()});
   ASSERT_TRUE(state_.Wait([&] { return done == 1; }));
   EXPECT_TRUE(fetcher.TakeDone().at(kId).ok());
   EXPECT_TRUE(fetcher.TakeDone().empty());
@@ -149,8 +151,9 @@ TEST_F(CheckpointFetcherTest, ACheckpointThatIsNotThereIsNotFoundAndAFetchCanBeC
   source_.name = "jobs/12/checkpoints/31";
   EXPECT_EQ(Fetch().code(), absl::StatusCode::kNotFound);
   server_.reset();
-  CheckpointFetcher fetcher(*stub_, *Clock::Real(), *Rng::Real(), [] {});
-  fetcher.Begin(kId, source_, Target(), FileOwner());
+  CodeCache code(JoinPath(folder_, "state"), *Clock::Real());
+  CheckpointFetcher fetcher(*stub_, code, *Clock::Real(), *Rng::Real(), [] {});
+  fetcher.Begin(kId, {.checkpoint = source_, .checkpoint_folder = Target()});
   fetcher.Cancel(kId);
   EXPECT_TRUE(fetcher.TakeDone().empty());
 }

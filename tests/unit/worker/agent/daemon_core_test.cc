@@ -36,7 +36,11 @@ class FakeRunDirs : public RunDirs {
   absl::Status Prepare(AttemptId, const DesiredAttempt&) override {
     return Do("prepare", prepared);
   }
-  void Fetch(AttemptId, const ResumeSource& source) override { (void)Do("fetch " + source.name); }
+  void Fetch(AttemptId, const DesiredAttempt& wanted) override {
+    const auto& source = wanted.resume_from.has_value() ? wanted.resume_from : wanted.init_from;
+    (void)Do("fetch " + (source.has_value() ? source->name : wanted.code_digest));
+  }
+  void FetchSecrets(AttemptId, int64_t) override { (void)Do("fetch secrets"); }
   void CancelFetch(AttemptId) override { (void)Do("cancel"); }
   absl::Status Assign(Attempt& attempt, const DesiredAttempt& wanted, absl::Duration) override {
     attempt.ranks = wanted.ranks;

@@ -108,7 +108,12 @@ class FakeAgentServer::Service : public v1::AgentService::Service {
                                     v1::AppendResponse* response) override {
     absl::MutexLock lock(&state_.mutex);
     if (absl::Status status = Check(*request); !status.ok()) return rpc::ToGrpcStatus(status);
-    std::string& file = state_.files[{request->step(), request->file().name()}];
+    const std::pair<int64_t, std::string> key(request->step(), request->file().name());
+    std::string& file = state_.files[key];
+    std::string& hash = state_.hashes[key];
+    // Another content under the same name begins a new upload.
+    if (!hash.empty() && hash != request->file().hash()) file.clear();
+    hash = request->file().hash();
     return Append(file, request->offset(), request->data(), response);
   }
 
@@ -124,6 +129,7 @@ class FakeAgentServer::Service : public v1::AgentService::Service {
       }
     }
     ++state_.commits[request->step()];
+    state_.committed = *request;
     return grpc::Status::OK;
   }
 
@@ -159,6 +165,28 @@ class FakeAgentServer::Service : public v1::AgentService::Service {
     response.set_data(content.substr(0, static_cast<size_t>(limit)));
     writer->Write(response);
     return broken ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "broken off") : grpc::Status::OK;
+  }
+
+  grpc::Status FetchCode(grpc::ServerContext* context, const v1::DownloadCodeRequest* request,
+                         grpc::ServerWriter<v1::DownloadCodeResponse>* writer) override {
+    std::vector<std::string> pieces;
+    absl::Duration pause;
+    {
+      absl::MutexLock lock(&state_.mutex);
+      pieces = state_.code[request->name()];
+      pause = state_.code_pause;
+    }
+    v1::DownloadCodeResponse response;
+    for (const std::string& piece : pieces) {
+      response.set_data(piece);
+      if (!writer->Write(response)) break;
+      absl::MutexLock lock(&state_.mutex);
+      const absl::Duration end = Clock::Real()->Uptime() + pause;
+      while (!stopping_ && Clock::Real()->Uptime() < end && !context->IsCancelled()) {
+        state_.mutex.AwaitWithTimeout(absl::Condition(&stopping_), absl::Milliseconds(5));
+      }
+    }
+    return context->IsCancelled() ? grpc::Status::CANCELLED : grpc::Status::OK;
   }
 
   grpc::Status VerifyCheckpoint(grpc::ServerContext*, const v1::VerifyCheckpointRequest* request,

@@ -34,6 +34,11 @@ struct FakeServerState {
   // The files by step and name, and the steps that were committed.
   std::map<std::pair<int64_t, std::string>, std::string> files ABSL_GUARDED_BY(mutex);
   std::map<int64_t, int> commits ABSL_GUARDED_BY(mutex);
+  std::map<std::pair<int64_t, std::string>, std::string> hashes ABSL_GUARDED_BY(mutex);
+  v1::CommitCheckpointRequest committed ABSL_GUARDED_BY(mutex);  // the last one
+  // The code of each job, in the pieces in which it is sent, with a pause after each.
+  std::map<std::string, std::vector<std::string>> code ABSL_GUARDED_BY(mutex);
+  absl::Duration code_pause ABSL_GUARDED_BY(mutex);
   // The damage that the server finds when it looks at its own files, and how often it was asked to.
   std::string damage ABSL_GUARDED_BY(mutex);
   int verifications ABSL_GUARDED_BY(mutex) = 0;

@@ -49,6 +49,22 @@ TEST_F(SweeperTest, EndsWithoutWaitingForWhatIsDueLater) {
   EXPECT_TRUE(FileExists(JoinPath(bin_, "1/inner/file")));
 }
 
+TEST_F(SweeperTest, WhatIsMovedAwayGoesBeforeWhatIsDueLater) {
+  const std::string first = MakeFolder("a");
+  const std::string second = MakeFolder("b");
+  Sweeper sweeper(bin_, absl::Hours(1), *Clock::Real());
+  ASSERT_TRUE(sweeper.Remove(first, "1").ok());
+  ASSERT_TRUE(sweeper.MoveAway(second, "2").ok());
+  EXPECT_FALSE(FileExists(second));
+  EXPECT_TRUE(
+      testing::WaitUntil([&] { return !FileExists(JoinPath(bin_, "2")); }, absl::Seconds(20)));
+  EXPECT_TRUE(FileExists(JoinPath(bin_, "1")));
+  const std::string third = MakeFolder("c");
+  EXPECT_FALSE(sweeper.MoveAway(third, "1").ok()) << "the name is taken";
+  EXPECT_TRUE(FileExists(third));
+  EXPECT_TRUE(sweeper.MoveAway(dir_.File("nothing"), "3").ok());
+}
+
 TEST_F(SweeperTest, AFolderThatIsNotThereIsFine) {
   Sweeper sweeper(bin_, absl::ZeroDuration(), *Clock::Real());
   EXPECT_TRUE(sweeper.Remove(dir_.File("nothing"), "1").ok());

@@ -14,6 +14,7 @@
 #include "worker/agent/stream_uploader.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/run_dir/metrics.h"
+#include "worker/run_dir/outputs.h"
 
 namespace trainyard::agent {
 namespace {
@@ -431,6 +432,92 @@ TEST_F(UploaderTest, ADamagedCheckpointIsNotSentAndTheNextOneIs) {
   EXPECT_THAT(uploader->ProgressOf(kId).committed, ::testing::ElementsAre(20));
   absl::MutexLock lock(&state_.mutex);
   EXPECT_FALSE(state_.commits.contains(10));
+}
+
+class OutputsUploadTest : public UploaderTest {
+ protected:
+  OutputsUploadTest() {
+    TY_CHECK_OK(MakeDirectories(JoinPath(folder_, "work")));
+    TY_CHECK_OK(run_dir::WriteOutputsPlan(target_.dir, {JoinPath(folder_, "work"), {"*"}}));
+    for (const char* name : {"a", "b", "c"}) Put(name, "0123456789");
+    target_.exited = true;
+  }
+
+  void Put(const std::string& name, const std::string& text) {
+    TY_CHECK_OK(ReplaceFile(JoinPath(JoinPath(folder_, "work"), name), text));
+  }
+  // Puts another content into a file at each of the next calls.
+  void ChangeAtEachOf(int calls, const std::string& name,
+                      std::function<std::string(int left)> content) {
+    absl::MutexLock lock(&state_.mutex);
+    state_.on_call = [this, left = calls, name, content = std::move(content)]() mutable {
+      if (left-- > 0) Put(name, content(left));
+    };
+  }
+  // Returns what was committed.
+  v1::CommitCheckpointRequest Upload() {
+    auto uploader = std::make_unique<CheckpointUploader>(*stub_, session_, *Rng::Real(), [this] {
+      absl::MutexLock lock(&state_.mutex);
+      ++done_;
+    });
+    target_.checkpoints = {kOutputsStep};
+    uploader->SetTargets({target_});
+    uploader->Start();
+    EXPECT_TRUE(state_.Wait([&] { return done_ > 0; }));
+    EXPECT_TRUE(uploader->ProgressOf(kId).committed.contains(kOutputsStep));
+    absl::MutexLock lock(&state_.mutex);
+    return state_.committed;
+  }
+  static std::string Names(const v1::CommitCheckpointRequest& commit) {
+    std::string names;
+    for (const v1::CheckpointFile& file : commit.files()) names += file.name();
+    return names;
+  }
+};
+
+std::string Numbered(int left) {
+  return absl::StrCat(10'000 + left, "67890");
+}
+
+std::string Longer(int left) {
+  return std::string(static_cast<size_t>(2000 - left), 'x');
+}
+
+TEST_F(OutputsUploadTest, AFileThatChangesOnceIsSentAsItIsThen) {
+  ChangeAtEachOf(1, "b", Numbered);
+  const v1::CommitCheckpointRequest commit = Upload();
+  EXPECT_EQ(Names(commit), "abc");
+  EXPECT_EQ(commit.left_out(), "");
+  absl::MutexLock lock(&state_.mutex);
+  EXPECT_EQ((state_.files[{0, "b"}]), "1000067890");
+}
+
+TEST_F(OutputsUploadTest, AFileThatKeepsChangingCostsNoOtherOne) {
+  ChangeAtEachOf(1000, "b", Numbered);
+  const v1::CommitCheckpointRequest commit = Upload();
+  EXPECT_EQ(Names(commit), "ac");
+  EXPECT_THAT(commit.left_out(), ::testing::HasSubstr("'b' changed again and again"));
+}
+
+TEST_F(OutputsUploadTest, AFileThatChangesItsSizeEachTimeCostsNoOtherOne) {
+  ChangeAtEachOf(1000, "b", [](int left) { return Numbered(left) + Longer(left); });
+  const v1::CommitCheckpointRequest commit = Upload();
+  EXPECT_EQ(Names(commit), "ac");
+  EXPECT_THAT(commit.left_out(), ::testing::HasSubstr("'b' changed again and again"));
+}
+
+TEST_F(OutputsUploadTest, ALogThatGrowsIsSentAsItWasWhenItWasListed) {
+  Put("b", Longer(1000));
+  ChangeAtEachOf(1000, "b", Longer);
+  EXPECT_EQ(Names(Upload()), "abc");
+}
+
+TEST_F(OutputsUploadTest, AFileThatIsRemovedMeanwhileIsLeftOut) {
+  {
+    absl::MutexLock lock(&state_.mutex);
+    state_.on_call = [this] { (void)RemoveTree(JoinPath(folder_, "work/b")); };
+  }
+  EXPECT_EQ(Names(Upload()), "ac");
 }
 
 TEST_F(UploaderTest, BytesThatWereDamagedOnTheWayAreSentAgain) {

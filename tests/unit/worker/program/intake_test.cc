@@ -10,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "common/base/check.h"
 #include "common/base/files.h"
+#include "tests/testing/small_disk.h"
 #include "tests/testing/temp_dir.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/program/checkpoint_intake.h"
@@ -87,6 +88,21 @@ TEST(MetricsIntake, ALineWithAMistakeCostsNoOther) {
   EXPECT_THAT(intake.TakeMistakes(), IsEmpty()) << "each is told once";
 }
 
+TEST(MetricsIntake, NamesThatTerminalsWouldObeyAreRefused) {
+  MetricsIntake intake(0);
+  EXPECT_THAT(Points(intake, "{\"metrics\": {\"a\\u001b[31m\": 1, \"b\\u0000\": 2}}\n"), IsEmpty());
+  EXPECT_THAT(intake.TakeMistakes(), ElementsAre(HasSubstr("control characters")));
+}
+
+TEST(MetricsIntake, MistakesOfManyKindsAreToldOnlyAHundredTimes) {
+  MetricsIntake intake(0);
+  for (int i = 0; i < 1000; ++i) {
+    EXPECT_THAT(Points(intake, absl::StrCat("{\"metrics\": {\"m", i, "\": []}}\n")), IsEmpty());
+  }
+  EXPECT_EQ(intake.TakeMistakes().size(), 100u);
+  EXPECT_EQ(intake.refused_lines(), 1000);
+}
+
 TEST(CheckpointNames, TellTheirStep) {
   EXPECT_EQ(StepOfName("step-100"), 100);
   EXPECT_EQ(StepOfName("checkpoint_100.pt"), 100);
@@ -128,7 +144,8 @@ TEST_F(CheckpointIntakeTest, FoldersAndFilesBecomeCheckpoints) {
 }
 
 TEST_F(CheckpointIntakeTest, WhatIsNoCheckpointStaysAndIsToldOnce) {
-  Put("step-5/nested/model.pt", "m");
+  Put("step-5/model.pt", "m");
+  ASSERT_EQ(symlink("/etc/passwd", dir_.File("from/step-5/nested").c_str()), 0);
   TY_CHECK_OK(MakeDirectories(dir_.File("from/step-6")));
   ASSERT_EQ(symlink("/etc/passwd", dir_.File("from/step-7").c_str()), 0);
   EXPECT_EQ(intake_.Take(0), 0);
@@ -138,8 +155,54 @@ TEST_F(CheckpointIntakeTest, WhatIsNoCheckpointStaysAndIsToldOnce) {
   EXPECT_THAT(mistakes[1], HasSubstr("its folder is empty"));
   EXPECT_EQ(intake_.Take(0), 0);
   EXPECT_THAT(intake_.TakeMistakes(), IsEmpty());
-  EXPECT_TRUE(FileExists(dir_.File("from/step-5/nested/model.pt")));
+  EXPECT_TRUE(FileExists(dir_.File("from/step-5/model.pt")));
   EXPECT_THAT(checkpoint::ListCheckpoints(dir_.File("to")), IsEmpty());
+}
+
+TEST_F(CheckpointIntakeTest, AFolderMayHaveFoldersInIt) {
+  Put("epoch=3-step=5/shards/0/model.pt", "a");
+  Put("epoch=3-step=5/shards/1/model.pt", "b");
+  Put("epoch=3-step=5/.metadata", "m");
+  EXPECT_EQ(intake_.Take(0), 1);
+  EXPECT_THAT(intake_.TakeMistakes(), IsEmpty());
+  const auto made = checkpoint::VerifyCheckpoint(checkpoint::CheckpointPath(dir_.File("to"), 5));
+  ASSERT_TRUE(made.ok()) << made.status();
+  ASSERT_EQ(made->files.size(), 3u);
+  EXPECT_EQ(made->files[2].name, "shards/1/model.pt");
+  Put("../to/step-5/shards/2", "added");
+  EXPECT_FALSE(checkpoint::VerifyCheckpoint(checkpoint::CheckpointPath(dir_.File("to"), 5)).ok());
+}
+
+TEST_F(CheckpointIntakeTest, HostileNamesAreRefusedAndToldInPlainText) {
+  Put("step-5/red\x1b[31m", "m");
+  Put("step-6/MANIFEST", "m");
+  Put("step-7/.bashrc", "m");
+  Put("step-8/\xff", "m");
+  EXPECT_EQ(intake_.Take(0), 0);
+  const auto mistakes = intake_.TakeMistakes();
+  ASSERT_EQ(mistakes.size(), 4u);
+  EXPECT_THAT(mistakes[0], HasSubstr("'red?[31m' is no file with a plain name"));
+  EXPECT_THAT(checkpoint::ListCheckpoints(dir_.File("to")), IsEmpty());
+}
+
+TEST(CheckpointIntakeOnAFullDisk, TheCheckpointWaitsAndIsNotLost) {
+  const testing::TempDir dir;
+  TY_CHECK_OK(MakeDirectories(dir.File("disk")));
+  auto disk = testing::SmallDisk::Mount(dir.File("disk"), "size=1m");
+  if (!disk.ok()) GTEST_SKIP() << disk.status();
+  TY_CHECK_OK(MakeDirectories((*disk)->File("from/step-5")));
+  TY_CHECK_OK(MakeDirectories((*disk)->File("to")));
+  TY_CHECK_OK(ReplaceFile((*disk)->File("from/step-5/model.pt"), "m"));
+  CheckpointIntake intake((*disk)->File("from"), (*disk)->File("to"));
+  (*disk)->FillSpace();
+  EXPECT_EQ(intake.Take(0), 0);
+  EXPECT_THAT(intake.TakeMistakes(), ElementsAre(HasSubstr("'step-5' waits")));
+  EXPECT_EQ(ReadFile((*disk)->File("from/step-5/model.pt")).value_or(""), "m");
+  (*disk)->Free();
+  int made = 0;
+  for (int i = 0; i < 100 && made == 0; ++i) made = intake.Take(0);
+  EXPECT_EQ(made, 1);
+  EXPECT_THAT(checkpoint::ListCheckpoints((*disk)->File("to")), ElementsAre(5));
 }
 
 TEST_F(CheckpointIntakeTest, AStepIsTakenOnce) {

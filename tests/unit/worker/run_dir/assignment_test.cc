@@ -26,6 +26,8 @@ TEST(Assignment, SurvivesWriteAndRead) {
   Assignment assignment;
   assignment.job = 7;
   assignment.ranks = {{.rank = 0, .cpus = {1, 3}, .threads = 2, .memory_bytes = int64_t{80} << 30}};
+  assignment.ranks[0].host_memory_bytes = int64_t{4} << 30;
+  assignment.isolation = {IsolationLevel::kSandbox, "bubblewrap", "/usr/bin/bwrap", "/sys/x"};
   assignment.spec_json = R"({"name":"a \"b\""})";
   assignment.failures = 2;
   assignment.run_time = absl::Seconds(90);
@@ -64,6 +66,14 @@ TEST(Assignment, ErrorsNameFileFieldAndValue) {
   EXPECT_THAT(ErrorOf(R"({"format": 1, "format": 1})"), HasSubstr("has the key \"format\" twice"));
   EXPECT_THAT(ErrorOf(R"({"format": 1, "world_size": 1.5, "ranks": [], "spec": {}})"),
               HasSubstr("'world_size' is 1.5; expected an integer"));
+}
+
+TEST(Assignment, IsolationHasALevelThatIsKnown) {
+  const std::string ranks = R"([{"rank": 0}])";
+  EXPECT_THAT(ErrorOf(MinimalWith(ranks, R"(, "isolation": {})")),
+              HasSubstr("'isolation.level' is missing"));
+  EXPECT_THAT(ErrorOf(MinimalWith(ranks, R"(, "isolation": {"level": "jail"})")),
+              HasSubstr("'isolation.level' is 'jail'; expected process, cgroup, sandbox"));
 }
 
 TEST(Assignment, DeepNestingIsRefused) {

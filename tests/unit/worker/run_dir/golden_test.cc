@@ -21,7 +21,9 @@ TEST(RunDirGolden, AssignmentIsWrittenByteForByte) {
   EXPECT_EQ(assignment->world_size, 2);
   ASSERT_EQ(assignment->ranks.size(), 2U);
   EXPECT_EQ(assignment->ranks[0].cpus, std::vector<int64_t>{0});
+  EXPECT_EQ(assignment->ranks[0].host_memory_bytes, int64_t{8} << 30);
   EXPECT_EQ(assignment->ranks[1].threads, 2);
+  EXPECT_EQ(assignment->ranks[1].host_memory_bytes, 0) << "it has no limit";
   EXPECT_EQ(assignment->resume_from, "checkpoints/step-312");
   EXPECT_EQ(assignment->worker, "alpha");
   EXPECT_EQ(EncodeAssignment(*assignment).value(), golden);

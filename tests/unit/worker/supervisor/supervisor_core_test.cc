@@ -88,6 +88,23 @@ TEST(JudgeRank, ASignalIsTransientUnlessTheGroupWasToldToGo) {
   EXPECT_EQ(JudgeRank(Killed(0, SIGSEGV), true).outcome, Outcome::kTransient);
 }
 
+TEST(JudgeRank, ARankThatUsedTooMuchMemoryIsTheUsersError) {
+  RankEnd end = Killed(3, SIGKILL);
+  end.out_of_memory = "used 1.0 GiB of 1.0 GiB; ask for more with resources.memory";
+  const auto exit = JudgeRank(end, false);
+  EXPECT_EQ(exit.outcome, Outcome::kUserError);
+  EXPECT_EQ(exit.reason, "OUT_OF_MEMORY");
+  EXPECT_EQ(exit.message,
+            "rank 3 ran out of memory: it used 1.0 GiB of 1.0 GiB; ask for more with "
+            "resources.memory");
+  end.result = run_dir::RankResult{.outcome = Outcome::kTransient, .reason = "PROGRAM_FAILED"};
+  EXPECT_EQ(JudgeRank(end, false).reason, "OUT_OF_MEMORY") << "what it says is a consequence";
+  EXPECT_EQ(JudgeRank(end, true).outcome, Outcome::kStopped) << "it was told to go anyway";
+  end.signal = 0;
+  end.result.reset();
+  EXPECT_EQ(JudgeRank(end, false).outcome, Outcome::kSucceeded) << "it could do without a child";
+}
+
 TEST(SupervisorCore, AllRanksSucceedAndNothingIsSignalled) {
   SupervisorCore core({0, 1});
   EXPECT_EQ(core.Tick(kStart), SignalToSend::kNone);
@@ -399,6 +416,10 @@ TEST(SupervisorCore, AnAttemptThatIsStoppedIsNotWatched) {
   core.GroupGone();
   EXPECT_EQ(core.Exit(0).reason, "preempted");
   EXPECT_EQ(core.Exit(0).ranks[0].message, "rank 0 did not answer; it sleeps in futex (S)");
+  EXPECT_EQ(core.Exit(0).outcome, Outcome::kStopped);
+  EXPECT_EQ(
+      core.Exit(0).message,
+      "rank 0 did not answer; it sleeps in futex (S), and was killed when its grace was over");
 }
 
 // Its gang failed on another host, maybe because of this rank. Later nobody could find that out.

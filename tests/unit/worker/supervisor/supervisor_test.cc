@@ -25,6 +25,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/paths.h"
 #include "tests/testing/temp_dir.h"
+#include "tests/unit/worker/cgroup/fake_tree.h"
 #include "worker/run_dir/assignment.h"
 #include "worker/run_dir/control.h"
 #include "worker/run_dir/records.h"
@@ -61,12 +62,16 @@ class SupervisorTest : public ::testing::Test {
     }
   }
 
-  void Assign(int ranks) {
+  void Assign(int ranks, const std::string& cgroup = "") {
     run_dir::Assignment assignment;
     assignment.job = 12;
     assignment.attempt = 1;
     assignment.fencing_token = 1;
     assignment.world_size = ranks;
+    if (!cgroup.empty()) {
+      assignment.isolation.level = run_dir::IsolationLevel::kCgroup;
+      assignment.isolation.cgroup = cgroup;
+    }
     for (int rank = 0; rank < ranks; ++rank) {
       run_dir::RankAssignment item;
       item.rank = rank;
@@ -77,6 +82,16 @@ class SupervisorTest : public ::testing::Test {
       assignment.ranks.push_back(item);
     }
     TY_CHECK_OK(run_dir::WriteAssignment(*dir_, assignment));
+  }
+
+  // Makes the control groups of an attempt with one rank, in plain files.
+  std::string MakeGroups() {
+    const std::string group = JoinPath(folder_, "group");
+    for (const char* name : {"supervisor", "rank-0"}) {
+      TY_CHECK_OK(MakeDirectories(JoinPath(group, name)));
+      testing::FillGroup(JoinPath(group, name), {"memory", "pids"});
+    }
+    return group;
   }
 
   // `body` is a shell script; $R is its rank, $D its run directory.
@@ -172,6 +187,44 @@ TEST_F(SupervisorTest, RunsAllRanksWithTheirEnvironmentAndRecordsTheirSuccess) {
   EXPECT_EQ(record->pid, pid_);
   EXPECT_EQ(record->boot_id, BootId());
   EXPECT_EQ(record->process_group, record->ranks[0].pid);
+}
+
+TEST_F(SupervisorTest, PutsEachRankIntoItsControlGroupBeforeItBegins) {
+  const std::string group = MakeGroups();
+  Assign(1, group);
+  Trainer(absl::StrCat("test \"$(cat ", group, "/rank-0/cgroup.procs)\" = $$ && echo inside"));
+  Launch();
+  EXPECT_EQ(Join(), 0);
+  EXPECT_EQ(Exit().outcome, Outcome::kSucceeded);
+  EXPECT_EQ(ReadFile(dir_->LogPath(0)).value_or("no log"), "inside\n");
+  EXPECT_EQ(ReadFile(JoinPath(group, "supervisor/cgroup.procs")).value_or(""), "0");
+}
+
+TEST_F(SupervisorTest, TellsWhatARankHadUsedWhenItsMemoryRanOut) {
+  const std::string group = MakeGroups();
+  Assign(1, group);
+  // The script writes what the kernel would write while it kills the rank.
+  Trainer(absl::StrCat("cd ", group, "/rank-0; echo 1048576 >memory.max; echo 1048576 ",
+                       ">memory.peak; echo oom_kill 1 >memory.events; kill -KILL $$"));
+  Launch();
+  EXPECT_EQ(Join(), 0);
+  const auto exit = Exit();
+  EXPECT_EQ(exit.outcome, Outcome::kUserError);
+  EXPECT_EQ(exit.reason, "OUT_OF_MEMORY");
+  EXPECT_EQ(exit.message,
+            "rank 0 ran out of memory: it used 1.0 MiB of 1.0 MiB; ask for more with "
+            "resources.memory");
+}
+
+TEST_F(SupervisorTest, ARankWithoutItsControlGroupDoesNotBegin) {
+  Assign(1, JoinPath(folder_, "nothing"));
+  Trainer("echo begun");
+  Launch();
+  EXPECT_EQ(Join(), 0);
+  const auto exit = Exit();
+  EXPECT_EQ(exit.outcome, Outcome::kTransient);
+  EXPECT_THAT(exit.message, ::testing::HasSubstr("nothing/rank-0/cgroup.procs"));
+  EXPECT_EQ(ReadFile(dir_->LogPath(0)).value_or(""), "");
 }
 
 // If threads spin for long at their barriers, ranks that share their cores are slow.

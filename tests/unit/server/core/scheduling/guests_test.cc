@@ -101,5 +101,21 @@ TEST(Guests, AnElasticJobGrowsOnWhatAHeadKeepsThatWaitsForItsVeryEnd) {
   EXPECT_EQ(Text(world.MakePlan()), "") << "jobs/2 waits for jobs/5";
 }
 
+TEST(Guests, OfAGangOfOneHostLeaveItsHost) {
+  World world("a: 2xcpu=1 cpu=2; b: 2xcpu=3");
+  world.Run(1).may_preempt = false;
+  for (const int64_t id : {2, 3}) {
+    RunningJob& guest = world.Run(id);
+    guest.guest = true;
+    guest.at_risk_us = id * kMinute;
+  }
+  QueuedJob head = Job(4, 3);
+  head.demand.one_host = true;
+  world.Submit(head);
+  EXPECT_EQ(Text(world.MakePlan()), "") << "it does not fit if they go";
+  world.End(JobId{1});
+  EXPECT_EQ(Text(world.MakePlan()), "preempt for 4 on a:cpu-0 a:cpu-1 a:cpu-2, stop 2");
+}
+
 }  // namespace
 }  // namespace trainyard::core

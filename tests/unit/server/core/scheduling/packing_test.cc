@@ -17,6 +17,7 @@ struct Asked {
   std::map<std::string, std::string> labels = {};
   std::set<std::string> reservations = {};
   std::string reservation = {};
+  bool one_host = false;
 };
 
 std::string Placed(const std::string& pool_text, int32_t count, const Asked& asked = {}) {
@@ -24,6 +25,7 @@ std::string Placed(const std::string& pool_text, int32_t count, const Asked& ask
   QueuedJob job = Job(1, count, asked.type);
   job.demand.mixed = asked.mixed;
   job.demand.spread = asked.spread;
+  job.demand.one_host = asked.one_host;
   job.demand.min_count = asked.least;
   job.demand.memory_bytes = asked.memory_gib << 30;
   job.demand.labels = asked.labels;
@@ -61,6 +63,14 @@ TEST(Packing, SpreadsOverAsManyWorkersAsPossibleEvenly) {
   EXPECT_EQ(Placed("a: 4xcpu; b: cpu; c: 4xcpu", 5, {.spread = true}),
             "a:cpu-0 a:cpu-1 c:cpu-0 c:cpu-1 b:cpu-0");
   EXPECT_EQ(Placed("a: cpu; b: 2xcpu; c: 3xcpu", 2, {.spread = true}), "c:cpu-0 b:cpu-0");
+}
+
+TEST(Packing, OneHostHoldsAllOfAGangOrNone) {
+  EXPECT_EQ(Placed("a: cpu; b: 2xcpu; c: 3xcpu", 2, {.one_host = true}), "b:cpu-0 b:cpu-1");
+  EXPECT_EQ(Placed("a: 2xcpu; b: 2xcpu", 3, {.one_host = true}), "none");
+  EXPECT_EQ(Placed("a: 2xgtx titan; b: gtx", 3, {.one_host = true}), "none");
+  EXPECT_EQ(Placed("a: 2xgtx titan; b: 2xgtx", 3, {.mixed = true, .one_host = true}),
+            "a:gtx-0 a:gtx-1 a:titan-2");
 }
 
 TEST(Packing, AllRanksOrNone) {

@@ -200,6 +200,7 @@ class World {
       job.project = queued->project;
       job.ranks = placement.ranks;
       job.since_us = now.uptime_us;
+      job.guest = placement.guest_of != JobId{};
       if (queued->expected_us > 0) job.end_us = now.uptime_us + queued->expected_us;
       job.reservations = queued->reservations;
       job.reservation = queued->reservation;
@@ -219,6 +220,27 @@ class World {
     }
   }
 
+  // Gives each worker a host with so many processors and as many GiB, of which its devices have
+  // equal shares.
+  void DivideHosts(int32_t cpus) {
+    for (PoolWorker& worker : pool) {
+      worker.host = {cpus, int64_t{cpus} << 30};
+      const int32_t parts = std::max(1, static_cast<int32_t>(worker.devices.size()));
+      worker.device_share = {cpus / parts, worker.host.memory_bytes / parts};
+      for (PoolDevice& device : worker.devices) {
+        device.share = worker.device_share;
+        if (device.holder != JobId{}) device.held = device.share;
+      }
+    }
+    for (auto& [id, job] : running) {
+      for (RankPlacement& rank : job.ranks) {
+        for (const PoolWorker& worker : pool) {
+          if (worker.name == rank.worker) rank.held = worker.device_share;
+        }
+      }
+    }
+  }
+
   // Makes the job keep these devices claimed, and no others.
   void Claim(JobId job, const std::vector<DeviceKey>& devices) {
     const std::set<DeviceKey> claimed(devices.begin(), devices.end());
@@ -227,6 +249,8 @@ class World {
         if (device.claim == job) device.claim = JobId{};
         if (claimed.count({worker.name, device.name}) > 0) device.claim = job;
       }
+      std::erase(worker.claimed_seats, job);
+      if (claimed.count({worker.name, SeatName(job)}) > 0) worker.claimed_seats.push_back(job);
     }
   }
 
@@ -236,6 +260,7 @@ class World {
       for (PoolDevice& device : worker.devices) {
         if (device.holder == id) device.holder = JobId{};
       }
+      std::erase_if(worker.seats, [id](const PoolSeat& seat) { return seat.holder == id; });
     }
     const RunningJob job = running.at(id);
     running.erase(id);

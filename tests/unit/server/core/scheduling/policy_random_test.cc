@@ -11,19 +11,26 @@ namespace {
 
 class RandomWorld {
  public:
-  explicit RandomWorld(uint64_t seed) : random_(seed), world_("") {
+  explicit RandomWorld(uint64_t seed, bool divided = false)
+      : random_(seed), world_(""), is_divided_(divided) {
     std::string pool;
     const int workers = 2 + Pick(4);
     for (int w = 0; w < workers; ++w) {
       absl::StrAppend(&pool, w == 0 ? "" : "; ", "w", w, Pick(3) == 0 ? "[disk=ssd]" : "", ":");
       const std::string type = Pick(2) == 0 ? "h200" : "gtx";
+      const std::string other = Pick(4) == 0 ? "titan" : type;  // some hosts have two types
       const int devices = 1 + Pick(8);
       for (int d = 0; d < devices; ++d) {
-        absl::StrAppend(&pool, d == 4 ? " |" : "", " ", type, Pick(9) == 0 ? "@night" : "",
-                        Pick(12) == 0 ? "!" : "", Pick(3) == 0 ? "" : "^", "*", 40 * (1 + Pick(2)));
+        absl::StrAppend(&pool, d == 4 ? " |" : "", " ", d % 3 == 2 ? other : type,
+                        Pick(9) == 0 ? "@night" : "", Pick(12) == 0 ? "!" : "",
+                        Pick(3) == 0 ? "" : "^", "*", 40 * (1 + Pick(2)));
       }
     }
     world_.pool = PoolOf(pool);
+    if (divided) {
+      world_.DivideHosts(16);
+      world_.quotas["user:ben"] = {.subject = "user:ben", .devices = 6, .held = {24, 0}};
+    }
     world_.quotas["user:*"] = {.subject = "user:*", .devices = 6};
     world_.quotas["project:vision"] = {.subject = "project:vision", .devices = 9, .weight = 3};
   }
@@ -38,6 +45,7 @@ class RandomWorld {
       if (Pick(4) == 0) demand.min_count = 1 + Pick(demand.count);
       demand.mixed = Pick(4) == 0;
       demand.spread = Pick(4) == 0;
+      demand.one_host = Pick(3) == 0;
       if (Pick(5) == 0) demand.memory_bytes = int64_t{80} << 30;
       if (Pick(6) == 0) demand.labels = {{"disk", "ssd"}};
       demand.bf16 = Pick(5) == 0;
@@ -52,6 +60,7 @@ class RandomWorld {
         job.array = JobId{next_ / 4 * 4};
         job.array_parallel = 1;
       }
+      if (is_divided_) AskForResources(job);
       world_.Submit(job);
       ++next_;
     }
@@ -77,12 +86,24 @@ class RandomWorld {
   }
 
  private:
+  void AskForResources(QueuedJob& job) {
+    Demand& demand = job.demand;
+    if (Pick(3) == 0) {
+      demand = {};
+      demand.is_deviceless = true;
+      job.reservation.clear();
+    }
+    if (Pick(2) == 0) demand.resources.cpus = 1 + Pick(8);
+    if (Pick(3) == 0) demand.resources.memory_bytes = int64_t{1 + Pick(8)} << 30;
+  }
+
   int32_t Pick(int32_t limit) {
     return static_cast<int32_t>(random_() % static_cast<uint64_t>(limit));
   }
 
   std::mt19937_64 random_;
   World world_;
+  const bool is_divided_;
   int64_t next_ = 1;
 };
 
@@ -112,7 +133,7 @@ void CheckPreemptions(const World& world, const Plan& plan) {
     for (const Victim& victim : preemption.victims) {
       const RunningJob& running = world.running.at(victim.job);
       EXPECT_TRUE(running.may_preempt);
-      EXPECT_LT(running.priority, job.priority);
+      EXPECT_LT(running.priority, job.priority + (running.guest ? 1 : 0));
       const std::set<DeviceKey> held = HeldBy(world, victim.job);
       int gives = 0;
       for (const DeviceKey& device : preemption.devices) gives += held.count(device) > 0;
@@ -126,6 +147,38 @@ void CheckPreemptions(const World& world, const Plan& plan) {
       }
     }
   }
+}
+
+std::set<std::string> WorkersOf(const std::vector<DeviceKey>& devices) {
+  std::set<std::string> workers;
+  for (const DeviceKey& device : devices) workers.insert(device.first);
+  return workers;
+}
+
+// Gangs of one host hold devices on one worker, and are promised them there. Returns the number of
+// preemptions for such gangs.
+int CheckOneHost(const World& world, const Plan& plan) {
+  int preemptions = 0;
+  for (const Preemption& preemption : plan.preemptions) {
+    for (const Victim& victim : preemption.victims) {
+      if (!world.running.at(victim.job).demand.one_host) continue;
+      EXPECT_LE(WorkersOf(victim.keep).size(), 1u) << victim.job.value;
+    }
+    const Demand& demand = world.queue.Find(preemption.job)->demand;
+    if (!demand.one_host || demand.count == 1) continue;
+    ++preemptions;
+    EXPECT_EQ(WorkersOf(preemption.devices).size(), 1u) << preemption.job.value;
+  }
+  for (const Growth& growth : plan.growths) {
+    EXPECT_FALSE(world.running.at(growth.job).demand.one_host) << growth.job.value;
+  }
+  for (const auto& [id, job] : world.running) {
+    if (!job.demand.one_host) continue;
+    for (const RankPlacement& rank : job.ranks) {
+      EXPECT_EQ(rank.worker, job.ranks.front().worker) << id.value;
+    }
+  }
+  return preemptions;
 }
 
 void CheckQuotas(const World& world) {
@@ -145,6 +198,7 @@ class PolicyProperties : public testing::TestWithParam<PolicyOptions> {};
 TEST_P(PolicyProperties, HoldInRandomWorlds) {
   int placed = 0;
   int preempted = 0;
+  int for_one_host = 0;
   for (uint64_t seed = 1; seed <= 25; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     RandomWorld random(seed);
@@ -154,6 +208,7 @@ TEST_P(PolicyProperties, HoldInRandomWorlds) {
       const Plan plan = world.MakePlan(GetParam());
       EXPECT_EQ(Text(plan), Text(world.MakePlan(GetParam()))) << "the same input, the same plan";
       CheckPreemptions(world, plan);
+      for_one_host += CheckOneHost(world, plan);
       world.Carry(plan);  // checks the placements
       if (testing::Test::HasFailure()) return;
       CheckQuotas(world);
@@ -173,6 +228,58 @@ TEST_P(PolicyProperties, HoldInRandomWorlds) {
   }
   EXPECT_GT(placed, 500);
   EXPECT_EQ(preempted > 10, GetParam().preemption && GetParam().priorities);
+  EXPECT_EQ(for_one_host > 3, GetParam().preemption && GetParam().priorities) << for_one_host;
+}
+
+HostAmount HeldOf(const PoolWorker& worker) {
+  HostAmount held;
+  for (const PoolDevice& device : worker.devices) {
+    if (device.holder != JobId{}) held += device.held;
+  }
+  for (const PoolSeat& seat : worker.seats) held += seat.held;
+  return held;
+}
+
+TEST_P(PolicyProperties, HostsAreNeverOvercommitted) {
+  int seats = 0;
+  int larger = 0;
+  int preempted = 0;
+  int for_one_host = 0;
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    RandomWorld random(seed, /*divided=*/true);
+    World& world = random.world();
+    for (int pass = 0; pass < 60; ++pass) {
+      random.SubmitSome();
+      const Plan plan = world.MakePlan(GetParam());
+      EXPECT_EQ(Text(plan), Text(world.MakePlan(GetParam()))) << "the same input, the same plan";
+      for_one_host += CheckOneHost(world, plan);
+      world.Carry(plan);
+      if (testing::Test::HasFailure()) return;
+      int32_t of_ben = 0;
+      for (const PoolWorker& worker : world.pool) {
+        EXPECT_TRUE(HeldOf(worker).Fits(worker.host)) << worker.name;
+        seats += static_cast<int>(worker.seats.size());
+      }
+      for (const auto& [id, job] : world.running) {
+        if (job.demand.resources.cpus > 0 && !job.demand.is_deviceless) ++larger;
+        if (job.user != "ben") continue;
+        for (const RankPlacement& rank : job.ranks) of_ben += rank.held.cpus;
+      }
+      EXPECT_LE(of_ben, 24);
+      for (const JobId id : plan.front) {
+        if (world.queue.Find(id) == nullptr) continue;
+        EXPECT_FALSE(plan.record->Reasons(world.Input(), id).empty()) << id.value;
+      }
+      preempted += static_cast<int>(plan.preemptions.size());
+      random.Pass();
+      if (testing::Test::HasFailure()) return;
+    }
+  }
+  EXPECT_GT(seats, 200);
+  EXPECT_GT(larger, 100);
+  EXPECT_EQ(preempted > 5, GetParam().preemption && GetParam().priorities);
+  EXPECT_EQ(for_one_host > 1, GetParam().preemption && GetParam().priorities) << for_one_host;
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PolicyProperties,
@@ -217,6 +324,76 @@ TEST(PolicyProperties, VictimsAreNeverMoreThanNeeded) {
     }
   }
   EXPECT_GT(seen, 100);
+}
+
+// A gang of one host stops somebody if and only if some host would hold it then. It stops only
+// those of that host, of whom none could stay.
+TEST(PolicyProperties, VictimsForOneHostAreOfOneHostAndNeverMoreThanNeeded) {
+  int seen = 0;
+  int none = 0;
+  for (uint64_t seed = 1; seed <= 400; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    std::mt19937_64 random(seed);
+    const auto pick = [&random](uint64_t limit) { return static_cast<int64_t>(random() % limit); };
+    std::string pool;
+    int64_t jobs = 0;
+    for (int64_t w = 0, workers = 1 + pick(4); w < workers; ++w) {
+      absl::StrAppend(&pool, w == 0 ? "" : "; ", "w", w, ": ", 1 + pick(2), "xcpu");
+      for (int64_t i = pick(4); i > 0; --i) {
+        absl::StrAppend(&pool, " ", 1 + pick(3), "xcpu=", ++jobs);
+      }
+      // Some jobs stretch over two workers.
+      if (w > 0 && jobs > 0 && pick(2) == 0) absl::StrAppend(&pool, " cpu=", jobs);
+    }
+    World world(pool);
+    for (int64_t id = 1; id <= jobs; ++id) {
+      RunningJob& job = world.Run(id);
+      job.at_risk_us = (1 + pick(9)) * kMinute;
+      job.may_preempt = pick(5) != 0;
+    }
+    QueuedJob urgent = Job(100, static_cast<int32_t>(3 + pick(5)));
+    urgent.priority = 1;
+    urgent.demand.one_host = true;
+    world.Submit(urgent);
+    const auto need = static_cast<size_t>(urgent.demand.count);
+    const Plan plan = world.MakePlan();
+    if (!plan.placements.empty()) continue;
+    // Returns the devices of a worker that are free once these jobs have gone.
+    const auto free_without = [](const PoolWorker& worker, const auto& goes) {
+      size_t free = 0;
+      for (const PoolDevice& device : worker.devices) {
+        free += device.holder == JobId{} || goes(device.holder);
+      }
+      return free;
+    };
+    const bool could =
+        std::any_of(world.pool.begin(), world.pool.end(), [&](const PoolWorker& worker) {
+          return free_without(worker, [&](JobId id) { return world.running[id].may_preempt; }) >=
+                 need;
+        });
+    ASSERT_EQ(plan.preemptions.size(), could ? 1u : 0u) << pool;
+    if (!could) {
+      ++none;
+      continue;
+    }
+    ++seen;
+    const Preemption& preemption = plan.preemptions[0];
+    ASSERT_EQ(WorkersOf(preemption.devices).size(), 1u) << pool;
+    for (const PoolWorker& worker : world.pool) {
+      if (worker.name != preemption.devices[0].first) continue;
+      std::set<JobId> victims;
+      for (const Victim& victim : preemption.victims) victims.insert(victim.job);
+      EXPECT_GE(free_without(worker, [&](JobId id) { return victims.count(id) > 0; }), need);
+      for (const JobId stays : victims) {
+        EXPECT_LT(
+            free_without(worker, [&](JobId id) { return id != stays && victims.count(id) > 0; }),
+            need)
+            << pool;
+      }
+    }
+  }
+  EXPECT_GT(seen, 50);
+  EXPECT_GT(none, 20);
 }
 
 }  // namespace

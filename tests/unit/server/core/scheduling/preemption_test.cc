@@ -213,5 +213,106 @@ TEST(Preemption, TakesNothingThatAJobAheadKeeps) {
   EXPECT_EQ(Text(world.MakePlan()), "");
 }
 
+QueuedJob UrgentOnOneHost(int64_t id, int32_t count) {
+  QueuedJob job = Urgent(id, count);
+  job.demand.one_host = true;
+  return job;
+}
+
+TEST(Preemption, OfOneHostStopsVictimsOfOneHost) {
+  World world("a: cpu=1 cpu=2; b: cpu=3 cpu=4");
+  for (int64_t id = 1; id <= 4; ++id) world.Run(id).at_risk_us = id * kMinute;
+  world.running[JobId{2}].at_risk_us = 9 * kMinute;  // the two cheapest are on different hosts
+  world.Submit(UrgentOnOneHost(5, 2));
+  EXPECT_EQ(Text(world.MakePlan()), "preempt for 5 on b:cpu-0 b:cpu-1, stop 3 4");
+}
+
+TEST(Preemption, OfOneHostUsesWhatIsFreeThereAndStopsNobodyWithoutNeed) {
+  World world("a: cpu cpu=1 3xcpu=2; b: cpu=3; c: 3xcpu=4 cpu");
+  world.Run(1).at_risk_us = kMinute;
+  world.Run(2).at_risk_us = 2 * kMinute;
+  world.Run(3).at_risk_us = 0;
+  world.Run(4).at_risk_us = 5 * kMinute;
+  world.Submit(UrgentOnOneHost(5, 4));
+  EXPECT_EQ(Text(world.MakePlan()), "preempt for 5 on a:cpu-0 a:cpu-2 a:cpu-3 a:cpu-4, stop 2");
+}
+
+TEST(Preemption, OfOneHostStopsNobodyWhereNoHostWouldDo) {
+  World world("a: cpu=1 cpu=2; b: cpu=3 cpu=4");
+  for (int64_t id = 1; id <= 4; ++id) world.Run(id);
+  world.running[JobId{1}].priority = 10;
+  world.running[JobId{3}].may_preempt = false;
+  world.Submit(UrgentOnOneHost(5, 2));
+  EXPECT_EQ(Text(world.MakePlan()), "");
+  world.running[JobId{3}].may_preempt = true;
+  world.running[JobId{4}].stops = true;
+  EXPECT_EQ(Text(world.MakePlan()), "preempt for 5 on b:cpu-0 b:cpu-1, stop 3")
+      << "jobs/4 goes anyway";
+}
+
+TEST(Preemption, OfOneHostShrinksElasticVictims) {
+  World world("a: 2xcpu=1; b: 3xcpu=1; c: 3xcpu=2");
+  RunningJob& wide = world.Run(1);
+  wide.demand.min_count = 2;
+  wide.at_risk_us = kMinute;
+  world.Run(2).at_risk_us = 2 * kMinute;
+  world.Submit(UrgentOnOneHost(5, 3));
+  EXPECT_EQ(Text(world.MakePlan()),
+            "preempt for 5 on b:cpu-0 b:cpu-1 b:cpu-2, stop 1 (keeps a:cpu-0 a:cpu-1)");
+  world.running[JobId{1}].demand.min_count = 3;
+  EXPECT_EQ(Text(world.MakePlan()), "preempt for 5 on c:cpu-0 c:cpu-1 c:cpu-2, stop 2")
+      << "it could shrink only by two, which is not enough on b";
+  world.running[JobId{2}].may_preempt = false;
+  EXPECT_EQ(Text(world.MakePlan()), "preempt for 5 on b:cpu-0 b:cpu-1 b:cpu-2, stop 1")
+      << "it cannot go on with two";
+}
+
+TEST(Preemption, OfOneHostMixesTypesOnlyIfItMay) {
+  World world("a: gtx=1 titan=2; b: gtx=3 gtx=4");
+  for (int64_t id = 1; id <= 4; ++id) world.Run(id).at_risk_us = id * kMinute;
+  world.Submit(UrgentOnOneHost(5, 2));
+  EXPECT_EQ(Text(world.MakePlan()), "preempt for 5 on b:gtx-0 b:gtx-1, stop 3 4");
+  world.queue.Remove(JobId{5});
+  QueuedJob mixed = UrgentOnOneHost(6, 2);
+  mixed.demand.mixed = true;
+  world.Submit(mixed);
+  EXPECT_EQ(Text(world.MakePlan()), "preempt for 6 on a:gtx-0 a:titan-1, stop 1 2");
+}
+
+TEST(Preemption, OfOneHostLeavesOthersTheirReservation) {
+  World world("a: cpu=1@night cpu=2@night; b: cpu=3 cpu=4");
+  for (int64_t id = 1; id <= 4; ++id) world.Run(id).at_risk_us = id * kMinute;
+  QueuedJob urgent = UrgentOnOneHost(5, 2);
+  world.Submit(urgent);
+  EXPECT_EQ(Text(world.MakePlan()), "preempt for 5 on b:cpu-0 b:cpu-1, stop 3 4");
+  urgent.reservations = {"night"};
+  world.Submit(urgent);
+  EXPECT_EQ(Text(world.MakePlan()), "preempt for 5 on a:cpu-0 a:cpu-1, stop 1 2");
+}
+
+TEST(Preemption, OfOneHostGetsProcessorsAndMemoryThere) {
+  World world("a: 2xcpu cpu=1 cpu; b: 4xcpu=2");
+  world.Run(1);
+  world.Run(2).at_risk_us = 0;
+  world.DivideHosts(8);
+  // jobs/1 holds 6 of the processors of a, on one device. There are 3 free devices, and no room.
+  world.pool[0].devices[2].held = {6, int64_t{1} << 30};
+  world.running[JobId{1}].ranks[0].held = {6, int64_t{1} << 30};
+  world.running[JobId{2}].priority = 10;
+  QueuedJob urgent = UrgentOnOneHost(5, 3);
+  urgent.demand.resources.cpus = 2;
+  world.Submit(urgent);
+  EXPECT_EQ(Text(world.MakePlan()), "preempt for 5 on a:cpu-0 a:cpu-1 a:cpu-2, stop 1");
+  world.running[JobId{2}].priority = 0;
+  EXPECT_EQ(Text(world.MakePlan()), "preempt for 5 on b:cpu-0 b:cpu-1 b:cpu-2, stop 2")
+      << "less is lost there";
+}
+
+TEST(Preemption, AClaimOverSeveralHostsIsReplacedForAGangOfOneHost) {
+  World world("a: cpu~5 cpu; b: cpu~5");
+  world.Submit(UrgentOnOneHost(5, 2));
+  EXPECT_EQ(Text(world.MakePlan()), "place 5 on a:cpu-0 a:cpu-1");
+}
+
 }  // namespace
 }  // namespace trainyard::core

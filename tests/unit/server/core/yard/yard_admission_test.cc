@@ -47,6 +47,21 @@ TEST_F(YardAdmission, MoreDevicesThanThePoolHasAreRefusedWithTheNumbers) {
   EXPECT_TRUE(Try(Strict(2)).ok());
 }
 
+TEST_F(YardAdmission, AGangOfOneHostIsJudgedByTheLargestHost) {
+  Join("lab-2", 3);
+  Submission submission = Strict(4);
+  submission.demand.one_host = true;
+  EXPECT_THAT(Refusal(submission),
+              HasSubstr("it needs 4 devices of type cpu on one host; all known workers together "
+                        "have 5 devices (lab-1: 2, lab-2: 3), and no host has as many that suit "
+                        "it; the largest has 3 devices (lab-2); ask for at most 3 "
+                        "(devices.count), or allow several hosts (program.ranks: host)"));
+  submission.demand.count = 6;
+  EXPECT_THAT(Refusal(submission), HasSubstr("ask for at most 3 (devices.count)"));
+  submission.demand.count = 3;
+  EXPECT_TRUE(Try(submission).ok());
+}
+
 TEST_F(YardAdmission, APipelineIsAdvisedAMultipleOfItsStages) {
   Join("lab-2", 1);
   Submission submission = Strict(4);

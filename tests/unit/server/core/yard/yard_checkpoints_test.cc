@@ -30,6 +30,41 @@ TEST_F(YardCheckpoints, TheNewestCheckpointsStay) {
   EXPECT_THAT(steps, ElementsAre(20, 30));
 }
 
+TEST_F(YardCheckpoints, OutputsAreNoCheckpoint) {
+  Join("lab-1", 1);
+  const JobId job = Submit(1);
+  Run("lab-1", job);
+  const CheckpointRef outputs{job, kOutputsStep};
+  CommitCheckpoint commit{sessions_["lab-1"], {job, 1}, 1, 10, {}};
+  ASSERT_TRUE(Apply(commit).ok());
+  commit.step = kOutputsStep;
+  commit.left_out = "'a' is a symbolic link";
+  ASSERT_TRUE(Apply(commit).ok());
+  EXPECT_EQ(yard_->FindCheckpoint(outputs), nullptr) << "there is only word of what was left out";
+  EXPECT_EQ(events_.back().type, "OUTPUTS_LEFT_OUT");
+  commit.left_out.clear();
+  commit.files = {{"results/a.csv", 5, "xxh3-128:00"}};
+  ASSERT_TRUE(Apply(commit).ok());
+  ASSERT_NE(yard_->FindCheckpoint(outputs), nullptr);
+  EXPECT_EQ(yard_->FindCheckpoint(outputs)->attempt, 1);
+  EXPECT_EQ(yard_->CheckpointsOf(job).size(), 1u);
+  const auto again = yard_->Apply(commit, now_);
+  ASSERT_TRUE(again.ok());
+  EXPECT_TRUE(again->existed);
+  for (const int64_t step : {20, 30, 40}) {
+    CommitCheckpoint newer = commit;
+    newer.step = step;
+    ASSERT_TRUE(Apply(newer).ok());
+  }
+  EXPECT_NE(yard_->FindCheckpoint(outputs), nullptr) << "newer checkpoints leave them";
+  ASSERT_TRUE(Sync("lab-1", {SeeExit(job, OutcomeKind::kSucceeded)}).ok());
+  ASSERT_TRUE(Apply(DeleteJob{job, {.checkpoints = true}, "user:anna"}).ok());
+  EXPECT_TRUE(yard_->CheckpointsOf(job).empty());
+  EXPECT_NE(yard_->FindCheckpoint(outputs), nullptr);
+  ASSERT_TRUE(Apply(DeleteJob{job, {}, "user:anna"}).ok());
+  EXPECT_EQ(yard_->FindCheckpoint(outputs), nullptr);
+}
+
 TEST_F(YardCheckpoints, TheBestCheckpointStaysBesideTheNewest) {
   Join("lab-1", 1);
   Submission spec = Spec(1);

@@ -1,6 +1,8 @@
 // Tests what users can request for jobs, and the effects.
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "common/base/errors.h"
 #include "yard_fixture.h"
 
@@ -319,6 +321,24 @@ TEST_F(YardJobs, DrainingAWorkerQueuesItsJobsAgain) {
   ASSERT_TRUE(Apply(UncordonWorker{"lab-1", "user:op"}).ok());
   EXPECT_EQ(State(job), "STARTING");
   EXPECT_EQ(Apply(CordonWorker{"lab-9", "user:op", ""}).code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(YardJobs, RanksThatHadToBeKilledAreInTheHistory) {
+  Join("lab-1", 1);
+  const JobId job = Submit(1);
+  Run("lab-1", job);
+  ASSERT_TRUE(Apply(CancelJob{job, "user:anna", ""}).ok());
+  Failure killed;
+  killed.reason = "CANCELLED";
+  killed.message = "rank 0 did not answer, and was killed when its grace was over";
+  ASSERT_TRUE(Sync("lab-1", {SeeExit(job, OutcomeKind::kStopped, killed)}).ok());
+  EXPECT_EQ(State(job), "CANCELLED");
+  const auto told = std::find_if(events_.begin(), events_.end(), [](const EventRecord& event) {
+    return event.type == "RANKS_KILLED";
+  });
+  ASSERT_NE(told, events_.end());
+  EXPECT_EQ(told->message, killed.message);
+  EXPECT_EQ(told->resource, "jobs/1/attempts/1");
 }
 
 TEST_F(YardJobs, InALongQueueNewJobsWaitForEachOther) {

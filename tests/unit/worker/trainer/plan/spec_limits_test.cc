@@ -50,7 +50,8 @@ absl::Status SetUp(const v1::JobSpec& resolved) {
 // Lists specs that together reach every message of the proto. Each is valid.
 constexpr const char* kSpecs[] = {
     R"(model { mlp {} } data { dataset: "glyphs" augment { pad_crop: 2 color {} } }
-       optimizer { sgd { momentum: 0.9 } } schedule { step { milestones: 1 } })",
+       optimizer { sgd { momentum: 0.9 } } schedule { step { milestones: 1 } }
+       resources { cpus: 1 })",
     R"(model { convnet {} } data { dataset: "glyphs" augment { random_resized_crop {} } }
        optimizer { adamw {} } schedule { cosine {} })",
     R"(model { resnet {} } data { dataset: "images" path: "pets" image_size: 224 resize: 256 }
@@ -269,8 +270,8 @@ TEST(SpecLimits, WhatTheServerAcceptsAWorkerSetsUp) {
   Trials trials;
   for (const char* text : kSpecs) trials.Run(text);
 
-  // No trainer sets up a program of the user's own.
-  std::set<const Descriptor*> seen = {v1::ProgramSpec::descriptor()};
+  // No trainer sets up a program of the user's own, or gives word of a job.
+  std::set<const Descriptor*> seen = {v1::ProgramSpec::descriptor(), v1::NotifySpec::descriptor()};
   std::set<std::string> limited;
   Collect(*v1::JobSpec::descriptor(), seen, limited);
   // A resolved spec has no devices.max, and no memory unless the user asks for it.
