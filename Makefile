@@ -9,12 +9,12 @@ TEST_JOBS ?= $(shell expr $(JOBS) + 1)
 # it lets the compiler do so: the headers that the compiler names tell it enough.
 export CCACHE_DEPEND ?= 1
 
-.PHONY: demo test bench lint format install-deps sanitize linearizability soak fuzz faults
+.PHONY: demo test bench lint format install-deps sanitize linearizability soak fuzz faults isolation
 
 # Installs what is missing, builds, and runs a job from submit to a downloaded checkpoint.
 # DATASETS=DIR trains on real Fashion-MNIST found there.
 demo: $(BUILD)/build.ninja
-	cmake --build --preset $(PRESET) -j$(JOBS) --target trainyard trainyard-fetch trainyard-server trainyard-worker trainyard-supervisor trainyard-trainer trainyard-program
+	cmake --build --preset $(PRESET) -j$(JOBS) --target trainyard trainyard-fetch trainyard-server trainyard-worker trainyard-supervisor trainyard-trainer trainyard-program trainyard-enter
 	BIN=$(CURDIR)/$(BUILD)/bin DATASETS="$(DATASETS)" scripts/demo.sh
 
 # Builds everything and runs every test; ends with ctest's summary.
@@ -53,6 +53,12 @@ SOAK_SECONDS ?= 3600
 soak: $(BUILD)/build.ninja
 	cmake --build --preset $(PRESET) -j$(JOBS) --target trainyard trainyard-server trainyard-worker trainyard-supervisor trainyard-trainer noop_trainer
 	python3 tests/soak/soak.py --bin $(BUILD)/bin --seconds $(SOAK_SECONDS) --out $(BUILD)/soak --docs docs
+
+# Tests control groups, sandboxes and two users with the real units, in a Debian 12 under user-mode Linux. It needs root and
+# the packages user-mode-linux, mmdebstrap and e2fsprogs, and skips visibly without them.
+isolation: $(BUILD)/build.ninja
+	cmake --build --preset $(PRESET) -j$(JOBS) --target trainyard trainyard-server trainyard-worker trainyard-supervisor trainyard-program
+	BIN=$(CURDIR)/$(BUILD)/bin WORK=$(CURDIR)/$(BUILD)/isolation scripts/isolation.sh
 
 # Runs clang-tidy over all sources, or only over LINT_FILES="a.cc b.cc".
 lint:

@@ -4,6 +4,7 @@ find_package(Protobuf REQUIRED)           # module mode: the config of 3.21 is n
 find_package(gRPC CONFIG REQUIRED)
 find_package(absl CONFIG REQUIRED)
 find_package(SQLite3 REQUIRED)
+find_package(Boost 1.81 REQUIRED)        # headers alone: Asio and Beast
 find_package(ZLIB REQUIRED)
 find_package(JPEG REQUIRED)               # libjpeg-turbo
 find_library(ZSTD_LIBRARY zstd REQUIRED)
@@ -20,6 +21,9 @@ find_library(DNNL_LIBRARY dnnl REQUIRED)
 find_path(DNNL_INCLUDE_DIR dnnl.hpp REQUIRED)
 find_library(GLOO_LIBRARY gloo REQUIRED)
 find_path(GLOO_INCLUDE_DIR gloo/allreduce.h REQUIRED)
+find_package(LibArchive REQUIRED)
+find_library(GIT2_LIBRARY git2 REQUIRED)
+find_path(GIT2_INCLUDE_DIR git2.h REQUIRED)
 find_library(XXHASH_LIBRARY xxhash REQUIRED)
 find_path(XXHASH_INCLUDE_DIR xxhash.h REQUIRED)
 # This library reads the stacks of ranks that are stuck. Without it they are reported without their stacks.
@@ -43,6 +47,10 @@ target_link_libraries(ty_spdlog INTERFACE spdlog::spdlog_header_only)
 add_library(ty_zstd INTERFACE)
 target_include_directories(ty_zstd SYSTEM INTERFACE ${ZSTD_INCLUDE_DIR})
 target_link_libraries(ty_zstd INTERFACE ${ZSTD_LIBRARY})
+
+add_library(ty_git2 INTERFACE)
+target_include_directories(ty_git2 SYSTEM INTERFACE ${GIT2_INCLUDE_DIR})
+target_link_libraries(ty_git2 INTERFACE ${GIT2_LIBRARY})
 
 add_library(ty_xxhash INTERFACE)
 target_include_directories(ty_xxhash SYSTEM INTERFACE ${XXHASH_INCLUDE_DIR})

@@ -1,14 +1,18 @@
 # ty_library, ty_binary, ty_static_binary, ty_test, ty_proto: the only ways in which this project makes targets.
 include(GoogleTest)
 
-# ty_library(NAME SRCS a.cc b.h DEPS ty_base absl::status [PRIVATE_DEPS SQLite::SQLite3])
-# One library per folder. Includes are written from the repository root.
+# ty_library(NAME SRCS a.cc b.h DEPS ty_base absl::status [PRIVATE_DEPS SQLite::SQLite3] [CALLS])
+# One library per folder. Includes are written from the repository root. CALLS says that most of the sources include the
+# headers of services, which the compiler then reads once for all such libraries.
 function(ty_library NAME)
-  cmake_parse_arguments(ARG "" "" "SRCS;DEPS;PRIVATE_DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "CALLS" "" "SRCS;DEPS;PRIVATE_DEPS" ${ARGN})
   add_library(${NAME} STATIC ${ARG_SRCS})
   set_target_properties(${NAME} PROPERTIES LINKER_LANGUAGE CXX)
   target_include_directories(${NAME} PUBLIC ${PROJECT_SOURCE_DIR})
   target_link_libraries(${NAME} PUBLIC ${ARG_DEPS} PRIVATE ty_warnings ${ARG_PRIVATE_DEPS})
+  if(ARG_CALLS)
+    ty_precompile_headers(${NAME} services)
+  endif()
 endfunction()
 
 # ty_binary(trainyard-server SRCS main.cc DEPS ty_server_app)
@@ -47,33 +51,51 @@ endfunction()
 # a test of half a second took five minutes beside another one.
 set(TY_TEST_ENVIRONMENT GOMP_SPINCOUNT=1000)
 
-# ty_precompile_test_headers(NAME): lets the executable share one precompiled header with all other tests. GoogleTest
-# and what nearly every test includes are a third of what the compiler reads for a test.
-function(ty_precompile_test_headers NAME)
+# ty_precompile_headers(NAME SET): lets the target share one precompiled header with all others of the set. GoogleTest and
+# what nearly every test includes are a third of what the compiler reads for a test (`plain`); where tests call services,
+# these are more than half (`calls`). Libraries that offer or call services share `services`.
+function(ty_precompile_headers NAME SET)
   if(NOT CMAKE_UNITY_BUILD OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     return()
   endif()
-  if(NOT TARGET ty_test_headers)
-    file(WRITE ${PROJECT_BINARY_DIR}/test_headers.cc "int main() {}\n")
-    add_executable(ty_test_headers EXCLUDE_FROM_ALL ${PROJECT_BINARY_DIR}/test_headers.cc)
-    target_link_libraries(ty_test_headers PRIVATE
-      ty_warnings ty_test_optimization absl::statusor absl::strings absl::time GTest::gmock GTest::gtest_main)
-    target_precompile_headers(ty_test_headers PRIVATE
-      <algorithm> <functional> <map> <memory> <string> <vector> <gmock/gmock.h> <gtest/gtest.h>
+  set(shared ty_headers_${SET})
+  if(NOT TARGET ${shared})
+    file(WRITE ${PROJECT_BINARY_DIR}/headers.cc "int main() {}\n")
+    add_executable(${shared} EXCLUDE_FROM_ALL ${PROJECT_BINARY_DIR}/headers.cc)
+    target_link_libraries(${shared} PRIVATE ty_warnings absl::statusor absl::strings absl::time)
+    target_precompile_headers(${shared} PRIVATE
+      <algorithm> <functional> <map> <memory> <string> <vector>
       <absl/status/statusor.h> <absl/strings/match.h> <absl/strings/str_cat.h> <absl/time/time.h>)
-    set_target_properties(ty_test_headers PROPERTIES PCH_WARN_INVALID OFF)
+    if(SET STREQUAL "services")
+      target_compile_options(${shared} PRIVATE -pthread)
+    else()
+      target_link_libraries(${shared} PRIVATE ty_test_optimization GTest::gmock GTest::gtest_main)
+      target_precompile_headers(${shared} PRIVATE <gmock/gmock.h> <gtest/gtest.h>)
+    endif()
+    if(NOT SET STREQUAL "plain")
+      target_link_libraries(${shared} PRIVATE ty_proto)
+      target_precompile_headers(${shared} PRIVATE <grpcpp/grpcpp.h>)
+      get_property(services GLOBAL PROPERTY TY_SERVICE_HEADERS)
+      target_precompile_headers(${shared} PRIVATE ${services})
+    endif()
+    set_target_properties(${shared} PROPERTIES PCH_WARN_INVALID OFF)
   endif()
-  target_precompile_headers(${NAME} REUSE_FROM ty_test_headers)
+  # A precompiled header suits only sources with the same choice, and some libraries ask for threads by themselves.
+  if(SET STREQUAL "services")
+    target_compile_options(${NAME} PRIVATE -pthread)
+  endif()
+  target_precompile_headers(${NAME} REUSE_FROM ${shared})
   set_target_properties(${NAME} PROPERTIES PCH_WARN_INVALID OFF)
 endfunction()
 
 # ty_test(lifecycle_test SRCS job_fsm_test.cc DEPS ty_server_lifecycle LABELS unit threads [TIMEOUT 60] [PROCESSORS 2])
-# A GoogleTest binary; each TEST is one ctest entry. SEPARATE compiles sources one by one that name local things alike.
+# A GoogleTest binary; each TEST is one ctest entry. SEPARATE compiles sources one by one that name local things alike;
+# CALLS says that most of them include the headers of services.
 # Labels: unit contract integration faults gpu slow, and `threads` for what runs under TSan.
 # The target `thread_tests` builds all of that label.
 add_custom_target(thread_tests)
 function(ty_test NAME)
-  cmake_parse_arguments(ARG "SEPARATE" "TIMEOUT;PROCESSORS" "SRCS;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "SEPARATE;CALLS" "TIMEOUT;PROCESSORS" "SRCS;DEPS;LABELS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 60)
   endif()
@@ -93,7 +115,11 @@ function(ty_test NAME)
   if(ARG_SEPARATE)
     set_target_properties(${NAME} PROPERTIES UNITY_BUILD OFF)
   endif()
-  ty_precompile_test_headers(${NAME})
+  if(ARG_CALLS)
+    ty_precompile_headers(${NAME} calls)
+  else()
+    ty_precompile_headers(${NAME} plain)
+  endif()
   if(threads IN_LIST ARG_LABELS)
     add_dependencies(thread_tests ${NAME})
   endif()
@@ -118,6 +144,7 @@ function(ty_proto NAME)
     set(flags)
     if(ARG_GRPC)
       list(APPEND outputs ${out}/${stem}.grpc.pb.cc ${out}/${stem}.grpc.pb.h)
+      set_property(GLOBAL APPEND PROPERTY TY_SERVICE_HEADERS "<${stem}.grpc.pb.h>")
       set(flags --grpc_out=${out} --plugin=protoc-gen-grpc=$<TARGET_FILE:gRPC::grpc_cpp_plugin>)
     endif()
     add_custom_command(
