@@ -25,9 +25,10 @@ std::vector<Copy> PlanCopies(const Definition& definition, const std::vector<Tri
   }
   std::sort(ranks.begin(), ranks.end());
   const size_t population = ranks.size() + replaced.size();
-  const size_t quantile = std::max<size_t>(
-      static_cast<size_t>(std::floor(definition.quantile * static_cast<double>(population))),
-      population >= 4 ? 1 : 0);
+  // A product such as 0.29 * 100 may lie a rounding error below the integer that is meant.
+  const double share = definition.quantile * static_cast<double>(population) + 1e-9;
+  const size_t quantile =
+      std::max<size_t>(static_cast<size_t>(std::floor(share)), population >= 4 ? 1 : 0);
   while (replaced.size() < quantile && !ranks.empty()) {
     replaced.push_back(ranks.back().second);
     ranks.pop_back();

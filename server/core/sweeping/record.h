@@ -43,11 +43,12 @@ enum class EntryKind {
   // These have happened.
   kReported,       // `trial` has told `value` at `step`, at its rung `rung`, which is not the last
   kHeld,           // the job of a paused trial holds no devices; its newest checkpoint is `step`
-  kSucceeded,      // the job of `trial` has trained to its end; `value` at `step` is its last one
+  kSucceeded,      // the job of `trial` has trained to its end; `value` at `step` is its last one,
+                   // or NaN if it told none, of which `text` may say why
   kFailed,         // the job of `trial` has failed, or somebody has cancelled it; `text` says why
   kBudgetUsed,     // the trials have used the device time that they may use
   kStopRequested,  // somebody stops the sweep; `text` is who
-  kCancelRequested,  // somebody cancels it
+  kCancelRequested,  // somebody cancels it; `text` is who, or empty
   kResumeRequested,  // somebody lets it go on; `text` is who
   kRetryRequested,   // somebody lets its failed trials run again; `text` is who
   // These were decided.

@@ -104,6 +104,7 @@ bool State::ApplyToTrial(const Entry& entry, Trial& trial) {
     SetStatus(trial, TrialStatus::kStopped);
   } else {
     trial.rung = last_rung();
+    trial.failure = entry.text;
     SetStatus(trial, TrialStatus::kSucceeded);
     Tell(entry.trial, entry);
   }

@@ -27,7 +27,7 @@ struct Trial {
   std::optional<int64_t> held_step;
   bool can_pause = true;
   int32_t copied_from = -1;  // the donor of its newest job
-  std::string failure;
+  std::string failure;       // why it has failed, or why it has succeeded without a value
   int32_t failures = 0;
   bool is_to_restart = false;  // it has failed, and somebody lets it run again
   // The places of its first and its newest value among all values that were told, from 1.
