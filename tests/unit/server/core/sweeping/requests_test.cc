@@ -102,6 +102,18 @@ TEST(Requests, AReopenedSweepRunsItsFailedTrialsOnly) {
   }
 }
 
+TEST(Requests, AReopenedSweepHasPatience) {
+  Sweep sweep({.trials = 20, .patience = 2});
+  sweep.Run();
+  sweep.Succeed(0, 0.5);
+  sweep.Fail(1);
+  sweep.Succeed(2, 0.4);
+  sweep.Succeed(3, 0.3);
+  ASSERT_TRUE(sweep.state().has_ended());
+  EXPECT_THAT(sweep.Ask(EntryKind::kRetryRequested), ElementsAre("restart 1"));
+  EXPECT_THAT(sweep.Succeed(1, 0.3), ElementsAre("succeeded: all trials have ended"));
+}
+
 TEST(Requests, AReopenedSweepEndsAtItsTargetAgain) {
   Sweep sweep({.trials = 3, .concurrent = 3, .target = 0.9});
   sweep.Run();
