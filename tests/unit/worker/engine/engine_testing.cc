@@ -202,21 +202,45 @@ NamedValues Gradients(const Graph& model, Executable& executable) {
   return gradients;
 }
 
-void ExpectNear(const Values& a, const Values& b, double tolerance, const std::string& what) {
-  ASSERT_EQ(a.size(), b.size()) << what;
-  double largest = 1;
-  double error = 0;
+namespace {
+
+struct Difference {
+  double error = 0;  // the largest |a - b|
   size_t where = 0;
+  double largest = 1;  // max(1, largest |b|)
+};
+
+Difference DifferenceOf(const Values& a, const Values& b) {
+  Difference found;
   for (size_t i = 0; i < a.size(); ++i) {
-    largest = std::max(largest, std::abs(static_cast<double>(b[i])));
+    found.largest = std::max(found.largest, std::abs(static_cast<double>(b[i])));
     const double difference = std::abs(static_cast<double>(a[i]) - b[i]);
-    if (!(difference <= error)) {
-      error = difference;
-      where = i;
+    if (!(difference <= found.error)) {
+      found.error = difference;
+      found.where = i;
     }
   }
-  EXPECT_LE(error, tolerance * largest)
-      << what << ": element " << where << " is " << a[where] << ", expected " << b[where];
+  return found;
+}
+
+}  // namespace
+
+double LargestError(const NamedValues& a, const NamedValues& b) {
+  double largest = 0;
+  for (const auto& [name, values] : b) {
+    const Difference found = DifferenceOf(a.at(name), values);
+    const double error = found.error / found.largest;
+    if (!(error <= largest)) largest = error;
+  }
+  return largest;
+}
+
+void ExpectNear(const Values& a, const Values& b, double tolerance, const std::string& what) {
+  ASSERT_EQ(a.size(), b.size()) << what;
+  const Difference found = DifferenceOf(a, b);
+  EXPECT_LE(found.error, tolerance * found.largest)
+      << what << ": element " << found.where << " is " << a[found.where] << ", expected "
+      << b[found.where];
 }
 
 void ExpectNear(const NamedValues& a, const NamedValues& b, double tolerance) {

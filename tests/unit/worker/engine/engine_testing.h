@@ -79,6 +79,9 @@ void WriteReduction(Executable& executable, const Values& sums);
 // The gradients that lie in the reduction arena, by parameter name.
 NamedValues Gradients(const Graph& model, Executable& executable);
 
+// Returns the largest |a - b| / max(1, largest |b|) of all values of the same names.
+double LargestError(const NamedValues& a, const NamedValues& b);
+
 // Expects |a - b| <= tolerance * max(1, largest |b|) for every element.
 void ExpectNear(const Values& a, const Values& b, double tolerance, const std::string& what);
 void ExpectNear(const NamedValues& a, const NamedValues& b, double tolerance);
