@@ -42,8 +42,8 @@ v1::ListSavedSpecsResponse SpecsOfJobs() {
     const auto file = spec_loader::ReadSpecFile(path);
     EXPECT_TRUE(file.ok()) << file.status();
     EXPECT_TRUE(file->mistakes.empty()) << name;
-    // The programs need the folder of code beside them.
-    if (file->spec.has_program()) continue;
+    // The programs need the folder of code beside them, and a sweep is not run as one job.
+    if (file->spec.has_program() || file->spec.has_sweep()) continue;
     v1::SavedSpec& saved = *specs.add_specs();
     saved.set_name(SpecName({std::string(absl::StripSuffix(name, ".yaml")), 0}));
     saved.set_note(NoteOf(file->text));
