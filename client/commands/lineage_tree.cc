@@ -15,6 +15,8 @@
 namespace trainyard::commands {
 namespace {
 
+using output::XmlEscaped;
+
 constexpr int kNodeTitleWidth = 40;
 
 // A job in the forest, in the order in which it is drawn.
@@ -114,29 +116,6 @@ std::string DescentText(const LineageRow& row, const LineageChanges& changes) {
 std::string NodeVerifiedText(const v1::LineageNode& node) {
   if (!node.has_verified()) return "";
   return absl::StrCat("reproduced ", node.verified().reproduced(), " of ", node.verified().runs());
-}
-
-std::string XmlEscaped(absl::string_view text) {
-  std::string escaped;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      case '"':
-        escaped += "&quot;";
-        break;
-      default:
-        escaped += absl::ascii_iscntrl(static_cast<unsigned char>(c)) ? ' ' : c;
-    }
-  }
-  return escaped;
 }
 
 absl::string_view StateColorOf(v1::JobState state) {

@@ -12,6 +12,7 @@
 #include "client/commands/hosting_table.h"
 #include "client/commands/saved_specs.h"
 #include "client/commands/selector.h"
+#include "client/commands/sheet.h"
 #include "client/commands/verbs.h"
 #include "client/output/progress.h"
 #include "client/output/proto_text.h"
@@ -30,25 +31,6 @@ struct ShowOptions {
   bool events = false;
   bool code = false;
   bool environment = false;
-};
-
-// Prints labels and texts in two columns. The lines of a text are aligned with each other, and
-// empty texts are left out.
-class Sheet {
- public:
-  explicit Sheet(std::ostream& out) : out_(out) {}
-  void Line(absl::string_view label, absl::string_view text) {
-    if (text.empty()) return;
-    constexpr size_t kLabelWidth = 14;
-    for (const absl::string_view part : absl::StrSplit(text, '\n')) {
-      out_ << label << std::string(kLabelWidth - std::min(label.size(), kLabelWidth - 1), ' ')
-           << part << "\n";
-      label = "";
-    }
-  }
-
- private:
-  std::ostream& out_;
 };
 
 std::string ModelText(const v1::JobSpec& spec) {

@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "client/commands/call_persistently.h"
 #include "client/commands/code_sender.h"
 #include "client/commands/diff.h"
 #include "client/commands/explanation.h"
@@ -26,7 +27,6 @@
 #include "client/output/proto_text.h"
 #include "client/output/text.h"
 #include "client/spec_loader/spec_file.h"
-#include "common/base/backoff.h"
 #include "common/base/ids.h"
 #include "common/base/status_macros.h"
 #include "common/base/strings.h"
@@ -37,8 +37,6 @@ namespace {
 
 using spec_loader::SpecFile;
 
-// If the server restarts in the middle of a submission, it is back within this time.
-constexpr absl::Duration kRetryFor = absl::Seconds(10);
 constexpr absl::string_view kNothing = "nothing was submitted";
 
 struct SubmitOptions {
@@ -60,20 +58,6 @@ struct CloneOptions {
 std::string Indented(absl::string_view text) {
   return absl::StrCat(
       "  ", absl::StrReplaceAll(absl::StripTrailingAsciiWhitespace(text), {{"\n", "\n  "}}), "\n");
-}
-
-// Repeats the call until it succeeds, fails for good, or the time is over.
-template <typename Request, typename Method>
-auto CallPersistently(const Context& context, link::ServerLink& link, Method method,
-                      const Request& request) {
-  Backoff backoff(absl::Milliseconds(200), absl::Seconds(2), context.rng);
-  const absl::Duration start = context.clock.Uptime();
-  auto response = link.Call(method, request);
-  while (response.status().code() == absl::StatusCode::kUnavailable &&
-         context.clock.Uptime() - start < kRetryFor && !context.interrupt.WaitFor(backoff.Next())) {
-    response = link.Call(method, request);
-  }
-  return response;
 }
 
 std::string RequestId(const Context& context, const SubmitFlags& flags) {

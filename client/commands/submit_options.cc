@@ -33,48 +33,59 @@ absl::Status TakeArray(absl::string_view text, v1::SubmitOptions& options) {
 
 }  // namespace
 
-void DeclareSubmitFlags(client::Flags& flags, SubmitFlags& options) {
-  flags.Repeated("--set", options.spec.set,
+void DeclareSpecFlags(client::Flags& flags, SpecFlags& options) {
+  flags.Repeated("--set", options.set,
                  "Change of the spec, PATH=VALUE, such as train.seed=2 or "
                  "model.layers.stack[0].conv2d.channels=64; may be repeated");
   flags
-      .Value("--devices", options.spec.devices,
+      .Value("--devices", options.devices,
              "Number of devices; 0 for a program without one (devices.count)")
       .Range(0, kDevicesMax);
   flags
-      .Value("--cpus", options.spec.cpus,
+      .Value("--cpus", options.cpus,
              "Processors of each rank, in place of the share of its device (resources.cpus)")
       .Range(1, kDevicesMax);
-  flags.Value("--memory", options.spec.memory,
+  flags.Value("--memory", options.memory,
               "Memory of each rank, such as 64GiB, in place of the share of its device "
               "(resources.memory)");
-  flags.Value("--time-limit", options.spec.time_limit,
+  flags.Value("--time-limit", options.time_limit,
               "Run time after which the job is stopped, such as 8h (time_limit)");
-  flags.Value("--idle-limit", options.spec.idle_limit,
+  flags.Value("--idle-limit", options.idle_limit,
               "Time after which a program that does nothing is stopped, such as 1h (idle_limit)");
-  flags.Value("--isolation", options.spec.isolation,
+  flags.Value("--isolation", options.isolation,
               "How strictly a program is kept apart from its host, at least: process, cgroup, "
               "sandbox or container (program.isolation)");
-  flags.Repeated("--outputs", options.spec.outputs,
+  flags.Repeated("--outputs", options.outputs,
                  "Files of the program that are kept with the job, such as 'results/**'; may be "
                  "repeated (outputs)");
-  flags.Value("--name", options.spec.name, "Name of the job");
+  flags.Value("--name", options.name, "Name of the job");
   flags.Repeated(
-      "--notify", options.spec.notify,
+      "--notify", options.notify,
       "Mail address or URL of a webhook that gets word when the job ends or fails; one of "
       "each may be given");
-  flags.Value("--code", options.spec.code,
+  flags.Value("--code", options.code,
               "Folder with the program's code, which travels with the job as it is now "
               "(program.code)");
+  flags.Value("--project", options.project, "Project that the job is accounted to");
+  flags.Value("--priority", options.priority, "Larger goes first, -1000 to 1000");
+  flags.Value("--elastic", options.elastic,
+              "Range of devices that will do: 2-8 (devices.min, devices.max)");
+}
+
+void DeclareStartFlags(client::Flags& flags, SubmitFlags& options) {
+  flags.Value("--begin", options.begin, "Do not start before: 18:00, +2h, 2026-11-21T18:00:00Z");
+  flags.Value("--reservation", options.reservation, "Run on the devices of this reservation only");
+  flags.Switch("--wait-for-devices", options.wait_for_devices,
+               "Queue it even if no known worker has such devices, instead of refusing it");
+}
+
+void DeclareSubmitFlags(client::Flags& flags, SubmitFlags& options) {
+  DeclareSpecFlags(flags, options.spec);
   flags.Value("--from", options.from,
               "Checkpoint to start from: 12/600, 12/best, or a job for its newest");
   flags.Value("--request-id", options.request_id,
               "The same request sent again gives the same job (chosen at random otherwise)");
   flags.Switch("--dry-run", options.dry_run, "Check and show the job, but do not submit it");
-  flags.Value("--project", options.spec.project, "Project that the job is accounted to");
-  flags.Value("--priority", options.spec.priority, "Larger goes first, -1000 to 1000");
-  flags.Value("--elastic", options.spec.elastic,
-              "Range of devices that will do: 2-8 (devices.min, devices.max)");
   flags.Value(
       "--array", options.array,
       "Number of jobs of this spec, each with a seed of its own ($TRAINYARD_ARRAY_INDEX for "
@@ -82,10 +93,7 @@ void DeclareSubmitFlags(client::Flags& flags, SubmitFlags& options) {
   flags.Repeated("--after", options.after, "Start when this job has ended; may be repeated");
   flags.Repeated("--after-ok", options.after_ok,
                  "Start when this job has succeeded; may be repeated");
-  flags.Value("--begin", options.begin, "Do not start before: 18:00, +2h, 2026-11-21T18:00:00Z");
-  flags.Value("--reservation", options.reservation, "Run on the devices of this reservation only");
-  flags.Switch("--wait-for-devices", options.wait_for_devices,
-               "Queue it even if no known worker has such devices, instead of refusing it");
+  DeclareStartFlags(flags, options);
 }
 
 google::protobuf::Timestamp ToTimestamp(absl::Time time) {

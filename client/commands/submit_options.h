@@ -31,6 +31,10 @@ struct SubmitFlags {
 };
 
 void DeclareSubmitFlags(client::Flags& flags, SubmitFlags& options);
+// Declare some of the same flags: those that change the spec, and those that say when and on which
+// devices its jobs start.
+void DeclareSpecFlags(client::Flags& flags, SpecFlags& options);
+void DeclareStartFlags(client::Flags& flags, SubmitFlags& options);
 
 // Turns the flags into options of a submission. Asks the server for the jobs that --after names by
 // `last`. Returns INVALID_ARGUMENT if a flag cannot be read.

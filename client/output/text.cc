@@ -197,10 +197,34 @@ std::string RateText(double per_second) {
 }
 
 std::string ShortName(absl::string_view name) {
-  for (const absl::string_view prefix : {"jobs/", "workers/"}) {
+  for (const absl::string_view prefix : {"jobs/", "workers/", "sweeps/"}) {
     if (absl::StartsWith(name, prefix)) return std::string(name.substr(prefix.size()));
   }
   return std::string(name);
+}
+
+std::string XmlEscaped(absl::string_view text) {
+  std::string escaped;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        escaped += "&amp;";
+        break;
+      case '<':
+        escaped += "&lt;";
+        break;
+      case '>':
+        escaped += "&gt;";
+        break;
+      case '"':
+        escaped += "&quot;";
+        break;
+      default:
+        // XML has no control characters, not even escaped ones.
+        escaped += absl::ascii_iscntrl(static_cast<unsigned char>(c)) ? ' ' : c;
+    }
+  }
+  return escaped;
 }
 
 }  // namespace trainyard::output

@@ -65,7 +65,10 @@ std::string SecondsText(double seconds);
 // Returns a rate such as "5,412".
 std::string RateText(double per_second);
 
-// Returns "12" for "jobs/12", and other names unchanged.
+// Returns "12" for "jobs/12" or "sweeps/12", and other names unchanged.
 std::string ShortName(absl::string_view name);
+
+// Returns text as it stands between the tags of XML, and in its attributes.
+std::string XmlEscaped(absl::string_view text);
 
 }  // namespace trainyard::output
