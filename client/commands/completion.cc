@@ -47,7 +47,8 @@ constexpr char kAsk[] =
     "  _trainyard_ask ls --limit 100 | sed 's|^jobs/||'\n"
     "  timeout 2 trainyard ls --limit 100 -q --columns name 2>/dev/null | sed 1d | sort -u\n"
     "}\n"
-    "_trainyard_workers() { _trainyard_ask workers ls | sed 's|^workers/||'; }\n";
+    "_trainyard_workers() { _trainyard_ask workers ls | sed 's|^workers/||'; }\n"
+    "_trainyard_sweeps() { _trainyard_ask sweep ls | sed 's|^sweeps/||'; }\n";
 
 // Returns the function of kAsk that lists what may stand in place of the verb's words, or an empty
 // text for words such as files.
@@ -57,6 +58,7 @@ std::string AskFunction(const client::VerbInfo& verb) {
       return "_trainyard_jobs";
     }
     if (word == "WORKER") return "_trainyard_workers";
+    if (word == "SWEEP") return "_trainyard_sweeps";
   }
   return "";
 }
@@ -64,7 +66,7 @@ std::string AskFunction(const client::VerbInfo& verb) {
 // Returns true if the verb reads specs.
 bool TakesSpecs(const client::VerbInfo& verb) {
   return verb.name == "submit" || verb.name == "run" || verb.name == "plan" ||
-         verb.name == "explain" || verb.name == "bench scaling";
+         verb.name == "explain" || verb.name == "bench scaling" || verb.name == "sweep run";
 }
 
 std::string BashCompletion(const std::vector<client::VerbInfo>& verbs) {
@@ -169,11 +171,17 @@ std::string FishCompletion(const std::vector<client::VerbInfo>& verbs) {
     const std::vector<std::string> parts = absl::StrSplit(verb.name, ' ');
     const std::string ask = AskFunction(verb);
     if (!ask.empty()) {
-      // fish has another syntax for functions, so the commands stand here by themselves.
-      absl::StrAppend(&out, "complete -c trainyard -n '__fish_seen_subcommand_from ", parts.back(),
-                      "' -a '(timeout 2 trainyard ",
-                      ask == "_trainyard_jobs" ? "ls --limit 100" : "workers ls",
-                      " -q -o name 2>/dev/null | string replace -r \"^(jobs|workers)/\" \"\")'\n");
+      // fish has another syntax for functions, so the commands stand here by themselves. A sweep
+      // and a job may be named after the same word, so the group is asked for too.
+      const bool is_sweep = ask == "_trainyard_sweeps";
+      absl::StrAppend(&out, "complete -c trainyard -n '",
+                      is_sweep ? "__fish_seen_subcommand_from sweep; and " : "",
+                      "__fish_seen_subcommand_from ", parts.back(), "' -a '(timeout 2 trainyard ",
+                      ask == "_trainyard_jobs" ? "ls --limit 100"
+                      : is_sweep               ? "sweep ls"
+                                               : "workers ls",
+                      " -q -o name 2>/dev/null | string replace -r \"^(jobs|workers|sweeps)/\" "
+                      "\"\")'\n");
     }
     for (const std::string& flag : verb.flags) {
       absl::StrAppend(&out, "complete -c trainyard -n '__fish_seen_subcommand_from ", parts.back(),

@@ -68,6 +68,9 @@ constexpr Synonym kSynonyms[] = {
     {"dataset", "data"},
     {"datasets", "data"},
     {"download", "checkpoints fetch get"},
+    {"sweeps", "sweep"},
+    {"tune", "sweep"},
+    {"hpo", "sweep"},
 };
 
 // The command line with all verbs, and the values of its global flags.

@@ -45,6 +45,7 @@ ServerLink::ServerLink(std::string address, std::unique_ptr<SshTunnel> tunnel,
       secrets_(v1::SecretService::NewStub(channel_)),
       notify_(v1::NotifyService::NewStub(channel_)),
       specs_(v1::SpecService::NewStub(channel_)),
+      sweeps_(v1::SweepService::NewStub(channel_)),
       tunnels_(v1::TunnelService::NewStub(channel_)),
       bundles_(v1::BundleService::NewStub(channel_)) {}
 

@@ -25,6 +25,7 @@
 #include "trainyard/v1/notify.grpc.pb.h"
 #include "trainyard/v1/secret.grpc.pb.h"
 #include "trainyard/v1/sharing.grpc.pb.h"
+#include "trainyard/v1/sweep_service.grpc.pb.h"
 #include "trainyard/v1/tunnel.grpc.pb.h"
 
 namespace trainyard::link {
@@ -88,6 +89,7 @@ class ServerLink {
   v1::NotifyService::Stub& Get(v1::NotifyService::Stub*) { return *notify_; }
   v1::BundleService::Stub& Get(v1::BundleService::Stub*) { return *bundles_; }
   v1::SpecService::Stub& Get(v1::SpecService::Stub*) { return *specs_; }
+  v1::SweepService::Stub& Get(v1::SweepService::Stub*) { return *sweeps_; }
 
   const std::string address_;
   // Carries the channel if the server is on another host, or is null.
@@ -103,6 +105,7 @@ class ServerLink {
   const std::unique_ptr<v1::SecretService::Stub> secrets_;
   const std::unique_ptr<v1::NotifyService::Stub> notify_;
   const std::unique_ptr<v1::SpecService::Stub> specs_;
+  const std::unique_ptr<v1::SweepService::Stub> sweeps_;
   const std::unique_ptr<v1::TunnelService::Stub> tunnels_;
   const std::unique_ptr<v1::BundleService::Stub> bundles_;
 };
