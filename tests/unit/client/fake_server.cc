@@ -50,6 +50,7 @@ void FakeServer::Start() {
   builder.RegisterService(static_cast<v1::NotifyService::Service*>(this));
   builder.RegisterService(static_cast<v1::SecretService::Service*>(this));
   builder.RegisterService(static_cast<v1::TunnelService::Service*>(this));
+  builder.RegisterService(&sweeps_);
   server_ = builder.BuildAndStart();
   TY_CHECK(server_ != nullptr);
 }

@@ -15,6 +15,7 @@
 #include "grpcpp/server.h"
 #include "grpcpp/server_context.h"
 #include "tests/testing/temp_dir.h"
+#include "tests/unit/client/fake_sweeps.h"
 #include "trainyard/v1/checkpoint.grpc.pb.h"
 #include "trainyard/v1/code.grpc.pb.h"
 #include "trainyard/v1/fleet.grpc.pb.h"
@@ -39,6 +40,7 @@ class FakeServer : public v1::JobService::Service,
   ~FakeServer() override;
 
   const std::string& address() const { return address_; }
+  FakeSweeps& sweeps() { return sweeps_; }
   // The socket goes away, and comes back with all that was stored.
   void Stop();
   void Start();
@@ -215,6 +217,7 @@ class FakeServer : public v1::JobService::Service,
 
   TempDir dir_;
   std::string address_;
+  FakeSweeps sweeps_;
   std::unique_ptr<grpc::Server> server_;
 
   std::mutex mutex_;

@@ -104,8 +104,11 @@ TEST(Verbs, FlagsMayBeWrittenWithHyphensAndWithUnderscores) {
 }
 
 TEST(Verbs, WordsOfOtherToolsLeadToTheVerbsThatAreMeant) {
-  for (const auto& [word, verb] : std::map<std::string, std::string>{
-           {"list", "ls"}, {"delete", "rm"}, {"sbatch", "submit"}, {"stop", "cancel' or 'down"}}) {
+  for (const auto& [word, verb] : std::map<std::string, std::string>{{"list", "ls"},
+                                                                     {"delete", "rm"},
+                                                                     {"sbatch", "submit"},
+                                                                     {"stop", "cancel' or 'down"},
+                                                                     {"tune", "sweep"}}) {
     EXPECT_THAT(ParseCommandLine({word}).err, HasSubstr("did you mean '" + verb + "'?"));
   }
 }
@@ -183,10 +186,11 @@ TEST(Completion, JobsWorkersAndSpecsAreCompleted) {
       runner.home.Write("completion.sh", runner.Run({"completion", "bash"}).out);
   runner.home.Write("job.yaml", "");
   runner.home.Write("notes.txt", "");
-  const std::string program =
-      runner.home.Write("trainyard",
-                        "#!/bin/sh\ncase $* in workers*) echo workers/lab-1;; *columns*) printf "
-                        "'NAME\\nconvnet\\n';; *) printf 'jobs/12\\njobs/15\\n';; esac\n");
+  const std::string program = runner.home.Write(
+      "trainyard",
+      "#!/bin/sh\ncase $* in workers*) echo workers/lab-1;; sweep*) echo sweeps/3;; "
+      "*columns*) printf "
+      "'NAME\\nconvnet\\n';; *) printf 'jobs/12\\njobs/15\\n';; esac\n");
   ASSERT_EQ(chmod(program.c_str(), 0755), 0);
   const auto complete = [&](const std::string& words) {
     const auto result = daemons::RunChild(
@@ -200,6 +204,8 @@ TEST(Completion, JobsWorkersAndSpecsAreCompleted) {
   EXPECT_EQ(complete("trainyard logs 1"), "12 15\n");
   EXPECT_EQ(complete("trainyard cancel 12 con"), "convnet\n");
   EXPECT_EQ(complete("trainyard workers cordon ''"), "lab-1\n");
+  EXPECT_EQ(complete("trainyard sweep show ''"), "3\n");
+  EXPECT_EQ(complete("trainyard sweep run ''"), "job.yaml\n");
   EXPECT_EQ(complete("trainyard submit ''"), "job.yaml\n");
   EXPECT_EQ(complete("trainyard submit --dry"), "--dry-run\n");
   EXPECT_EQ(complete("trainyard che"), "checkpoints\n");
