@@ -142,7 +142,8 @@ std::string SvgText(double x, double y, absl::string_view anchor, absl::string_v
                          anchor, style.empty() ? "" : " ", style, XmlEscaped(text));
 }
 
-std::string DrawAxis(const Axis& axis, double x) {
+// The texts of the last axis stand at its right, where no lines are.
+std::string DrawAxis(const Axis& axis, double x, bool is_last) {
   std::string out = absl::StrFormat(
       "<g><title>%s</title><line class=\"axis\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" "
       "y2=\"%.1f\"/>\n",
@@ -155,7 +156,8 @@ std::string DrawAxis(const Axis& axis, double x) {
     absl::StrAppendFormat(
         &out, "<line class=\"axis\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>\n", x - 4, y,
         x + 4, y);
-    out += SvgText(x - 7, y + 4, "end", output::Shortened(text, kTickWidth), "font-size=\"11\"");
+    out += SvgText(is_last ? x + 7 : x - 7, y + 4, is_last ? "start" : "end",
+                   output::Shortened(text, kTickWidth), "font-size=\"11\"");
   }
   return absl::StrCat(out, "</g>\n");
 }
@@ -258,7 +260,8 @@ std::string SweepSvg(const v1::Sweep& sweep) {
                   SvgText(24, 50, "start", SubtitleOf(sweep), "class=\"faint\""));
   out += DrawTrials(sweep, axes, scale);
   for (size_t i = 0; i < axes.size(); ++i) {
-    out += DrawAxis(axes[i].axis, kAxisMargin + kAxisDistance * static_cast<double>(i));
+    out += DrawAxis(axes[i].axis, kAxisMargin + kAxisDistance * static_cast<double>(i),
+                    /*is_last=*/false);
   }
   Axis objective = {ObjectiveOf(spec), ObjectiveOf(spec), "better values above", {}};
   if (scale.is_known) {
@@ -267,7 +270,8 @@ std::string SweepSvg(const v1::Sweep& sweep) {
       objective.ticks.emplace_back(0, output::NumberText(scale.worst));
     }
   }
-  out += DrawAxis(objective, kAxisMargin + kAxisDistance * static_cast<double>(axes.size()));
+  out += DrawAxis(objective, kAxisMargin + kAxisDistance * static_cast<double>(axes.size()),
+                  /*is_last=*/true);
   return absl::StrCat(out, "</svg>\n");
 }
 

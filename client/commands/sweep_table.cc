@@ -103,6 +103,12 @@ std::string BestText(const v1::Sweep& sweep) {
                       best->job().empty() ? "" : absl::StrCat(", ", best->job()));
 }
 
+// Returns nothing for a sweep whose trials have not run yet.
+std::string DeviceTimeText(const v1::Sweep& sweep) {
+  const absl::Duration time = output::ToDuration(sweep.device_time());
+  return time == absl::ZeroDuration() ? "" : DurationText(time);
+}
+
 // Returns the part of the training in words: "1/16 of the training".
 std::string RungShareText(double share) {
   if (share > 1 - 1e-9) return "the whole training";
@@ -214,7 +220,7 @@ std::string SweepSheet(const v1::Sweep& sweep, const Terminal& terminal) {
   sheet.Line("trials", absl::StrCat(FormatCount(sweep.trials_begun()), " of ",
                                     FormatCount(sweep.trials_total()), " have begun, ",
                                     FormatCount(sweep.trials_ended()), " have ended"));
-  sheet.Line("device time", DurationText(output::ToDuration(sweep.device_time())));
+  sheet.Line("device time", DeviceTimeText(sweep));
   sheet.Line("best", BestText(sweep));
   sheet.Line("warning", absl::StrJoin(sweep.warnings(), "\n"));
   return out.str();
@@ -340,8 +346,7 @@ std::string SweepTable(const std::vector<v1::Sweep>& sweeps, const Terminal& ter
                   sweep.best_trial() < 0 || sweep.trials_begun() == 0
                       ? ""
                       : output::NumberText(sweep.best_value()),
-                  best == nullptr ? "" : output::ShortName(best->job()),
-                  DurationText(output::ToDuration(sweep.device_time())),
+                  best == nullptr ? "" : output::ShortName(best->job()), DeviceTimeText(sweep),
                   output::AgeText(now - output::ToTime(sweep.create_time()))});
   }
   return table.Render();
