@@ -118,4 +118,19 @@ bool IsSpecName(absl::string_view name) {
   });
 }
 
+std::string SweepName(int64_t sweep) {
+  return absl::StrCat("sweeps/", sweep);
+}
+
+std::string TrialName(int64_t sweep, int32_t trial) {
+  return absl::StrCat(SweepName(sweep), "/trials/", trial);
+}
+
+absl::StatusOr<int64_t> ParseSweepName(absl::string_view name) {
+  constexpr char kForm[] = "sweeps/NUMBER";
+  const auto parts = Split(name);
+  if (parts.size() != 2 || parts[0] != "sweeps") return BadName(name, kForm);
+  return ParseNumber(parts[1], name, kForm);
+}
+
 }  // namespace trainyard

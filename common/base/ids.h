@@ -63,4 +63,9 @@ absl::StatusOr<SpecId> ParseSpecName(absl::string_view name);
 // '-', at most 63 in all. The names `last`, `best` and `latest` have another meaning.
 bool IsSpecName(absl::string_view name);
 
+// The number of a sweep, from 1.
+std::string SweepName(int64_t sweep);                 // sweeps/3
+std::string TrialName(int64_t sweep, int32_t trial);  // sweeps/3/trials/7
+absl::StatusOr<int64_t> ParseSweepName(absl::string_view name);
+
 }  // namespace trainyard

@@ -27,7 +27,7 @@ bool HoldsDefaults(const Descriptor& type) {
     const FieldDescriptor& field = *type.field(i);
     if (field.real_containing_oneof() != nullptr) continue;
     if (!RulesOf(field).default_json().empty()) return true;
-    if (IsSubmessage(field) && !IsRequired(RulesOf(field)) &&
+    if (IsSubmessage(field) && !IsRequired(RulesOf(field)) && !RulesOf(field).stays_unset() &&
         HoldsDefaults(*field.message_type())) {
       return true;
     }
@@ -73,8 +73,8 @@ TypeDefaults ReadDefaults(const Message& message) {
     const v1::FieldRules& rules = RulesOf(field);
     const bool is_in_oneof = field.real_containing_oneof() != nullptr;
     if (IsSubmessage(field)) {
-      const bool is_created =
-          !is_in_oneof && !IsRequired(rules) && HoldsDefaults(*field.message_type());
+      const bool is_created = !is_in_oneof && !IsRequired(rules) && !rules.stays_unset() &&
+                              HoldsDefaults(*field.message_type());
       defaults.submessages.push_back({&field, is_created});
     } else if (IsMessageList(field)) {
       defaults.lists.push_back(&field);

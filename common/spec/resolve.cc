@@ -16,6 +16,7 @@
 #include "common/spec/program_checks.h"
 #include "common/spec/retain.h"
 #include "common/spec/rules.h"
+#include "common/spec/sweep_checks.h"
 #include "common/spec/training_checks.h"
 
 namespace trainyard::spec {
@@ -322,6 +323,7 @@ std::vector<FieldViolation> ResolveInto(const v1::JobSpec& spec, v1::JobSpec& re
   CheckDevices(spec, resolved, between);
   CheckStages(resolved, between);
   CheckTimes(resolved, between);
+  CheckSweep(resolved, between);
   AddUnknown(std::move(between), violations);
   return violations;
 }

@@ -110,6 +110,7 @@ absl::Status TakeOptions(const v1::Job& options, core::Submission& submission) {
     submission.import_origin = provenance.imported().SerializeAsString();
   }
   submission.saved_spec = provenance.saved_spec();
+  submission.trial = provenance.trial();
   for (const v1::Dependency& dependency : options.dependencies()) {
     TY_ASSIGN_OR_RETURN(const JobId job, ParseJobName(dependency.job()));
     submission.dependencies.push_back({job, dependency.ok()});
@@ -191,6 +192,7 @@ void SetOptions(const core::Submission& submission, v1::Job& job) {
     (void)provenance.mutable_imported()->ParseFromString(submission.import_origin);
   }
   provenance.set_saved_spec(submission.saved_spec);
+  provenance.set_trial(submission.trial);
   for (const core::Dependency& dependency : submission.dependencies) {
     v1::Dependency* added = job.add_dependencies();
     added->set_job(JobName(dependency.job));

@@ -136,6 +136,7 @@ struct Submission {
   // is empty for a job that was submitted here.
   std::string import_origin;
   std::string saved_spec;  // the name of the saved spec of which it was run; empty for none
+  std::string trial;       // the name of the trial of a sweep that it trains; empty for none
   std::string project;     // empty means none
   std::vector<std::string> tags;
   std::vector<Dependency> dependencies;
