@@ -50,6 +50,7 @@
 #include "server/rpc/sharing_service.h"
 #include "server/rpc/spec_service.h"
 #include "server/rpc/streams.h"
+#include "server/rpc/sweep_service.h"
 #include "server/rpc/tunnel_service.h"
 #include "server/rpc/verifications.h"
 #include "server/store/series.h"
@@ -60,6 +61,8 @@
 #include "server/store/sqlite/sqlite_access_store.h"
 #include "server/store/sqlite/sqlite_metrics_store.h"
 #include "server/store/sqlite/sqlite_store.h"
+#include "server/store/sqlite/sweep_store.h"
+#include "server/sweeps/keeper.h"
 
 namespace trainyard {
 namespace {
@@ -152,6 +155,7 @@ class App::Impl {
   std::unique_ptr<runtime::CodeStore> code_;
   std::unique_ptr<runtime::LogStore> logs_;
   std::unique_ptr<store::RemarkStore> remarks_;
+  std::unique_ptr<store::SweepStore> sweep_store_;
   runtime::Notifier notifier_;
   runtime::Board board_{notifier_};
   rpc::Streams streams_;
@@ -170,6 +174,7 @@ class App::Impl {
   std::optional<runtime::AuditLog> audit_;
   std::optional<Entrance> entrance_;
   std::unique_ptr<rpc::Services> services_;
+  std::unique_ptr<sweeps::Keeper> sweeps_;
   // The same, once they are there. The writer runs before that.
   std::atomic<rpc::Services*> judges_ = nullptr;
   std::unique_ptr<rpc::JobServiceImpl> jobs_;
@@ -183,6 +188,7 @@ class App::Impl {
   std::unique_ptr<rpc::SecretServiceImpl> secret_service_;
   std::unique_ptr<rpc::NotifyServiceImpl> notify_service_;
   std::unique_ptr<rpc::SpecServiceImpl> spec_service_;
+  std::unique_ptr<rpc::SweepServiceImpl> sweep_service_;
   std::unique_ptr<rpc::TunnelServiceImpl> tunnels_;
   std::unique_ptr<grpc::Server> server_;
   std::optional<Housekeeper> housekeeper_;
@@ -204,6 +210,7 @@ absl::Status App::Impl::Open(const std::string& state_dir, const ServerOptions& 
   TY_ASSIGN_OR_RETURN(specs_, store::SpecStore::Open(JoinPath(state_dir_, "specs.db")));
   TY_RETURN_IF_ERROR(rpc::SavePublished(*specs_, Version(), Clock::Real()->Now()));
   TY_ASSIGN_OR_RETURN(remarks_, store::RemarkStore::Open(JoinPath(state_dir_, "remarks.db")));
+  TY_ASSIGN_OR_RETURN(sweep_store_, store::SweepStore::Open(JoinPath(state_dir_, "sweeps.db")));
   runtime::Runtime::Options options;
   options.config = given.config;
   const std::string orphans = OrphanFolder(state_dir_, Clock::Real()->Now());
@@ -244,6 +251,13 @@ absl::Status App::Impl::Open(const std::string& state_dir, const ServerOptions& 
   services_->courier = &*courier_;
   services_->specs = specs_.get();
   services_->remarks = remarks_.get();
+  sweeps::Keeper::Options keeper;
+  keeper.submit = [this](const store::SweepRecord& sweep, const sweeps::NewJob& job) {
+    return rpc::SubmissionOfTrial(sweep, job, *services_);
+  };
+  TY_ASSIGN_OR_RETURN(sweeps_, sweeps::Keeper::Open(std::move(keeper), *sweep_store_, *runtime_,
+                                                    board_, notifier_, *metrics_, *Clock::Real()));
+  services_->sweeps = sweeps_.get();
   judges_ = services_.get();
   jobs_ = std::make_unique<rpc::JobServiceImpl>(*services_);
   fleet_ = std::make_unique<rpc::FleetServiceImpl>(*services_);
@@ -256,7 +270,9 @@ absl::Status App::Impl::Open(const std::string& state_dir, const ServerOptions& 
   secret_service_ = std::make_unique<rpc::SecretServiceImpl>(*services_);
   notify_service_ = std::make_unique<rpc::NotifyServiceImpl>(*services_);
   spec_service_ = std::make_unique<rpc::SpecServiceImpl>(*services_);
+  sweep_service_ = std::make_unique<rpc::SweepServiceImpl>(*services_);
   tunnels_ = std::make_unique<rpc::TunnelServiceImpl>(*services_);
+  sweeps_->Start();
   return absl::OkStatus();
 }
 
@@ -384,6 +400,7 @@ absl::Status App::Impl::Listen(const ServerOptions& given) {
   builder.RegisterService(access_.get());
   builder.RegisterService(secret_service_.get());
   builder.RegisterService(spec_service_.get());
+  builder.RegisterService(sweep_service_.get());
   builder.RegisterService(notify_service_.get());
   builder.RegisterService(tunnels_.get());
   server_ = builder.BuildAndStart();
@@ -432,6 +449,7 @@ void App::Impl::Stop() {
   entrance_->StopAccepting();
   streams_.EndAll(absl::UnavailableError("the server is shutting down; try again"));
   verifier_->Stop();
+  sweeps_->Stop();
   runtime_->Stop();
   courier_->Stop();
   server_->Shutdown(absl::ToChronoTime(Clock::Real()->Now() + kShutdownGrace));

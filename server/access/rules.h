@@ -131,6 +131,12 @@ inline constexpr std::array kRules = {
     Rule{"SpecService/GetSavedSpec", Party::kUser, Role::kViewer, Need::kNothing, false},
     Rule{"SpecService/ListSavedSpecs", Party::kUser, Role::kViewer, Need::kNothing, false},
     Rule{"SpecService/SaveSpec", Party::kUser, Role::kSubmitter, Need::kNothing, true},
+    Further({"SweepService/CreateSweep", Party::kUser, Role::kSubmitter, Need::kNothing, true}),
+    Rule{"SweepService/DeleteSweep", Party::kUser, Role::kSubmitter, Need::kNothing, true},
+    Rule{"SweepService/GetSweep", Party::kUser, Role::kViewer, Need::kNothing, false},
+    Rule{"SweepService/ListSweeps", Party::kUser, Role::kViewer, Need::kNothing, false},
+    Rule{"SweepService/ResumeSweep", Party::kUser, Role::kSubmitter, Need::kNothing, true},
+    Rule{"SweepService/StopSweep", Party::kUser, Role::kSubmitter, Need::kNothing, true},
     // The handler admits the owner of the job and administrators.
     Further({"TunnelService/OpenTunnel", Party::kUser, Role::kSubmitter, Need::kNothing, true}),
 };

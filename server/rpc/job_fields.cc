@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/base/duration.h"
 #include "common/base/strings.h"
@@ -59,6 +60,14 @@ std::string ModelKind(const v1::JobSpec& spec) {
   return field == nullptr ? "" : field->name();
 }
 
+// Returns the number of the sweep of which the job is a trial.
+Value SweepNumber(const core::JobRecord& job) {
+  const std::vector<std::string> parts = absl::StrSplit(job.submission->trial, '/');
+  if (parts.size() < 2) return {};
+  const auto sweep = ParseSweepName(absl::StrCat(parts[0], "/", parts[1]));
+  return sweep.ok() ? Value(static_cast<double>(*sweep)) : Value();
+}
+
 Value DurationOf(const FieldsOfJob& job) {
   const core::JobRecord& record = job.record();
   if (record.start_us == 0) return {};
@@ -104,6 +113,7 @@ const std::map<std::string, KnownField>& KnownFields() {
         [](const auto& job) {
           return static_cast<double>(core::DemandOf(job.record()).devices());
         }}},
+      {"sweep", {{Kind::kNumber}, [](const auto& job) { return SweepNumber(job.record()); }}},
       {"created",
        {{Kind::kTime}, [](const auto& job) { return SecondsOf(job.record().create_us); }}},
       {"age",

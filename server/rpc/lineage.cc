@@ -59,6 +59,7 @@ void AddOrigins(const core::Submission& submission, v1::LineageNode& node) {
     link->set_parent(parent);
   };
   add(v1::LINEAGE_KIND_SAVED_SPEC, provenance.saved_spec());
+  add(v1::LINEAGE_KIND_SWEEP, provenance.trial());
   add(v1::LINEAGE_KIND_IMPORT, provenance.imported().job());
 }
 

@@ -29,6 +29,10 @@
 #include "server/store/sqlite/spec_store.h"
 #include "server/store/store.h"
 
+namespace trainyard::sweeps {
+class Keeper;
+}
+
 namespace trainyard::rpc {
 
 class Streams;
@@ -65,6 +69,7 @@ struct Services {
   notify::Courier* courier = nullptr;
   store::SpecStore* specs = nullptr;
   store::RemarkStore* remarks = nullptr;
+  sweeps::Keeper* sweeps = nullptr;
   std::unique_ptr<Tunnels> tunnels = std::make_unique<Tunnels>();
 };
 

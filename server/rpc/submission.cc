@@ -227,6 +227,9 @@ absl::StatusOr<std::shared_ptr<core::Submission>> SubmissionOf(
   check.Add(std::move(violations));
   // All mistakes of the spec and of the options are reported together.
   const v1::JobSpec& known = resolved == nullptr ? v1::JobSpec::default_instance() : resolved->spec;
+  if (spec.has_sweep()) {
+    check.Add("spec.sweep", "makes this a sweep of many jobs; begin it with `trainyard sweep run`");
+  }
   CheckArray(options, known, check);
   CheckSecretsAndNotify(known, caller, services, check);
   auto submission = std::make_shared<core::Submission>();

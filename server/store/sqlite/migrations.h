@@ -38,5 +38,6 @@ const std::vector<Migration>& SecretMigrations();
 const std::vector<Migration>& NotifyMigrations();
 const std::vector<Migration>& SpecMigrations();
 const std::vector<Migration>& RemarkMigrations();
+const std::vector<Migration>& SweepMigrations();
 
 }  // namespace trainyard::store

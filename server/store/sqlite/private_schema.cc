@@ -1,5 +1,5 @@
-// Defines the tables of secrets.db, notify.db, specs.db and remarks.db, version by version. A
-// version is never edited, only followed by the next one.
+// Defines the tables of secrets.db, notify.db, specs.db, remarks.db and sweeps.db, version by
+// version. A version is never edited, only followed by the next one.
 #include "server/store/sqlite/migrations.h"
 
 namespace trainyard::store {
@@ -95,6 +95,43 @@ CREATE TABLE verifications (
 ) STRICT, WITHOUT ROWID;
 )sql";
 
+constexpr char kSweeps1[] = R"sql(
+CREATE TABLE sweeps (
+  number INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+  uid TEXT NOT NULL,
+  user TEXT NOT NULL,
+  create_time_us INTEGER NOT NULL,
+  request_id TEXT NOT NULL,
+  request_hash TEXT NOT NULL,
+  spec BLOB NOT NULL,
+  options BLOB NOT NULL
+) STRICT;
+
+CREATE TABLE entries (
+  sweep INTEGER NOT NULL,
+  sequence INTEGER NOT NULL,
+  kind TEXT NOT NULL,
+  trial INTEGER NOT NULL,
+  rung INTEGER NOT NULL,
+  step INTEGER NOT NULL,
+  value REAL,
+  can_pause INTEGER NOT NULL,
+  donor INTEGER NOT NULL,
+  outcome TEXT NOT NULL,
+  text TEXT NOT NULL,
+  time_us INTEGER NOT NULL,
+  PRIMARY KEY (sweep, sequence)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE trial_jobs (
+  sweep INTEGER NOT NULL,
+  trial INTEGER NOT NULL,
+  generation INTEGER NOT NULL,
+  job INTEGER NOT NULL,
+  PRIMARY KEY (sweep, trial, generation)
+) STRICT, WITHOUT ROWID;
+)sql";
+
 }  // namespace
 
 const std::vector<Migration>& SecretMigrations() {
@@ -114,6 +151,11 @@ const std::vector<Migration>& SpecMigrations() {
 
 const std::vector<Migration>& RemarkMigrations() {
   static const auto* migrations = new std::vector<Migration>{kRemarks1};
+  return *migrations;
+}
+
+const std::vector<Migration>& SweepMigrations() {
+  static const auto* migrations = new std::vector<Migration>{kSweeps1};
   return *migrations;
 }
 

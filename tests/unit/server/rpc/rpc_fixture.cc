@@ -36,6 +36,14 @@ RpcTest::RpcTest() {
   services_->courier = courier_.get();
   services_->specs = specs_.get();
   services_->remarks = remarks_.get();
+  sweep_store_ = *store::SweepStore::Open(dir_.File("sweeps.db"));
+  sweeps::Keeper::Options keeper;
+  keeper.submit = [this](const store::SweepRecord& sweep, const sweeps::NewJob& job) {
+    return SubmissionOfTrial(sweep, job, *services_);
+  };
+  sweeps_ = *sweeps::Keeper::Open(std::move(keeper), *sweep_store_, *runtime_, board_, notifier_,
+                                  metrics_, *Clock::Real());
+  services_->sweeps = sweeps_.get();
   services_->sign_in->user_of_system = [](const std::string& user) {
     return User(user, access::Role::kAdmin);
   };
@@ -49,6 +57,7 @@ RpcTest::RpcTest() {
   access_service_ = std::make_unique<AccessServiceImpl>(*services_);
   secret_service_ = std::make_unique<SecretServiceImpl>(*services_);
   spec_service_ = std::make_unique<SpecServiceImpl>(*services_);
+  sweep_service_ = std::make_unique<SweepServiceImpl>(*services_);
   notify_service_ = std::make_unique<NotifyServiceImpl>(*services_);
   tunnel_service_ = std::make_unique<TunnelServiceImpl>(*services_);
   grpc::ServerBuilder builder;
@@ -62,6 +71,7 @@ RpcTest::RpcTest() {
   builder.RegisterService(access_service_.get());
   builder.RegisterService(secret_service_.get());
   builder.RegisterService(spec_service_.get());
+  builder.RegisterService(sweep_service_.get());
   builder.RegisterService(notify_service_.get());
   builder.RegisterService(tunnel_service_.get());
   server_ = builder.BuildAndStart();

@@ -23,10 +23,12 @@
 #include "server/rpc/sharing_service.h"
 #include "server/rpc/spec_service.h"
 #include "server/rpc/streams.h"
+#include "server/rpc/sweep_service.h"
 #include "server/rpc/tunnel_service.h"
 #include "server/store/memory_access_store.h"
 #include "server/store/memory_metrics_store.h"
 #include "server/store/memory_store.h"
+#include "server/sweeps/keeper.h"
 #include "tests/testing/manual_clock.h"
 #include "tests/testing/temp_dir.h"
 
@@ -101,6 +103,8 @@ class RpcTest : public ::testing::Test {
   std::unique_ptr<runtime::CheckpointVerifier> verifier_;
   std::unique_ptr<runtime::AuditLog> audit_;
   std::unique_ptr<Services> services_;
+  std::unique_ptr<store::SweepStore> sweep_store_;
+  std::unique_ptr<sweeps::Keeper> sweeps_;
   std::unique_ptr<JobServiceImpl> job_service_;
   std::unique_ptr<FleetServiceImpl> fleet_service_;
   std::unique_ptr<SharingServiceImpl> sharing_service_;
@@ -111,6 +115,7 @@ class RpcTest : public ::testing::Test {
   std::unique_ptr<AccessServiceImpl> access_service_;
   std::unique_ptr<SecretServiceImpl> secret_service_;
   std::unique_ptr<SpecServiceImpl> spec_service_;
+  std::unique_ptr<SweepServiceImpl> sweep_service_;
   std::unique_ptr<NotifyServiceImpl> notify_service_;
   std::unique_ptr<TunnelServiceImpl> tunnel_service_;
   std::unique_ptr<grpc::Server> server_;

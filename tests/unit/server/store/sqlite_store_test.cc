@@ -477,6 +477,7 @@ TEST_F(SqliteStoreTest, TheDocumentShowsTheTables) {
   replace("notify.db", NotifyMigrations());
   replace("specs.db", SpecMigrations());
   replace("remarks.db", RemarkMigrations());
+  replace("sweeps.db", SweepMigrations());
   if (std::getenv("TRAINYARD_UPDATE_GOLDEN") != nullptr) {
     ASSERT_TRUE(WriteFileAtomically(kDocument, expected).ok());
     return;

@@ -1,0 +1,295 @@
+// Checks sweeps that users begin, and answers from the keeper of all sweeps.
+#include "server/rpc/sweep_service.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/errors.h"
+#include "common/base/hash.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/status.h"
+#include "common/spec/resolve.h"
+#include "server/rpc/answers.h"
+#include "server/rpc/decisions.h"
+#include "server/rpc/limits.h"
+#include "server/rpc/submission.h"
+#include "server/sweeps/keeper.h"
+#include "server/sweeps/plan.h"
+
+namespace trainyard::rpc {
+namespace {
+
+using core::sweeping::EntryKind;
+
+// The trials whose values a dry run shows.
+constexpr int32_t kTrialsShown = 20;
+
+absl::Status NoSweeps() {
+  return absl::UnavailableError("this server keeps no sweeps");
+}
+
+// Returns how many jobs of this spec the pool has room for at a time, if it were empty.
+int32_t RoomFor(const v1::JobSpec& spec, const core::Yard& yard) {
+  int32_t devices = 0;
+  const std::string& type = spec.devices().type();
+  for (const auto& [name, worker] : yard.snapshot().workers) {
+    for (const core::DeviceRecord& device : worker.devices) {
+      if (type.empty() || device.type == type) ++devices;
+    }
+  }
+  return devices / std::max(spec.devices().count(), 1);
+}
+
+void CheckOptions(const v1::SubmitOptions& options, RequestCheck& check) {
+  if (options.after_size() + options.after_ok_size() > 0) {
+    check.Add("options.after", "is not accepted: the jobs of a sweep wait for no others");
+  }
+  if (options.array_size() > 0 || options.array_parallel() > 0) {
+    check.Add("options.array_size", "is not accepted: a sweep is no array");
+  }
+}
+
+std::string HashOf(v1::CreateSweepRequest request) {
+  request.clear_request_id();
+  request.mutable_options()->clear_memory_need();
+  request.mutable_options()->clear_code_origin();
+  // The parameters are a map, whose order on the wire is not fixed.
+  std::map<std::string, std::string> parameters(request.spec().sweep().parameters().begin(),
+                                                request.spec().sweep().parameters().end());
+  request.mutable_spec()->mutable_sweep()->clear_parameters();
+  std::string bytes = request.SerializeAsString();
+  for (const auto& [path, values] : parameters) absl::StrAppend(&bytes, "\n", path, "\n", values);
+  return ContentHash(bytes);
+}
+
+// Shows a sweep that was only validated, with the values of its first trials.
+void Preview(const v1::JobSpec& spec, v1::Sweep& shown) {
+  const v1::SweepSpec& sweep = spec.sweep();
+  const core::sweeping::Definition definition = sweeps::DefinitionOf(sweep);
+  const sweep::Space space = sweeps::SpaceOf(sweep);
+  shown.set_title(spec.name());
+  shown.set_project(spec.project());
+  *shown.mutable_spec() = spec;
+  shown.set_trials_total(definition.trials);
+  shown.set_concurrent(definition.concurrent);
+  shown.set_best_trial(-1);
+  for (int32_t rung = 0; rung < core::sweeping::RungCount(definition); ++rung) {
+    shown.add_rungs(core::sweeping::RungShare(definition, rung));
+  }
+  for (int32_t i = 0; i < std::min(definition.trials, kTrialsShown); ++i) {
+    v1::SweepTrial& trial = *shown.add_trials();
+    trial.set_index(i);
+    trial.set_copied_from(-1);
+    for (const auto& [path, value] : sweeps::ValuesOf(sweep, space, i)) {
+      (*trial.mutable_values())[path] = value;
+    }
+  }
+}
+
+// Makes the submission of the first trial, so that what is wrong with all of them is found at once.
+absl::StatusOr<std::shared_ptr<core::Submission>> CheckFirstTrial(
+    const v1::JobSpec& spec, const v1::CreateSweepRequest& request, const access::Caller& caller,
+    Services& services, RequestCheck& check, Decisions& decisions) {
+  const sweep::Values values = sweeps::ValuesOf(spec.sweep(), sweeps::SpaceOf(spec.sweep()), 0);
+  TY_ASSIGN_OR_RETURN(const v1::JobSpec first, sweeps::SpecOfTrial(spec, 0, values));
+  return SubmissionOf(first, request.options(), "", request.validate_only(), caller, services,
+                      check, decisions);
+}
+
+}  // namespace
+
+absl::StatusOr<core::SubmitJob> SubmissionOfTrial(const store::SweepRecord& sweep,
+                                                  const sweeps::NewJob& job, Services& services) {
+  access::Caller owner;
+  owner.user = sweep.user;
+  owner.role = services.directory.RoleOf(sweep.user).value_or(access::Role::kSubmitter);
+  const access::Rule& rule = access::RuleOf("SweepService/CreateSweep");
+  if (owner.role < rule.least) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("'", sweep.user, "' may not submit jobs any more"));
+  }
+  TY_ASSIGN_OR_RETURN(v1::JobSpec spec,
+                      sweeps::SpecOfTrial(sweep.spec, job.trial, job.begin.values));
+  const std::string from =
+      job.begin.from.has_value() ? CheckpointName(job.begin.from->job, job.begin.from->step) : "";
+  RequestCheck check;
+  Decisions decisions(rule, owner, services, {SweepName(sweep.number)});
+  TY_ASSIGN_OR_RETURN(const auto submission,
+                      SubmissionOf(spec, sweep.options, from, /*is_trial=*/false, owner, services,
+                                   check, decisions));
+  submission->trial = TrialName(sweep.number, job.trial);
+  // The same job is asked for again if the server ends before it has noted this one.
+  const std::string request =
+      absl::StrCat("sweep/", sweep.uid, "/", job.trial, "/", job.generation);
+  return core::SubmitJob{submission, request, request, UserActor(owner.user)};
+}
+
+absl::StatusOr<int64_t> SweepServiceImpl::Find(const access::Caller& caller,
+                                               const std::string& name, bool to_change) const {
+  if (services_.sweeps == nullptr) return NoSweeps();
+  TY_ASSIGN_OR_RETURN(const int64_t number, ParseSweepName(name));
+  const auto record = services_.sweeps->Find(number);
+  if (!record.ok()) return record.status();
+  if (!services_.directory.MaySee(caller, record->user, record->spec.project())) {
+    return error::SweepNotFound(number);
+  }
+  if (to_change && !access::MayChange(caller, record->user)) {
+    return MakeError(absl::StatusCode::kPermissionDenied, "NOT_OWNER",
+                     absl::StrCat(name, " belongs to '", record->user, "', and you are '",
+                                  caller.user, "'; ask the owner or an operator"));
+  }
+  return number;
+}
+
+grpc::ServerUnaryReactor* SweepServiceImpl::CreateSweep(const access::Caller& caller,
+                                                        grpc::CallbackServerContext* context,
+                                                        const v1::CreateSweepRequest* request,
+                                                        v1::Sweep* response) {
+  if (services_.sweeps == nullptr) return Finished(context, NoSweeps());
+  RequestCheck check;
+  Decisions decisions(access::RuleOf("SweepService/CreateSweep"), caller, services_,
+                      {request->spec().name()}, request->validate_only());
+  check.MaxBytes("request_id", request->request_id(), kRequestIdBytesMax);
+  CheckOptions(request->options(), check);
+  if (!request->spec().has_sweep()) {
+    check.Add("spec.sweep", "must be given: the fields that are searched, and the objective");
+  }
+  auto record = std::make_shared<store::SweepRecord>();
+  check.Add(spec::ResolveInto(request->spec(), record->spec));
+  if (!check.ok()) return Refused(context, check);
+  v1::SweepSpec first = record->spec.sweep();
+  sweeps::ChooseOpen(/*room=*/1, first);
+  v1::JobSpec with_first = record->spec;
+  *with_first.mutable_sweep() = first;
+  const auto submission =
+      CheckFirstTrial(with_first, *request, caller, services_, check, decisions);
+  decisions.Write();
+  if (!submission.ok()) return Finished(context, submission.status());
+  record->user = caller.user;
+  record->uid = MakeUuid(services_.rng);
+  record->create_us = absl::ToUnixMicros(services_.sign_in->clock->Now());
+  record->request_id = request->request_id();
+  record->request_hash = HashOf(*request);
+  record->options = request->options();
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const auto create = [this, record, request, response]() -> absl::Status {
+    if (request->validate_only()) {
+      Preview(record->spec, *response);
+      return absl::OkStatus();
+    }
+    TY_ASSIGN_OR_RETURN(const int64_t number, services_.sweeps->Create(*record));
+    TY_ASSIGN_OR_RETURN(*response, services_.sweeps->Show(number));
+    return absl::OkStatus();
+  };
+  services_.runtime.Read(
+      [this, record, create, reactor, trial = *submission](absl::StatusOr<const core::Yard*> yard) {
+        if (!yard.ok()) return reactor->Finish(ToGrpcStatus(yard.status()));
+        const auto admitted = (*yard)->Admit(*trial, services_.runtime.Now());
+        if (!admitted.ok()) return reactor->Finish(ToGrpcStatus(admitted.status()));
+        sweeps::ChooseOpen(RoomFor(record->spec, **yard), *record->spec.mutable_sweep());
+        const absl::Status posted =
+            changes_.TryPost([create, reactor] { reactor->Finish(ToGrpcStatus(create())); });
+        if (!posted.ok()) reactor->Finish(ToGrpcStatus(posted));
+      });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* SweepServiceImpl::GetSweep(const access::Caller& caller,
+                                                     grpc::CallbackServerContext* context,
+                                                     const v1::GetSweepRequest* request,
+                                                     v1::Sweep* response) {
+  const auto number = Find(caller, request->name(), /*to_change=*/false);
+  if (!number.ok()) return Finished(context, number.status());
+  return FinishAfter(context, services_.executor, [this, number, request, response]() {
+    auto shown = services_.sweeps->Show(*number, request->with_decisions()
+                                                     ? std::optional(request->decisions_after())
+                                                     : std::nullopt);
+    if (shown.ok()) *response = *std::move(shown);
+    return shown.status();
+  });
+}
+
+grpc::ServerUnaryReactor* SweepServiceImpl::ListSweeps(const access::Caller& caller,
+                                                       grpc::CallbackServerContext* context,
+                                                       const v1::ListSweepsRequest* request,
+                                                       v1::ListSweepsResponse* response) {
+  if (services_.sweeps == nullptr) return Finished(context, NoSweeps());
+  RequestCheck check;
+  const int page_size =
+      check.PageSize("page_size", request->page_size(), kSpecsPageDefault, kSpecsPageMax);
+  const int64_t before = check.PageToken("page_token", request->page_token());
+  check.MaxBytes("user", request->user(), kUserBytesMax);
+  if (!check.ok()) return Refused(context, check);
+  return FinishAfter(context, services_.executor,
+                     [this, caller, before, page_size, request, response] {
+                       size_t bytes = 0;
+                       services_.sweeps->ForEach(before, [&](const v1::Sweep& sweep) {
+                         if (!request->user().empty() && sweep.user() != request->user())
+                           return true;
+                         if (!services_.directory.MaySee(caller, sweep.user(), sweep.project()))
+                           return true;
+                         bytes += sweep.ByteSizeLong();
+                         if (response->sweeps_size() == page_size ||
+                             (bytes > kPageBytesMax && response->sweeps_size() > 0)) {
+                           response->set_next_page_token(
+                               absl::StrCat(*ParseSweepName(response->sweeps().rbegin()->name())));
+                           return false;
+                         }
+                         *response->add_sweeps() = sweep;
+                         return true;
+                       });
+                       return absl::OkStatus();
+                     });
+}
+
+absl::Status SweepServiceImpl::Ask(int64_t sweep, EntryKind kind, const access::Caller& caller,
+                                   v1::Sweep& response) {
+  TY_RETURN_IF_ERROR(services_.sweeps->Ask(sweep, kind, caller.user));
+  TY_ASSIGN_OR_RETURN(response, services_.sweeps->Show(sweep));
+  return absl::OkStatus();
+}
+
+grpc::ServerUnaryReactor* SweepServiceImpl::StopSweep(const access::Caller& caller,
+                                                      grpc::CallbackServerContext* context,
+                                                      const v1::StopSweepRequest* request,
+                                                      v1::Sweep* response) {
+  const auto number = Find(caller, request->name(), /*to_change=*/true);
+  if (!number.ok()) return Finished(context, number.status());
+  const EntryKind kind =
+      request->cancel() ? EntryKind::kCancelRequested : EntryKind::kStopRequested;
+  return FinishAfter(context, changes_, [this, number, kind, caller, response] {
+    return Ask(*number, kind, caller, *response);
+  });
+}
+
+grpc::ServerUnaryReactor* SweepServiceImpl::ResumeSweep(const access::Caller& caller,
+                                                        grpc::CallbackServerContext* context,
+                                                        const v1::ResumeSweepRequest* request,
+                                                        v1::Sweep* response) {
+  const auto number = Find(caller, request->name(), /*to_change=*/true);
+  if (!number.ok()) return Finished(context, number.status());
+  return FinishAfter(
+      context, changes_, [this, number, caller, request, response]() -> absl::Status {
+        if (request->retry_failed()) {
+          TY_RETURN_IF_ERROR(
+              services_.sweeps->Ask(*number, EntryKind::kRetryRequested, caller.user));
+        }
+        return Ask(*number, EntryKind::kResumeRequested, caller, *response);
+      });
+}
+
+grpc::ServerUnaryReactor* SweepServiceImpl::DeleteSweep(const access::Caller& caller,
+                                                        grpc::CallbackServerContext* context,
+                                                        const v1::DeleteSweepRequest* request,
+                                                        v1::DeleteSweepResponse* /*response*/) {
+  const auto number = Find(caller, request->name(), /*to_change=*/true);
+  if (!number.ok()) return Finished(context, number.status());
+  return FinishAfter(context, changes_,
+                     [this, number] { return services_.sweeps->Delete(*number); });
+}
+
+}  // namespace trainyard::rpc
