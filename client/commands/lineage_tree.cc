@@ -76,6 +76,8 @@ std::string LineageLinkText(const v1::LineageLink& link) {
       return "verification";
     case v1::LINEAGE_KIND_SAVED_SPEC:
       return absl::StrCat("saved spec ", link.parent());
+    case v1::LINEAGE_KIND_SWEEP:
+      return link.parent();
     case v1::LINEAGE_KIND_IMPORT:
       return absl::StrCat("imported, was ", link.parent());
     default:

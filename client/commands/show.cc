@@ -231,6 +231,7 @@ void PrintHistory(const v1::Job& job, absl::Time now, Sheet& sheet) {
   const v1::Provenance& provenance = job.provenance();
   sheet.Line("cloned from", provenance.cloned_from());
   sheet.Line("saved spec", SavedName(provenance.saved_spec()));
+  sheet.Line("trial", provenance.trial());
   sheet.Line("verifies", provenance.verifies());
   sheet.Line("code", absl::StrCat(job.resolved_spec().program().code(),
                                   OriginText(provenance.code()).empty() ? "" : "\n",

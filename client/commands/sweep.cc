@@ -51,22 +51,6 @@ struct RemoveSweepOptions {
   bool yes = false;
 };
 
-// Lists come without trials, so the best ones are asked for.
-void AddBestTrials(link::ServerLink& link, std::vector<v1::Sweep>& sweeps) {
-  for (v1::Sweep& sweep : sweeps) {
-    if (sweep.best_trial() < 0 || sweep.trials_begun() == 0 || BestTrial(sweep) != nullptr) {
-      continue;
-    }
-    // A sweep may have been deleted meanwhile; its line then lacks the job.
-    const auto full = FetchSweep(link, sweep.name());
-    const v1::SweepTrial* best = full.ok() ? BestTrial(*full) : nullptr;
-    if (best == nullptr) continue;
-    *sweep.add_trials() = *best;
-    sweep.set_best_trial(best->index());
-    sweep.set_best_value(best->value());
-  }
-}
-
 Result ListSweeps(const Context& context, const ListSweepsOptions& options) {
   TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
   bool has_more = false;
@@ -78,7 +62,6 @@ Result ListSweeps(const Context& context, const ListSweepsOptions& options) {
                                        : "no sweeps of this user; `trainyard sweep ls` lists all");
       return link::kOk;
     }
-    AddBestTrials(*link, sweeps);
     context.out << SweepTable(sweeps, context.terminal, context.clock.Now()) << std::flush;
   }
   if (has_more) context.Say("... and more; --limit N lists more");
@@ -117,7 +100,8 @@ Result ShowSweep(const Context& context, const ShowSweepOptions& options) {
     if (!ended.has_value()) return link::kInterrupted;
     sweep = *std::move(ended);
   } else {
-    TY_ASSIGN_OR_RETURN(sweep, FetchSweep(*link, name, options.log));
+    TY_ASSIGN_OR_RETURN(
+        sweep, FetchSweep(*link, name, options.log ? std::optional<int64_t>(0) : std::nullopt));
   }
   if (!options.svg_file.empty()) {
     TY_RETURN_IF_ERROR(WritePicture(context, sweep, options.svg_file).status());

@@ -29,8 +29,10 @@ class SweepReporter {
   SweepReporter(const Context& context, bool prints_decisions)
       : context_(context), prints_decisions_(prints_decisions) {}
 
-  // Says whether the sweep has to be fetched with its decisions.
-  bool wants_decisions() const { return prints_decisions_ || !draws(); }
+  // Returns the sequence behind which it has to be told the decisions; nothing if it tells none.
+  std::optional<int64_t> decisions_after() const {
+    return prints_decisions_ || !draws() ? std::optional(told_) : std::nullopt;
+  }
 
   void OnSweep(const v1::Sweep& sweep) {
     for (const v1::SweepDecision& decision : sweep.decisions()) {
@@ -103,7 +105,7 @@ absl::StatusOr<std::optional<v1::Sweep>> FollowSweep(const Context& context, lin
   std::optional<absl::Duration> lost_at;
   while (true) {
     const absl::Duration begin = context.clock.Uptime();
-    auto sweep = FetchSweep(link, name, reporter.wants_decisions());
+    auto sweep = FetchSweep(link, name, reporter.decisions_after());
     const absl::Duration end = context.clock.Uptime();
     if (sweep.ok()) {
       if (lost_at.has_value()) reporter.OnConnection(/*is_back=*/true);

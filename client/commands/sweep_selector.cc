@@ -35,10 +35,11 @@ absl::StatusOr<std::string> ResolveSweep(link::ServerLink& link, const std::stri
 }
 
 absl::StatusOr<v1::Sweep> FetchSweep(link::ServerLink& link, const std::string& name,
-                                     bool with_decisions) {
+                                     std::optional<int64_t> decisions_after) {
   v1::GetSweepRequest request;
   request.set_name(name);
-  request.set_with_decisions(with_decisions);
+  request.set_with_decisions(decisions_after.has_value());
+  request.set_decisions_after(decisions_after.value_or(0));
   return link.Call(&v1::SweepService::Stub::GetSweep, request);
 }
 

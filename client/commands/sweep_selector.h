@@ -1,6 +1,7 @@
 // Finds sweeps by the names that people use: 3, sweeps/3 and last.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,12 +17,13 @@ inline constexpr char kSweepHelp[] = "A sweep: 3, sweeps/3, or last";
 // word that names no sweep, and NOT_FOUND if there is none.
 absl::StatusOr<std::string> ResolveSweep(link::ServerLink& link, const std::string& word);
 
-// Returns the sweep with its trials.
+// Returns the sweep with its trials, and with its decisions behind the sequence `decisions_after`
+// if that is given.
 absl::StatusOr<v1::Sweep> FetchSweep(link::ServerLink& link, const std::string& name,
-                                     bool with_decisions = false);
+                                     std::optional<int64_t> decisions_after = {});
 
-// Returns at most `limit` sweeps without their trials, the newest first. `has_more` says whether
-// there are more.
+// Returns at most `limit` sweeps with the best trial of each, the newest first. `has_more` says
+// whether there are more.
 absl::StatusOr<std::vector<v1::Sweep>> FetchSweeps(link::ServerLink& link, const std::string& user,
                                                    int limit, bool& has_more);
 

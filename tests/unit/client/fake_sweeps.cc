@@ -118,6 +118,9 @@ grpc::Status FakeSweeps::ListSweeps(grpc::ServerContext*, const v1::ListSweepsRe
     v1::Sweep& listed = *response->add_sweeps();
     listed = fitting[i];
     listed.clear_trials();
+    for (const v1::SweepTrial& trial : fitting[i].trials()) {
+      if (trial.index() == listed.best_trial()) *listed.add_trials() = trial;
+    }
     listed.clear_decisions();
   }
   if (first + size < fitting.size()) response->set_next_page_token(std::string(first + size, '+'));
