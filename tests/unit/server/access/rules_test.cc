@@ -23,6 +23,7 @@
 #include "trainyard/v1/notify.pb.h"
 #include "trainyard/v1/secret.pb.h"
 #include "trainyard/v1/sharing.pb.h"
+#include "trainyard/v1/sweep_service.pb.h"
 #include "trainyard/v1/tunnel.pb.h"
 
 namespace trainyard::access {
@@ -37,7 +38,8 @@ std::set<std::string> AllCalls() {
         v1::Job::descriptor()->file(), v1::Quota::descriptor()->file(),
         v1::TunnelFrame::descriptor()->file(), v1::FindCodeRequest::descriptor()->file(),
         v1::NotifyTarget::descriptor()->file(), v1::Secret::descriptor()->file(),
-        v1::SavedSpec::descriptor()->file(), v1::ImportJobRequest::descriptor()->file()}) {
+        v1::SavedSpec::descriptor()->file(), v1::ImportJobRequest::descriptor()->file(),
+        v1::Sweep::descriptor()->file()}) {
     for (int i = 0; i < file->service_count(); ++i) {
       for (int j = 0; j < file->service(i)->method_count(); ++j) {
         calls.insert(

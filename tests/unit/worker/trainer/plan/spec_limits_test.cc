@@ -270,8 +270,9 @@ TEST(SpecLimits, WhatTheServerAcceptsAWorkerSetsUp) {
   Trials trials;
   for (const char* text : kSpecs) trials.Run(text);
 
-  // No trainer sets up a program of the user's own, or gives word of a job.
-  std::set<const Descriptor*> seen = {v1::ProgramSpec::descriptor(), v1::NotifySpec::descriptor()};
+  // No trainer sets up a program of the user's own, gives word of a job, or knows of a sweep.
+  std::set<const Descriptor*> seen = {v1::ProgramSpec::descriptor(), v1::NotifySpec::descriptor(),
+                                      v1::SweepSpec::descriptor()};
   std::set<std::string> limited;
   Collect(*v1::JobSpec::descriptor(), seen, limited);
   // A resolved spec has no devices.max, and no memory unless the user asks for it.
