@@ -21,7 +21,7 @@
 namespace trainyard::testing {
 
 // The longest wait for anything. It is generous, since machines are shared and sanitizers are slow.
-inline constexpr absl::Duration kPatience = absl::Seconds(90);
+inline constexpr absl::Duration kPatience = absl::Seconds(150);
 
 class Yard {
  public:
