@@ -15,6 +15,7 @@
 #include "client/commands/code_diff.h"
 #include "client/commands/selector.h"
 #include "client/commands/verbs.h"
+#include "client/output/metric_direction.h"
 #include "client/output/plot.h"
 #include "client/output/proto_text.h"
 #include "client/output/table.h"
@@ -26,6 +27,7 @@
 namespace trainyard::commands {
 namespace {
 
+using output::IsLargerBetter;
 using output::Table;
 
 struct CompareOptions {
@@ -52,14 +54,6 @@ struct Subject {
 
   std::string id() const { return output::ShortName(job.name()); }
 };
-
-// Returns true for metrics of which larger values are better.
-bool IsLargerBetter(const std::string& metric) {
-  for (const char* word : {"accuracy", "top5", "top1", "f1", "auc", "bleu", "iou", "reward"}) {
-    if (absl::StrContains(metric, word)) return true;
-  }
-  return false;
-}
 
 // Returns true for what a training comes to, and not for rates and use of devices.
 bool IsResult(const std::string& metric) {

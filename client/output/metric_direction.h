@@ -1,0 +1,11 @@
+// Says which way the values of a metric should go.
+#pragma once
+
+#include "absl/strings/string_view.h"
+
+namespace trainyard::output {
+
+// Returns true for metrics of which larger values are better, such as test.accuracy.
+bool IsLargerBetter(absl::string_view metric);
+
+}  // namespace trainyard::output
