@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/commands/sweep_svg.h"
 #include "client/commands/sweep_table.h"
+#include "tests/unit/client/commands/xml_text.h"
 
 namespace trainyard::commands {
 namespace {
@@ -18,6 +19,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::Pair;
+using trainyard::testing::CountOf;
+using trainyard::testing::MistakeOfXml;
 
 v1::Sweep SweepOf(const std::map<std::string, std::string>& parameters) {
   v1::Sweep sweep;
@@ -39,45 +42,6 @@ v1::SweepTrial& AddTrial(v1::Sweep& sweep, const std::map<std::string, std::stri
   for (const auto& [path, value] : values) (*trial.mutable_values())[path] = value;
   sweep.set_trials_begun(sweep.trials_size());
   return trial;
-}
-
-// Counts how often a text occurs.
-int CountOf(absl::string_view text, absl::string_view word) {
-  int count = 0;
-  for (size_t at = text.find(word); at != absl::string_view::npos; at = text.find(word, at + 1)) {
-    ++count;
-  }
-  return count;
-}
-
-// Returns what is wrong with the text as XML: tags that do not close each other, and bare & or <.
-std::string MistakeOfXml(absl::string_view text) {
-  std::vector<std::string> open;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '&') {
-      const size_t end = text.find(';', i);
-      const absl::string_view name = text.substr(i + 1, end - i - 1);
-      if (name != "amp" && name != "lt" && name != "gt" && name != "quot") {
-        return absl::StrCat("a bare & before ", text.substr(i, 20));
-      }
-    }
-    if (text[i] != '<') continue;
-    const size_t end = text.find('>', i);
-    if (end == absl::string_view::npos) return "a tag does not end";
-    const absl::string_view tag = text.substr(i + 1, end - i - 1);
-    if (absl::StrContains(tag, '<')) return absl::StrCat("a bare < in ", tag);
-    if (CountOf(tag, "\"") % 2 != 0) return absl::StrCat("an open quote in ", tag);
-    const std::string name(tag.substr(0, tag.find_first_of(" /", 1)));
-    if (tag.front() == '/') {
-      if (open.empty() || "/" + open.back() != tag)
-        return absl::StrCat("<", tag, "> closes nothing");
-      open.pop_back();
-    } else if (tag.back() != '/') {
-      open.push_back(name);
-    }
-    i = end;
-  }
-  return open.empty() ? "" : absl::StrCat(open.back(), " is not closed");
 }
 
 TEST(SweepTable, ParametersAreNamedByAsManyWordsAsTellThemApart) {
