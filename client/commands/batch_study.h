@@ -57,7 +57,7 @@ absl::StatusOr<StudyTarget> ParseStudyTarget(absl::string_view text);
 // if no training has the ones before it. Returns nothing if no training has told a value.
 std::optional<StudyTarget> ChooseStudyTarget(const std::vector<StudyRun>& runs);
 
-// What came out at one batch. What is unknown or was not reached is unset.
+// A row says what came out at one batch. It leaves unset what is unknown or was not reached.
 struct StudyRow {
   StudyRun run;
   std::optional<double> best = {};

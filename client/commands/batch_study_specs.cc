@@ -21,6 +21,7 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
 constexpr size_t kStudyNameBytesMax = 63;
+// Goyal et al. warm up for five of 90 epochs. Shorter trainings cannot spend as many on it.
 constexpr double kWarmupEpochsMax = 5;
 constexpr double kWarmupShare = 0.1;
 
@@ -241,6 +242,12 @@ absl::StatusOr<std::vector<StudySpec>> MakeStudySpecs(const v1::JobSpec& written
   std::vector<StudySpec> made;
   for (const auto& [name, rate] : plan.rates) {
     if (FindRule(name) == nullptr) return UnknownOptimizer(name);
+    if (std::find(optimizers.begin(), optimizers.end(), name) == optimizers.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--lr gives a rate of '", name,
+                       "', which is not trained with; add it to --optimizers, which are ",
+                       absl::StrJoin(optimizers, ",")));
+    }
   }
   for (const std::string& name : optimizers) {
     const FieldDescriptor* rule = FindRule(name);

@@ -32,6 +32,8 @@ constexpr double kSecondPanelTop = 452;
 constexpr double kStudyHeight = 776;
 // Texts of ticks that are nearer to each other than this would overlap.
 constexpr double kTickRoom = 44;
+// The crosses of each optimizer have a row of their own above the lines.
+constexpr double kCrossRowHeight = 14;
 
 constexpr char kStudyStyle[] =
     "<style>.ground{fill:#ffffff}.axis{stroke:#444444}.grid{stroke:#e4e4e4}\n"
@@ -168,8 +170,11 @@ class StudyPainter {
           out, StudyLabel((kPanelLeft + kPanelRight) / 2, panel.top + kPanelHeight / 2, "middle",
                           "no training has reached the target", "class=\"faint\""));
     }
+    const bool has_crosses = values.size() < study_.rows.size();
     if (panel.has_perfect_lines) AddPerfectEnds(panel, values);
-    const LogScale y = ScaleFor(values, panel.top + kPanelHeight, panel.top);
+    const std::vector<std::string> names = study_.Optimizers();
+    const double crosses = has_crosses ? kCrossRowHeight * static_cast<double>(names.size()) : 0;
+    const LogScale y = ScaleFor(values, panel.top + kPanelHeight, panel.top + crosses);
     for (const double tick : TicksOf(y)) {
       const double at = y.At(tick);
       absl::StrAppend(
@@ -177,8 +182,7 @@ class StudyPainter {
           StudyLabel(kPanelLeft - 8, at + 4, "end", panel.text_of(tick), "font-size=\"11\""));
     }
     out += StudyLine(kPanelLeft, panel.top, kPanelLeft, panel.top + kPanelHeight, "class=\"axis\"");
-    const std::vector<std::string> names = study_.Optimizers();
-    for (size_t i = 0; i < names.size(); ++i) out += DrawOptimizer(panel, y, names[i], ColorOf(i));
+    for (size_t i = 0; i < names.size(); ++i) out += DrawOptimizer(panel, y, names[i], i);
     return out;
   }
 
@@ -250,7 +254,9 @@ class StudyPainter {
   }
 
   std::string DrawOptimizer(const Panel& panel, const LogScale& y, const std::string& name,
-                            const char* color) const {
+                            size_t index) const {
+    const char* color = ColorOf(index);
+    const double cross_row = panel.top + kCrossRowHeight * (static_cast<double>(index) + 0.5);
     const std::vector<const StudyRow*> rows = study_.RowsOf(name);
     std::string out;
     const StudyRow* base = FirstWith(panel, rows);
@@ -265,7 +271,7 @@ class StudyPainter {
       const auto value = panel.value_of(*row);
       if (!value.has_value()) {
         const absl::string_view why = row->run.failure.empty() ? "target not reached" : "failed";
-        marks += StudyCross(X(*row), panel.top + 8, color, absl::StrCat(title, ": ", why));
+        marks += StudyCross(X(*row), cross_row, color, absl::StrCat(title, ": ", why));
         continue;
       }
       const double at = y.At(*value);

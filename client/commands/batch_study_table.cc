@@ -51,17 +51,27 @@ std::string KneeText(const BatchStudy& study, const std::string& optimizer) {
   if (knee == rows.end()) {
     return absl::StrCat(optimizer, ": no knee, because fewer than two batches can be compared\n");
   }
-  const std::string scaled = absl::StrFormat(
-      "the steps to the target fall at least %.0f%% as fast as with perfect "
-      "scaling",
-      kKneeScaling * 100);
-  const bool is_largest = *knee == rows.back();
-  if (is_largest) {
-    return absl::StrCat(optimizer, ": up to batch ", (*knee)->run.batch, ", the largest, ", scaled,
-                        "; the knee may lie beyond it\n");
+  const int64_t batch = (*knee)->run.batch;
+  const std::string share =
+      absl::StrFormat("%.0f%% as fast as with perfect scaling", kKneeScaling * 100);
+  const auto has_reached = [](const StudyRow* row) { return row->steps.has_value(); };
+  const bool has_smaller = std::any_of(rows.begin(), knee, has_reached);
+  const auto is_behind = [&](const StudyRow* row) {
+    return has_reached(row) || row->run.failure.empty();
+  };
+  if (std::none_of(std::next(knee), rows.end(), is_behind)) {
+    return absl::StrCat(
+        optimizer, ": up to batch ", batch,
+        ", the largest that can be compared, the steps to the target fall at least ", share,
+        "; the knee may lie beyond it\n");
   }
-  return absl::StrCat(optimizer, ": the knee is at batch ", (*knee)->run.batch, ", up to which ",
-                      scaled, "\n");
+  if (!has_smaller) {
+    return absl::StrCat(optimizer, ": the knee is at batch ", batch,
+                        "; with the next larger one, the steps to the target fall less than ",
+                        share, "\n");
+  }
+  return absl::StrCat(optimizer, ": the knee is at batch ", batch,
+                      ", up to which the steps to the target fall at least ", share, "\n");
 }
 
 template <typename Number>
