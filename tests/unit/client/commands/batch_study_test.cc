@@ -109,7 +109,14 @@ TEST(BatchStudy, TheKneeMayLieBeyondTheLargestBatch) {
   const BatchStudy study =
       MakeBatchStudy("a", {RunThatReaches("sgd", 32, 100), RunThatReaches("sgd", 64, 50)}, kTarget);
   EXPECT_TRUE(study.rows[1].is_knee);
-  EXPECT_THAT(BatchStudyText(study), HasSubstr("up to batch 64, the largest"));
+  EXPECT_THAT(BatchStudyText(study), HasSubstr("up to batch 64, the largest that can be compared"));
+}
+
+TEST(BatchStudy, TheKneeMayBeTheSmallestBatch) {
+  const BatchStudy study =
+      MakeBatchStudy("a", {RunThatReaches("sgd", 32, 100), RunThatReaches("sgd", 64, 90)}, kTarget);
+  EXPECT_TRUE(study.rows[0].is_knee);
+  EXPECT_THAT(BatchStudyText(study), HasSubstr("the knee is at batch 32; with the next larger"));
 }
 
 TEST(BatchStudy, WithoutATargetOneIsChosenThatAllTrainingsReach) {
@@ -257,6 +264,8 @@ TEST(BatchStudySpecs, OtherOptimizersTakeWhatMeansTheSameInThem) {
   EXPECT_FALSE(adamw.has_weight_decay()) << "its decay means something else";
   EXPECT_EQ((*specs)[2].spec.optimizer().sgd().lr(), 0.2);
 
+  const auto idle = MakeStudySpecs(SpecWithRate(0.1), {.batches = {64}, .rates = {{"lars", 1}}});
+  EXPECT_THAT(idle.status().message(), HasSubstr("'lars', which is not trained with"));
   const auto unknown = MakeStudySpecs(SpecWithRate(0.1), {.batches = {1}, .optimizers = {"lion"}});
   EXPECT_EQ(unknown.status().message(),
             "there is no optimizer 'lion'; known are adam, adamw, lamb, lars, sgd");
