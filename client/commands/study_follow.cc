@@ -171,6 +171,8 @@ absl::StatusOr<std::optional<std::vector<v1::Job>>> FollowStudy(const Context& c
     const auto update = follower.Next(absl::Milliseconds(100));
     if (!update.has_value()) continue;
     if (const auto* end = std::get_if<link::End>(&*update)) {
+      // Ctrl-C ends the stream too, and the next round sees it.
+      if (context.interrupt.triggered()) continue;
       reporter.Clear();
       return end->status;
     }
