@@ -80,7 +80,7 @@ def main():
                     best[search].append(sweep.get("best_value", float("nan")))
                     print(f"{seed:4} {search:>7} {sweep['trials_begun']:6} {ended:10} {used:9.1f} "
                           f"{best[search][-1]:8.4f}")
-            for search, values in best.items():
+            for search, values in best.items() if args.seeds else ():
                 print(f"{search}: mean best {statistics.mean(values):.4f}")
 
             whole = pauses(run, show, seconds, spec, 0)
@@ -100,12 +100,12 @@ def pauses(run, show, seconds, spec, count):
         file.write(text)
     job = run("submit", job_spec, "--set", "train.epochs=120", "-q").strip()
     for _ in range(count):
-        wait(lambda: show("show", job)["state"] == "RUNNING")
+        wait(lambda: show("show", job)["state"] == "JOB_STATE_RUNNING")
         time.sleep(0.3)
         run("suspend", job)
-        wait(lambda: show("show", job)["state"] == "SUSPENDED")
+        wait(lambda: show("show", job)["state"] == "JOB_STATE_SUSPENDED")
         run("resume", job)
-    wait(lambda: show("show", job)["state"] == "SUCCEEDED")
+    wait(lambda: show("show", job)["state"] == "JOB_STATE_SUCCEEDED")
     return seconds(show("show", job)["device_time"])
 
 
