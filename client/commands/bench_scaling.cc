@@ -26,6 +26,7 @@
 #include "common/base/ids.h"
 #include "common/base/status_macros.h"
 #include "common/base/strings.h"
+#include "common/datasets.h"
 #include "common/rpc/channel.h"
 #include "common/spec/change.h"
 #include "common/spec/resolve.h"
@@ -48,6 +49,8 @@ struct BenchOptions {
 
 constexpr int64_t kDefaultSteps = 100;
 constexpr size_t kNameBytesMax = 63;
+// The samples of the evaluation that ends each run. Nobody looks at its result.
+constexpr int64_t kTestSamples = 64;
 constexpr absl::Duration kCancelRunTimeout = absl::Seconds(5);
 // The final losses of two runs of a spec that is not bitwise may differ by this much. Sums round
 // differently on other numbers of devices, and training enlarges that with every step.
@@ -125,6 +128,12 @@ absl::StatusOr<v1::JobSpec> Bench::SpecFor(int devices, int replicas, bool with_
                                  {"evaluate.every", every},
                                  {"max_retries", "0"}};
   if (!with_warm_up) changes.push_back({"schedule.warmup_epochs", "0"});
+  // The last step always evaluates, and a whole test split may take longer than all steps.
+  const datasets::Facts* facts = datasets::Find(spec.data().dataset());
+  if (facts != nullptr && facts->test_size > kTestSamples &&
+      (spec.data().test_size() == 0 || spec.data().test_size() > kTestSamples)) {
+    changes.push_back({"data.test_size", absl::StrCat(kTestSamples)});
+  }
   for (const Change& change : changes) {
     TY_RETURN_IF_ERROR(spec::ApplyChange(spec, change.path, change.value));
   }
