@@ -156,9 +156,17 @@ void Courier::Derive() {
 }
 
 std::optional<store::DeliveryRecord> Courier::TakeDue() {
+  int64_t seen = 0;
+  {
+    const MutexLock lock(&mutex_);
+    seen = changes_;
+  }
   auto due = store_.Due(NowUs());
   if (!due.ok()) return std::nullopt;
   const MutexLock lock(&mutex_);
+  // What another thread has sent since the store was read would be sent twice. The caller finds the
+  // change, and does not wait before it asks again.
+  if (changes_ != seen) return std::nullopt;
   for (store::DeliveryRecord& delivery : *due) {
     if (busy_receivers_.contains(ReceiverOf(delivery))) continue;
     if (delivery.tries > 0 && busy_retries_ >= kSendersOfRetries) continue;

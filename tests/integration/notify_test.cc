@@ -106,7 +106,8 @@ TEST_F(Notify, AnEndReachesAWebhookAndMailAndSaysWhatHappened) {
   EXPECT_THAT(list.out, HasSubstr("delivered (HTTP 200)"));
   EXPECT_THAT(list.out, Not(HasSubstr("key7")));
   EXPECT_THAT(yard_->Cli({"notify", "log"}).out, HasSubstr("anna@lab.example"));
-  EXPECT_EQ(receiver_.requests().size(), 2u) << "a failure that is the end is told once";
+  EXPECT_EQ(receiver_.requests().size(), 2u)
+      << "a failure that is the end is told once: " << receiver_.requests().back().body;
 }
 
 TEST_F(Notify, AServerThatIsKilledTellsTheRestAfterItsStart) {

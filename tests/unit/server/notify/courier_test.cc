@@ -25,6 +25,9 @@ using store::DeliveryRecord;
 using store::DeliveryState;
 using ::testing::HasSubstr;
 
+// A time behind all others.
+constexpr int64_t kForever = int64_t{1} << 60;
+
 class CourierTest : public ::testing::Test {
  protected:
   CourierTest() {
@@ -142,6 +145,30 @@ TEST_F(CourierTest, WhatWaitsSurvivesARestart) {
   Start();
   ASSERT_TRUE(WaitForState(DeliveryState::kDelivered));
   EXPECT_EQ(receiver_.requests().back().headers.at("x-trainyard-delivery"), "d1");
+}
+
+// Each thread reads what is due before it knows what the others have just sent.
+TEST_F(CourierTest, ManyThreadsSendEachMessageOnce) {
+  constexpr size_t kMessages = 300;
+  for (size_t i = 0; i < kMessages; ++i) {
+    store::TargetRecord target{absl::StrCat("user-", i % 6),
+                               "hook",
+                               receiver_.Url(absl::StrCat("/", i % 12)),
+                               "",
+                               kDefaultEvents,
+                               "key",
+                               0};
+    Tell(absl::StrCat("d", i), target);
+  }
+  Start();
+  ASSERT_TRUE(receiver_.WaitFor(kMessages));
+  ASSERT_TRUE(testing::WaitUntil([&] { return store_->Due(kForever)->empty(); }));
+  courier_->Stop();
+  std::set<std::string> sent;
+  for (const auto& request : receiver_.requests()) {
+    EXPECT_TRUE(sent.insert(request.headers.at("x-trainyard-delivery")).second);
+  }
+  EXPECT_EQ(sent.size(), kMessages);
 }
 
 TEST_F(CourierTest, ADeadReceiverDelaysNoOther) {
