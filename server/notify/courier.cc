@@ -164,7 +164,7 @@ std::optional<store::DeliveryRecord> Courier::TakeDue() {
   auto due = store_.Due(NowUs());
   if (!due.ok()) return std::nullopt;
   const MutexLock lock(&mutex_);
-  // What another thread has sent since the store was read would be sent twice. The caller finds the
+  // Another thread may have sent one of these since the store was read. The caller finds the
   // change, and does not wait before it asks again.
   if (changes_ != seen) return std::nullopt;
   for (store::DeliveryRecord& delivery : *due) {

@@ -22,6 +22,11 @@ def version():
     return re.search(r'^version = "(.*)"$', (SOURCE / "pyproject.toml").read_text(), re.MULTILINE).group(1)
 
 
+def sources():
+    """The files of the package. Other tests, which run at the same time, leave compiled ones beside them."""
+    return sorted(path for path in SOURCE.rglob("*") if "__pycache__" not in path.parts)
+
+
 class Package(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -54,10 +59,10 @@ class Package(unittest.TestCase):
                      f"{', '.join(missing('wheel', 'setuptools'))} of /usr/bin/python3 would be needed (python3-setuptools, "
                      "python3-wheel)")
     def test_the_debian_package_is_built_and_can_be_imported(self):
-        before = sorted(SOURCE.rglob("*"))
+        before = sources()
         told = subprocess.run([sys.executable, "-B", str(SOURCE / "make_deb.py"), str(self.folder / "out")], umask=0o077,
                               capture_output=True, text=True, check=True).stdout
-        self.assertEqual(sorted(SOURCE.rglob("*")), before, "nothing is left beside the sources")
+        self.assertEqual(sources(), before, "nothing is left beside the sources")
         deb = self.folder / "out" / f"python3-trainyard_{version()}_all.deb"
         self.assertEqual(told.strip(), str(deb))
 
