@@ -21,9 +21,8 @@
 #include "common/base/ids.h"
 #include "common/base/status_macros.h"
 #include "common/base/strings.h"
+#include "common/rpc/deterministic.h"
 #include "common/tls/digest.h"
-#include "google/protobuf/io/coded_stream.h"
-#include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "trainyard/v1/bundle.pb.h"
 
 namespace trainyard::commands {
@@ -69,14 +68,8 @@ void Trim(v1::ImportJobRequest& request) {
 
 // The same bundle gives the same id, so that an import that is repeated goes on.
 std::string ImportIdOf(const v1::ImportJobRequest& request) {
-  std::string bytes;
-  {
-    google::protobuf::io::StringOutputStream stream(&bytes);
-    google::protobuf::io::CodedOutputStream coded(&stream);
-    coded.SetSerializationDeterministic(true);
-    request.SerializeToCodedStream(&coded);
-  }
-  return tls::Sha256Digits(tls::Sha256Text(bytes))->substr(0, 48);
+  const std::string digest = tls::Sha256Text(rpc::DeterministicBytes(request));
+  return tls::Sha256Digits(digest)->substr(0, 48);
 }
 
 // Cuts what comes in blocks into lines.

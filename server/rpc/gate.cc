@@ -53,8 +53,9 @@ absl::Status TakeOver(absl::string_view user, const Services& services, Caller& 
   caller.real_user = std::exchange(caller.user, std::string(user));
   // The system is asked for each such call, because groups change. It may take its time, but only
   // administrators get here.
-  services.sign_in->learn_user(caller.user);
-  TakeRole(services.sign_in->user_of_system(caller.user), services.directory, caller);
+  const Caller other = CallerFor(caller.user, services);
+  caller.role = other.role;
+  caller.role_source = other.role_source;
   caller.is_host = false;
   return absl::OkStatus();
 }
@@ -116,6 +117,14 @@ absl::Status CheckRule(const Rule& rule, const Caller& caller, const Services& s
 }
 
 }  // namespace
+
+access::Caller CallerFor(const std::string& user, const Services& services) {
+  Caller caller;
+  caller.user = user;
+  services.sign_in->learn_user(user);
+  TakeRole(services.sign_in->user_of_system(user), services.directory, caller);
+  return caller;
+}
 
 absl::StatusOr<Caller> Identify(const grpc::ServerContextBase& context, Services& services,
                                 Party party) {

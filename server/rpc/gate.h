@@ -75,6 +75,10 @@ absl::StatusOr<access::Caller> Admit(const access::Rule& rule,
                                      const grpc::ServerContextBase& context, Services& services,
                                      const std::vector<std::string>& resources, bool is_trial);
 
+// Returns a user as a caller, with the role that the user has now, for what the server does later
+// in the name of that user. The system is asked, which may take its time.
+access::Caller CallerFor(const std::string& user, const Services& services);
+
 // Returns PERMISSION_DENIED or NOT_FOUND if the caller may not change the job. A job that does not
 // exist is left to others.
 absl::Status CheckMayChange(const access::Caller& caller, const Services& services, JobId job);

@@ -13,9 +13,8 @@
 #include "common/base/report_limits.h"
 #include "common/base/status_macros.h"
 #include "common/base/strings.h"
+#include "common/rpc/deterministic.h"
 #include "common/spec/resolve.h"
-#include "google/protobuf/io/coded_stream.h"
-#include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "server/codec/submission.h"
 #include "server/codec/time.h"
 #include "server/rpc/code_use.h"
@@ -206,14 +205,7 @@ v1::JobSpec CheckSpec(const std::string& field, const v1::JobSpec& spec, Request
 
 std::string HashOfImport(v1::ImportJobRequest request) {
   request.clear_request_id();
-  std::string bytes;
-  {
-    google::protobuf::io::StringOutputStream stream(&bytes);
-    google::protobuf::io::CodedOutputStream coded(&stream);
-    coded.SetSerializationDeterministic(true);
-    request.SerializeToCodedStream(&coded);
-  }
-  return ContentHash(bytes);
+  return ContentHash(DeterministicBytes(request));
 }
 
 std::string OriginOf(const v1::Job& job) {

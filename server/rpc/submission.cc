@@ -11,11 +11,10 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/hash.h"
 #include "common/base/status_macros.h"
+#include "common/rpc/deterministic.h"
 #include "common/spec/change.h"
 #include "common/spec/diff.h"
 #include "common/spec/resolve.h"
-#include "google/protobuf/io/coded_stream.h"
-#include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "server/codec/submission.h"
 #include "server/rpc/code_use.h"
 #include "server/rpc/convert.h"
@@ -37,14 +36,7 @@ std::string HashOfRequest(Request message) {
   if (message.has_options()) message.mutable_options()->clear_memory_need();
   // Files that are the same may have been committed since.
   if (message.has_options()) message.mutable_options()->clear_code_origin();
-  std::string bytes;
-  {
-    google::protobuf::io::StringOutputStream stream(&bytes);
-    google::protobuf::io::CodedOutputStream coded(&stream);
-    coded.SetSerializationDeterministic(true);
-    message.SerializeToCodedStream(&coded);
-  }
-  return ContentHash(bytes);
+  return ContentHash(DeterministicBytes(message));
 }
 
 std::shared_ptr<core::Submission> MakeSubmission(const Resolved& resolved, const StartPoint& start,
@@ -326,6 +318,10 @@ std::string HashOf(const v1::CreateJobRequest& request) {
 }
 
 std::string HashOf(const v1::CloneJobRequest& request) {
+  return HashOfRequest(request);
+}
+
+std::string HashOf(const v1::CreateSweepRequest& request) {
   return HashOfRequest(request);
 }
 

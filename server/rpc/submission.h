@@ -12,6 +12,7 @@
 #include "server/rpc/services.h"
 #include "server/runtime/board.h"
 #include "trainyard/v1/job.pb.h"
+#include "trainyard/v1/sweep_service.pb.h"
 
 namespace trainyard::rpc {
 
@@ -47,6 +48,7 @@ absl::StatusOr<Clone> CloneOf(const v1::CloneJobRequest& request, const runtime:
 // Returns what requests with the same meaning have in common, whatever their request_id is.
 std::string HashOf(const v1::CreateJobRequest& request);
 std::string HashOf(const v1::CloneJobRequest& request);
+std::string HashOf(const v1::CreateSweepRequest& request);
 
 // Returns a job that was only validated: resolved, with what would become of it, but without name
 // and state.

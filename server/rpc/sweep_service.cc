@@ -2,14 +2,12 @@
 #include "server/rpc/sweep_service.h"
 
 #include <algorithm>
-#include <map>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/base/errors.h"
-#include "common/base/hash.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/status.h"
 #include "common/spec/resolve.h"
@@ -53,19 +51,6 @@ void CheckOptions(const v1::SubmitOptions& options, RequestCheck& check) {
   }
 }
 
-std::string HashOf(v1::CreateSweepRequest request) {
-  request.clear_request_id();
-  request.mutable_options()->clear_memory_need();
-  request.mutable_options()->clear_code_origin();
-  // The parameters are a map, whose order on the wire is not fixed.
-  std::map<std::string, std::string> parameters(request.spec().sweep().parameters().begin(),
-                                                request.spec().sweep().parameters().end());
-  request.mutable_spec()->mutable_sweep()->clear_parameters();
-  std::string bytes = request.SerializeAsString();
-  for (const auto& [path, values] : parameters) absl::StrAppend(&bytes, "\n", path, "\n", values);
-  return ContentHash(bytes);
-}
-
 // Shows a sweep that was only validated, with the values of its first trials.
 void Preview(const v1::JobSpec& spec, v1::Sweep& shown) {
   const v1::SweepSpec& sweep = spec.sweep();
@@ -104,9 +89,7 @@ absl::StatusOr<std::shared_ptr<core::Submission>> CheckFirstTrial(
 
 absl::StatusOr<core::SubmitJob> SubmissionOfTrial(const store::SweepRecord& sweep,
                                                   const sweeps::NewJob& job, Services& services) {
-  access::Caller owner;
-  owner.user = sweep.user;
-  owner.role = services.directory.RoleOf(sweep.user).value_or(access::Role::kSubmitter);
+  const access::Caller owner = CallerFor(sweep.user, services);
   const access::Rule& rule = access::RuleOf("SweepService/CreateSweep");
   if (owner.role < rule.least) {
     return absl::PermissionDeniedError(
@@ -202,15 +185,16 @@ grpc::ServerUnaryReactor* SweepServiceImpl::GetSweep(const access::Caller& calle
                                                      grpc::CallbackServerContext* context,
                                                      const v1::GetSweepRequest* request,
                                                      v1::Sweep* response) {
-  const auto number = Find(caller, request->name(), /*to_change=*/false);
-  if (!number.ok()) return Finished(context, number.status());
-  return FinishAfter(context, services_.executor, [this, number, request, response]() {
-    auto shown = services_.sweeps->Show(*number, request->with_decisions()
-                                                     ? std::optional(request->decisions_after())
-                                                     : std::nullopt);
-    if (shown.ok()) *response = *std::move(shown);
-    return shown.status();
-  });
+  return FinishAfter(
+      context, services_.executor, [this, caller, request, response]() -> absl::Status {
+        TY_ASSIGN_OR_RETURN(const int64_t number,
+                            Find(caller, request->name(), /*to_change=*/false));
+        TY_ASSIGN_OR_RETURN(*response, services_.sweeps->Show(
+                                           number, request->with_decisions()
+                                                       ? std::optional(request->decisions_after())
+                                                       : std::nullopt));
+        return absl::OkStatus();
+      });
 }
 
 grpc::ServerUnaryReactor* SweepServiceImpl::ListSweeps(const access::Caller& caller,
@@ -246,9 +230,12 @@ grpc::ServerUnaryReactor* SweepServiceImpl::ListSweeps(const access::Caller& cal
                      });
 }
 
-absl::Status SweepServiceImpl::Ask(int64_t sweep, EntryKind kind, const access::Caller& caller,
-                                   v1::Sweep& response) {
-  TY_RETURN_IF_ERROR(services_.sweeps->Ask(sweep, kind, caller.user));
+absl::Status SweepServiceImpl::Ask(const std::string& name, const std::vector<EntryKind>& kinds,
+                                   const access::Caller& caller, v1::Sweep& response) {
+  TY_ASSIGN_OR_RETURN(const int64_t sweep, Find(caller, name, /*to_change=*/true));
+  for (const EntryKind kind : kinds) {
+    TY_RETURN_IF_ERROR(services_.sweeps->Ask(sweep, kind, caller.user));
+  }
   TY_ASSIGN_OR_RETURN(response, services_.sweeps->Show(sweep));
   return absl::OkStatus();
 }
@@ -257,12 +244,10 @@ grpc::ServerUnaryReactor* SweepServiceImpl::StopSweep(const access::Caller& call
                                                       grpc::CallbackServerContext* context,
                                                       const v1::StopSweepRequest* request,
                                                       v1::Sweep* response) {
-  const auto number = Find(caller, request->name(), /*to_change=*/true);
-  if (!number.ok()) return Finished(context, number.status());
   const EntryKind kind =
       request->cancel() ? EntryKind::kCancelRequested : EntryKind::kStopRequested;
-  return FinishAfter(context, changes_, [this, number, kind, caller, response] {
-    return Ask(*number, kind, caller, *response);
+  return FinishAfter(context, changes_, [this, kind, caller, request, response] {
+    return Ask(request->name(), {kind}, caller, *response);
   });
 }
 
@@ -270,26 +255,21 @@ grpc::ServerUnaryReactor* SweepServiceImpl::ResumeSweep(const access::Caller& ca
                                                         grpc::CallbackServerContext* context,
                                                         const v1::ResumeSweepRequest* request,
                                                         v1::Sweep* response) {
-  const auto number = Find(caller, request->name(), /*to_change=*/true);
-  if (!number.ok()) return Finished(context, number.status());
-  return FinishAfter(
-      context, changes_, [this, number, caller, request, response]() -> absl::Status {
-        if (request->retry_failed()) {
-          TY_RETURN_IF_ERROR(
-              services_.sweeps->Ask(*number, EntryKind::kRetryRequested, caller.user));
-        }
-        return Ask(*number, EntryKind::kResumeRequested, caller, *response);
-      });
+  std::vector<EntryKind> kinds = {EntryKind::kResumeRequested};
+  if (request->retry_failed()) kinds.insert(kinds.begin(), EntryKind::kRetryRequested);
+  return FinishAfter(context, changes_, [this, kinds, caller, request, response] {
+    return Ask(request->name(), kinds, caller, *response);
+  });
 }
 
 grpc::ServerUnaryReactor* SweepServiceImpl::DeleteSweep(const access::Caller& caller,
                                                         grpc::CallbackServerContext* context,
                                                         const v1::DeleteSweepRequest* request,
                                                         v1::DeleteSweepResponse* /*response*/) {
-  const auto number = Find(caller, request->name(), /*to_change=*/true);
-  if (!number.ok()) return Finished(context, number.status());
-  return FinishAfter(context, changes_,
-                     [this, number] { return services_.sweeps->Delete(*number); });
+  return FinishAfter(context, changes_, [this, caller, request]() -> absl::Status {
+    TY_ASSIGN_OR_RETURN(const int64_t number, Find(caller, request->name(), /*to_change=*/true));
+    return services_.sweeps->Delete(number);
+  });
 }
 
 }  // namespace trainyard::rpc

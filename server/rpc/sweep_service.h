@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "server/core/sweeping/record.h"
@@ -27,12 +28,12 @@ class SweepServiceImpl : public v1::SweepService::CallbackService {
   TY_UNARY_RPC(SweepService, DeleteSweep, DeleteSweepRequest, DeleteSweepResponse);
 
  private:
-  // Returns the number of a sweep that the caller may see, or change.
+  // Returns the number of a sweep that the caller may see, or change. It may wait for the disk.
   absl::StatusOr<int64_t> Find(const access::Caller& caller, const std::string& name,
                                bool to_change) const;
   // Writes down what the caller asks of a sweep, and shows it.
-  absl::Status Ask(int64_t sweep, core::sweeping::EntryKind kind, const access::Caller& caller,
-                   v1::Sweep& response);
+  absl::Status Ask(const std::string& name, const std::vector<core::sweeping::EntryKind>& kinds,
+                   const access::Caller& caller, v1::Sweep& response);
 
   Services& services_;
   // One change after the other; a flood of them delays nothing else.
