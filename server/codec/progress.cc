@@ -15,7 +15,7 @@ constexpr int64_t kEtaSecondsMax = int64_t{100} * 365 * 86'400;
 int64_t EtaOf(const v1::Progress& report) {
   const google::protobuf::Duration& eta = report.eta();
   if (eta.seconds() < 0 || eta.seconds() > kEtaSecondsMax) return 0;
-  return eta.seconds() * 1'000'000 + eta.nanos() / 1000;
+  return FromDuration(eta);
 }
 
 }  // namespace

@@ -31,4 +31,8 @@ google::protobuf::Duration ToDuration(int64_t microseconds) {
   return duration;
 }
 
+int64_t FromDuration(const google::protobuf::Duration& duration) {
+  return duration.seconds() * 1'000'000 + duration.nanos() / 1000;
+}
+
 }  // namespace trainyard::codec

@@ -12,5 +12,6 @@ google::protobuf::Timestamp ToTimestamp(int64_t microseconds);
 // Returns 0 for a time that a timestamp cannot hold.
 int64_t FromTimestamp(const google::protobuf::Timestamp& time);
 google::protobuf::Duration ToDuration(int64_t microseconds);
+int64_t FromDuration(const google::protobuf::Duration& duration);
 
 }  // namespace trainyard::codec

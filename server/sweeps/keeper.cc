@@ -201,20 +201,18 @@ void Keeper::Act(int64_t number, const store::SweepRecord& record, std::vector<A
     const auto found = sweeps_.find(number);
     if (found == sweeps_.end()) continue;
     const NewJob& made = each.action.made;
-    absl::Status status = reply.status();
-    if (reply.ok()) {
-      const store::TrialJob job{made.trial, made.generation, reply->job};
-      Watch(reply->job, number);
-      found->second.NoteJob(job);
-      // If this fails, the same job is found by its request after a restart.
-      status = store_.AddJob(number, job);
-      if (!status.ok()) {
-        LogWarning("cannot note the job of a trial",
-                   {{"trial", TrialName(number, made.trial)}, {"error", status.ToString()}});
-      }
+    if (!reply.ok()) {
+      found->second.NoteRefusal(made, reply.status());
       continue;
     }
-    found->second.NoteRefusal(made, status);
+    const store::TrialJob job{made.trial, made.generation, reply->job};
+    Watch(reply->job, number);
+    found->second.NoteJob(job);
+    // If this fails, the same job is found by its request after a restart.
+    if (const absl::Status kept = store_.AddJob(number, job); !kept.ok()) {
+      LogWarning("cannot note the job of a trial",
+                 {{"trial", TrialName(number, made.trial)}, {"error", kept.ToString()}});
+    }
   }
 }
 

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "server/codec/time.h"
 #include "server/core/sweeping/decide.h"
 #include "server/sweeps/plan.h"
 #include "trainyard/v1/job.pb.h"
@@ -180,8 +181,7 @@ std::vector<Entry> Sweep::Observe(const runtime::Board& board, store::MetricsSto
   }
   const v1::SweepSpec& sweep = record_.spec.sweep();
   if (sweep.has_budget() && !state_->is_budget_used()) {
-    const int64_t budget_us = sweep.budget().seconds() * 1'000'000 + sweep.budget().nanos() / 1'000;
-    if (DeviceTime(board, now_us) >= budget_us) {
+    if (DeviceTime(board, now_us) >= codec::FromDuration(sweep.budget())) {
       Entry used;
       used.kind = EntryKind::kBudgetUsed;
       happened.push_back(used);

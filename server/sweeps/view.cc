@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "google/protobuf/util/time_util.h"
 #include "server/codec/time.h"
 #include "server/sweeps/plan.h"
 
@@ -147,9 +146,12 @@ v1::Sweep ViewOf(const Sweep& sweep, const runtime::Board& board, int64_t now_us
   const auto begun = static_cast<int32_t>(state.trials().size());
   int32_t ended = 0;
   bool cannot_pause = false;
+  int32_t never_compared = 0;
   for (const Trial& trial : state.trials()) {
     ended += trial.has_ended() ? 1 : 0;
     cannot_pause = cannot_pause || !trial.can_pause;
+    const bool has_run_through = trial.status == TrialStatus::kSucceeded;
+    never_compared += has_run_through && !trial.reports.contains(0) ? 1 : 0;
   }
   for (int32_t i = 0; i < begun; ++i) {
     if (with_trials || i == state.best()) *shown.add_trials() = ViewOfTrial(sweep, i, board);
@@ -161,8 +163,7 @@ v1::Sweep ViewOf(const Sweep& sweep, const runtime::Board& board, int64_t now_us
   if (state.best() >= 0) {
     shown.set_best_value(state.trials()[static_cast<size_t>(state.best())].last->value);
   }
-  *shown.mutable_device_time() =
-      google::protobuf::util::TimeUtil::MicrosecondsToDuration(sweep.DeviceTime(board, now_us));
+  *shown.mutable_device_time() = codec::ToDuration(sweep.DeviceTime(board, now_us));
   shown.set_concurrent(state.definition().concurrent);
   const int32_t rungs = core::sweeping::RungCount(state.definition());
   for (int32_t rung = 0; rungs > 1 && rung < rungs; ++rung) {
@@ -172,6 +173,13 @@ v1::Sweep ViewOf(const Sweep& sweep, const runtime::Board& board, int64_t now_us
     shown.add_warnings(
         "trials of this program had no checkpoint at their rungs, so they are stopped there "
         "instead of paused");
+  }
+  if (rungs > 1 && never_compared > 0) {
+    shown.add_warnings(
+        absl::StrCat(never_compared, never_compared == 1 ? " trial was" : " trials were",
+                     " trained to the end without a value at the first rung; tell the metric more "
+                     "often, or give "
+                     "sweep.max_steps if the trials do not tell how many steps they have"));
   }
   return shown;
 }
