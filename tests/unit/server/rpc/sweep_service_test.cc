@@ -134,6 +134,40 @@ TEST_F(SweepServiceTest, OnlyItsOwnerSteersIt) {
   EXPECT_EQ(ErrorReason(Get(*anna, "sweeps/1").status()), "SWEEP_NOT_FOUND");
 }
 
+TEST_F(SweepServiceTest, ThoseOfAPrivateProjectAreSeenByItsMembers) {
+  directory_.SetProject({"secret", /*is_private=*/true, {"anna"}});
+  const auto anna = As("anna");
+  const auto bert = As("bert");
+  v1::CreateSweepRequest request = Search("look");
+  request.mutable_spec()->set_project("secret");
+  EXPECT_EQ(ErrorReason(Create(*bert, request).status()), "NOT_A_MEMBER");
+  ASSERT_TRUE(Create(*anna, request).ok());
+  EXPECT_EQ(ErrorReason(Get(*bert, "sweeps/1").status()), "SWEEP_NOT_FOUND");
+  EXPECT_EQ(Call(*bert, &Stub::ListSweeps, v1::ListSweepsRequest())->sweeps_size(), 0);
+  EXPECT_EQ(Call(*anna, &Stub::ListSweeps, v1::ListSweepsRequest())->sweeps_size(), 1);
+}
+
+TEST_F(SweepServiceTest, TrialsHaveTheRightsThatTheirOwnerHasWhenTheyBegin) {
+  directory_.SetProject({"secret", /*is_private=*/true, {}});
+  store::SweepRecord sweep;
+  sweep.number = 1;
+  sweep.user = "anna";
+  sweep.spec = Search("look").spec();
+  sweep.spec.set_project("secret");
+  const sweeps::NewJob job{3, 0, {{{"optimizer.sgd.lr", "0.5"}}, std::nullopt}};
+  // The system says that she is an administrator, who may submit to each project.
+  const auto submitted = SubmissionOfTrial(sweep, job, *services_);
+  ASSERT_TRUE(submitted.ok()) << submitted.status();
+  EXPECT_EQ(submitted->submission->trial, "sweeps/1/trials/3");
+  EXPECT_EQ(submitted->submission->name, "look-3");
+  EXPECT_EQ(SubmissionOfTrial(sweep, job, *services_)->request_id, submitted->request_id);
+  directory_.SetUser({"anna", access::Role::kSubmitter, "root", 0});
+  EXPECT_EQ(ErrorReason(SubmissionOfTrial(sweep, job, *services_).status()), "NOT_A_MEMBER");
+  directory_.SetUser({"anna", access::Role::kViewer, "root", 0});
+  EXPECT_EQ(SubmissionOfTrial(sweep, job, *services_).status().code(),
+            absl::StatusCode::kPermissionDenied);
+}
+
 TEST_F(SweepServiceTest, ListsPageByPage) {
   const auto anna = As("anna");
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(Create(*anna, Search("look")).ok());
