@@ -238,7 +238,7 @@ absl::StatusOr<JobSeries> FetchSeries(const Context& context, link::ServerLink& 
 }
 
 // Writes DIR/JOB/events.out.tfevents.TIME.trainyard, so that TensorBoard shows each job as a run.
-// What an earlier call has written is replaced.
+// The files replace those of an earlier call.
 absl::Status WriteEventFile(const Context& context, const JobSeries& job,
                             const std::string& folder) {
   const std::string run = JoinPath(folder, absl::StrCat("job-", output::ShortName(job.job)));
