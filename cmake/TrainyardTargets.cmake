@@ -90,12 +90,13 @@ endfunction()
 
 # ty_test(lifecycle_test SRCS job_fsm_test.cc DEPS ty_server_lifecycle LABELS unit threads [TIMEOUT 60] [PROCESSORS 2])
 # A GoogleTest binary; each TEST is one ctest entry. SEPARATE compiles sources one by one that name local things alike;
-# CALLS says that most of them include the headers of services.
+# CALLS says that most of them include the headers of services. OPTIMIZED is for tests that compute for minutes: the linker
+# keeps one copy of what is inline in headers, and that of a test's own sources would be the one without optimization.
 # Labels: unit contract integration faults gpu slow, and `threads` for what runs under TSan.
 # The target `thread_tests` builds all of that label.
 add_custom_target(thread_tests)
 function(ty_test NAME)
-  cmake_parse_arguments(ARG "SEPARATE;CALLS" "TIMEOUT;PROCESSORS" "SRCS;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "SEPARATE;CALLS;OPTIMIZED" "TIMEOUT;PROCESSORS" "SRCS;DEPS;LABELS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 60)
   endif()
@@ -110,15 +111,17 @@ function(ty_test NAME)
   endif()
   add_executable(${NAME} ${ARG_SRCS})
   target_include_directories(${NAME} PRIVATE ${PROJECT_SOURCE_DIR})
-  target_link_libraries(${NAME} PRIVATE
-    ty_warnings ty_test_optimization ${ARG_DEPS} ty_testing GTest::gmock GTest::gtest_main)
+  target_link_libraries(${NAME} PRIVATE ty_warnings ${ARG_DEPS} ty_testing GTest::gmock GTest::gtest_main)
   if(ARG_SEPARATE)
     set_target_properties(${NAME} PROPERTIES UNITY_BUILD OFF)
   endif()
-  if(ARG_CALLS)
-    ty_precompile_headers(${NAME} calls)
-  else()
-    ty_precompile_headers(${NAME} plain)
+  if(NOT ARG_OPTIMIZED)
+    target_link_libraries(${NAME} PRIVATE ty_test_optimization)
+    if(ARG_CALLS)
+      ty_precompile_headers(${NAME} calls)
+    else()
+      ty_precompile_headers(${NAME} plain)
+    endif()
   endif()
   if(threads IN_LIST ARG_LABELS)
     add_dependencies(thread_tests ${NAME})
