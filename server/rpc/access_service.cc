@@ -32,6 +32,8 @@ absl::Status RightsChanged() {
 
 }  // namespace
 
+AccessServiceImpl::AccessServiceImpl(Services& services) : services_(services) {}
+
 grpc::ServerUnaryReactor* AccessServiceImpl::WhoAmI(const access::Caller& caller,
                                                     grpc::CallbackServerContext* context,
                                                     const v1::WhoAmIRequest*,

@@ -12,7 +12,7 @@ namespace trainyard::rpc {
 // The service. It is thread-safe and borrows `services`.
 class AccessServiceImpl : public v1::AccessService::CallbackService {
  public:
-  explicit AccessServiceImpl(Services& services) : services_(services) {}
+  explicit AccessServiceImpl(Services& services);
 
   TY_UNARY_RPC(AccessService, WhoAmI, WhoAmIRequest, WhoAmIResponse);
   TY_UNARY_RPC(AccessService, ListUsers, ListUsersRequest, ListUsersResponse);

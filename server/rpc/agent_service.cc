@@ -96,6 +96,8 @@ absl::Status CheckOwnName(const access::Caller& caller, const std::string& worke
 
 }  // namespace
 
+AgentServiceImpl::AgentServiceImpl(Services& services) : services_(services) {}
+
 grpc::ServerUnaryReactor* AgentServiceImpl::RegisterWorker(const access::Caller& caller,
                                                            grpc::CallbackServerContext* context,
                                                            const v1::RegisterWorkerRequest* request,

@@ -16,7 +16,7 @@ namespace trainyard::rpc {
 // The service. It is thread-safe and borrows `services`.
 class AgentServiceImpl : public v1::AgentService::CallbackService {
  public:
-  explicit AgentServiceImpl(Services& services) : services_(services) {}
+  explicit AgentServiceImpl(Services& services);
 
   TY_UNARY_RPC(AgentService, RegisterWorker, RegisterWorkerRequest, RegisterWorkerResponse);
   TY_UNARY_RPC(AgentService, SyncWorker, SyncWorkerRequest, SyncWorkerResponse);

@@ -62,6 +62,8 @@ std::optional<core::CheckpointEvaluation> EvaluationOf(
 
 }  // namespace
 
+BundleServiceImpl::BundleServiceImpl(Services& services) : services_(services) {}
+
 grpc::ServerUnaryReactor* BundleServiceImpl::ImportJob(const access::Caller& caller,
                                                        grpc::CallbackServerContext* context,
                                                        const v1::ImportJobRequest* request,

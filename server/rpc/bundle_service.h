@@ -12,7 +12,7 @@ namespace trainyard::rpc {
 // The service. It is thread-safe and borrows `services`.
 class BundleServiceImpl : public v1::BundleService::CallbackService {
  public:
-  explicit BundleServiceImpl(Services& services) : services_(services) {}
+  explicit BundleServiceImpl(Services& services);
 
   TY_UNARY_RPC(BundleService, ImportJob, ImportJobRequest, Job);
   TY_UNARY_RPC(BundleService, AppendImportedMetrics, AppendImportedMetricsRequest,

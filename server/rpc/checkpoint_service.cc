@@ -70,6 +70,8 @@ grpc::ServerUnaryReactor* FinishWithMetrics(grpc::CallbackServerContext* context
 
 }  // namespace
 
+CheckpointServiceImpl::CheckpointServiceImpl(Services& services) : services_(services) {}
+
 grpc::ServerUnaryReactor* CheckpointServiceImpl::ListCheckpoints(
     const access::Caller&, grpc::CallbackServerContext* context,
     const v1::ListCheckpointsRequest* request, v1::ListCheckpointsResponse* response) {

@@ -10,7 +10,7 @@ namespace trainyard::rpc {
 // The service. It is thread-safe and borrows `services`.
 class CheckpointServiceImpl : public v1::CheckpointService::CallbackService {
  public:
-  explicit CheckpointServiceImpl(Services& services) : services_(services) {}
+  explicit CheckpointServiceImpl(Services& services);
 
   TY_UNARY_RPC(CheckpointService, ListCheckpoints, ListCheckpointsRequest, ListCheckpointsResponse);
   TY_UNARY_RPC(CheckpointService, GetCheckpoint, GetCheckpointRequest, Checkpoint);

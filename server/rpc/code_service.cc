@@ -45,6 +45,8 @@ absl::Status CheckStorage(const core::Yard& yard, const std::string& user, const
 
 }  // namespace
 
+CodeServiceImpl::CodeServiceImpl(Services& services) : services_(services) {}
+
 grpc::ServerUnaryReactor* CodeServiceImpl::FindCode(const access::Caller& caller,
                                                     grpc::CallbackServerContext* context,
                                                     const v1::FindCodeRequest* request,

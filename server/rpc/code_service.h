@@ -10,7 +10,7 @@ namespace trainyard::rpc {
 // The service. It is thread-safe and borrows `services`.
 class CodeServiceImpl : public v1::CodeService::CallbackService {
  public:
-  explicit CodeServiceImpl(Services& services) : services_(services) {}
+  explicit CodeServiceImpl(Services& services);
 
   TY_UNARY_RPC(CodeService, FindCode, FindCodeRequest, FindCodeResponse);
   TY_UNARY_RPC(CodeService, UploadCode, UploadCodeRequest, UploadCodeResponse);

@@ -13,6 +13,9 @@
 #include "server/rpc/revoke_certificate.h"
 
 namespace trainyard::rpc {
+
+FleetServiceImpl::FleetServiceImpl(Services& services) : services_(services) {}
+
 grpc::ServerUnaryReactor* FleetServiceImpl::ListWorkers(const access::Caller&,
                                                         grpc::CallbackServerContext* context,
                                                         const v1::ListWorkersRequest*,

@@ -12,7 +12,7 @@ namespace trainyard::rpc {
 // The service. It is thread-safe and borrows `services`.
 class FleetServiceImpl : public v1::FleetService::CallbackService {
  public:
-  explicit FleetServiceImpl(Services& services) : services_(services) {}
+  explicit FleetServiceImpl(Services& services);
 
   TY_UNARY_RPC(FleetService, ListWorkers, ListWorkersRequest, ListWorkersResponse);
   TY_UNARY_RPC(FleetService, GetWorker, GetWorkerRequest, Worker);

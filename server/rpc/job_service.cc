@@ -91,6 +91,8 @@ grpc::ServerUnaryReactor* FinishWithoutReference(grpc::CallbackServerContext* co
 
 }  // namespace
 
+JobServiceImpl::JobServiceImpl(Services& services) : services_(services) {}
+
 grpc::ServerUnaryReactor* JobServiceImpl::CreateJob(const access::Caller& caller,
                                                     grpc::CallbackServerContext* context,
                                                     const v1::CreateJobRequest* request,

@@ -11,7 +11,7 @@ namespace trainyard::rpc {
 // The service. It is thread-safe and borrows `services`.
 class JobServiceImpl : public v1::JobService::CallbackService {
  public:
-  explicit JobServiceImpl(Services& services) : services_(services) {}
+  explicit JobServiceImpl(Services& services);
 
   TY_UNARY_RPC(JobService, CreateJob, CreateJobRequest, Job);
   grpc::ServerBidiReactor<v1::CreateJobsRequest, v1::CreateJobsResponse>* CreateJobs(

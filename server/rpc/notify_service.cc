@@ -132,6 +132,8 @@ absl::Status CheckAddress(const store::TargetRecord& target, const notify::Couri
 
 }  // namespace
 
+NotifyServiceImpl::NotifyServiceImpl(Services& services) : services_(services) {}
+
 grpc::ServerUnaryReactor* NotifyServiceImpl::AddTarget(const access::Caller& caller,
                                                        grpc::CallbackServerContext* context,
                                                        const v1::AddTargetRequest* request,

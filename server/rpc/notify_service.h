@@ -11,7 +11,7 @@ namespace trainyard::rpc {
 // The service. It is thread-safe and borrows `services`.
 class NotifyServiceImpl : public v1::NotifyService::CallbackService {
  public:
-  explicit NotifyServiceImpl(Services& services) : services_(services) {}
+  explicit NotifyServiceImpl(Services& services);
 
   TY_UNARY_RPC(NotifyService, AddTarget, AddTargetRequest, AddTargetResponse);
   TY_UNARY_RPC(NotifyService, ListTargets, ListTargetsRequest, ListTargetsResponse);

@@ -36,6 +36,8 @@ absl::Status NoSecrets() {
 
 }  // namespace
 
+SecretServiceImpl::SecretServiceImpl(Services& services) : services_(services) {}
+
 grpc::ServerUnaryReactor* SecretServiceImpl::SetSecret(const access::Caller& caller,
                                                        grpc::CallbackServerContext* context,
                                                        const v1::SetSecretRequest* request,

@@ -11,7 +11,7 @@ namespace trainyard::rpc {
 // The service. It is thread-safe and borrows `services`.
 class SecretServiceImpl : public v1::SecretService::CallbackService {
  public:
-  explicit SecretServiceImpl(Services& services) : services_(services) {}
+  explicit SecretServiceImpl(Services& services);
 
   TY_UNARY_RPC(SecretService, SetSecret, SetSecretRequest, Secret);
   TY_UNARY_RPC(SecretService, ListSecrets, ListSecretsRequest, ListSecretsResponse);

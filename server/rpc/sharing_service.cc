@@ -96,6 +96,8 @@ int32_t WeightOf(const std::map<std::string, core::QuotaRecord>& quotas, absl::s
 
 }  // namespace
 
+SharingServiceImpl::SharingServiceImpl(Services& services) : services_(services) {}
+
 grpc::ServerUnaryReactor* SharingServiceImpl::SetQuota(const access::Caller& caller,
                                                        grpc::CallbackServerContext* context,
                                                        const v1::SetQuotaRequest* request,

@@ -10,7 +10,7 @@ namespace trainyard::rpc {
 // The service. It is thread-safe and borrows `services`.
 class SharingServiceImpl : public v1::SharingService::CallbackService {
  public:
-  explicit SharingServiceImpl(Services& services) : services_(services) {}
+  explicit SharingServiceImpl(Services& services);
 
   TY_UNARY_RPC(SharingService, SetQuota, SetQuotaRequest, Quota);
   TY_UNARY_RPC(SharingService, ListQuotas, ListQuotasRequest, ListQuotasResponse);

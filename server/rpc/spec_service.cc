@@ -103,6 +103,8 @@ class Page {
 
 }  // namespace
 
+SpecServiceImpl::SpecServiceImpl(Services& services) : services_(services) {}
+
 absl::Status SpecServiceImpl::CheckOwner(const access::Caller& caller,
                                          const std::string& name) const {
   const Summary newest = services_.specs->Find({name, 0});

@@ -13,7 +13,7 @@ namespace trainyard::rpc {
 // The service. It is thread-safe and borrows `services`.
 class SpecServiceImpl : public v1::SpecService::CallbackService {
  public:
-  explicit SpecServiceImpl(Services& services) : services_(services) {}
+  explicit SpecServiceImpl(Services& services);
 
   TY_UNARY_RPC(SpecService, SaveSpec, SaveSpecRequest, SavedSpec);
   TY_UNARY_RPC(SpecService, GetSavedSpec, GetSavedSpecRequest, SavedSpec);

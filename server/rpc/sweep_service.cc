@@ -111,6 +111,8 @@ absl::StatusOr<core::SubmitJob> SubmissionOfTrial(const store::SweepRecord& swee
   return core::SubmitJob{submission, request, request, UserActor(owner.user)};
 }
 
+SweepServiceImpl::SweepServiceImpl(Services& services) : services_(services) {}
+
 absl::StatusOr<int64_t> SweepServiceImpl::Find(const access::Caller& caller,
                                                const std::string& name, bool to_change) const {
   if (services_.sweeps == nullptr) return NoSweeps();

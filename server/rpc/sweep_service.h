@@ -18,7 +18,7 @@ namespace trainyard::rpc {
 // The service. It is thread-safe and borrows `services`.
 class SweepServiceImpl : public v1::SweepService::CallbackService {
  public:
-  explicit SweepServiceImpl(Services& services) : services_(services) {}
+  explicit SweepServiceImpl(Services& services);
 
   TY_UNARY_RPC(SweepService, CreateSweep, CreateSweepRequest, Sweep);
   TY_UNARY_RPC(SweepService, GetSweep, GetSweepRequest, Sweep);

@@ -232,6 +232,8 @@ class WorkerEnd : public TunnelStream {
 
 }  // namespace
 
+TunnelServiceImpl::TunnelServiceImpl(Services& services) : services_(services) {}
+
 TunnelReactor* TunnelServiceImpl::OpenTunnel(grpc::CallbackServerContext* context) {
   const auto caller = Admit(kOpenRule, *context, services_, {}, /*is_trial=*/false);
   if (!caller.ok()) return FailedTunnel(caller.status());

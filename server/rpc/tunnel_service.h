@@ -13,7 +13,7 @@ namespace trainyard::rpc {
 // The service. It is thread-safe and borrows `services`.
 class TunnelServiceImpl : public v1::TunnelService::CallbackService {
  public:
-  explicit TunnelServiceImpl(Services& services) : services_(services) {}
+  explicit TunnelServiceImpl(Services& services);
 
   TunnelReactor* OpenTunnel(grpc::CallbackServerContext* context) override;
 
