@@ -20,6 +20,7 @@
 #include "server/access/peer.h"
 #include "server/access/tokens.h"
 #include "server/http/channel.h"
+#include "server/http/sign_in.h"
 #include "server/listen.h"
 #include "server/relay/plain_side.h"
 #include "server/tls/tls_side.h"
@@ -139,6 +140,10 @@ void Entrance::Begin(Serve serve) {
     return ConnectAs(peer, is_known);
   };
   door.is_host = [this](const std::string& host) { return IsHost(host); };
+  door.guard = [](const access::Peer& peer, http::Request& request) {
+    if (peer.user.empty()) http::AdoptCookie(request);
+    return std::optional<http::Response>();
+  };
   door_.emplace(std::move(door));
   host_relay_.emplace(*Clock::Real(), take, LimitsOfHost());
   users_relay_.emplace(*Clock::Real(), take, LimitsOfUsers());

@@ -1,14 +1,10 @@
 // port-forward carries connections from this machine to a port of a running rank.
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <cerrno>
-#include <cstring>
 #include <list>
 #include <memory>
 #include <string>
@@ -23,6 +19,7 @@
 #include "absl/synchronization/mutex.h"
 #include "client/commands/selector.h"
 #include "client/commands/verbs.h"
+#include "client/link/loopback.h"
 #include "client/link/tunnel.h"
 #include "client/output/text.h"
 #include "common/base/errors.h"
@@ -40,7 +37,6 @@ struct ForwardOptions {
 
 // Each takes two threads. The server permits a user twice as many.
 constexpr size_t kConnectionsMax = 64;
-constexpr int kBacklog = 128;
 // Without a connection, the end of the job is noticed this late.
 constexpr int kLookMs = 2000;
 
@@ -62,26 +58,11 @@ absl::StatusOr<Listener> ParsePorts(const std::string& text) {
 }
 
 absl::Status Listen(Listener& listener) {
-  listener.socket = UniqueFd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(listener.local));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  const int one = 1;
-  (void)setsockopt(listener.socket.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-  auto* const generic = reinterpret_cast<sockaddr*>(&address);
-  if (bind(listener.socket.get(), generic, size) != 0 ||
-      listen(listener.socket.get(), kBacklog) != 0 ||
-      getsockname(listener.socket.get(), generic, &size) != 0) {
-    const std::string where = absl::StrCat("127.0.0.1:", listener.local);
-    if (errno == EADDRINUSE) {
-      return Annotate(error::AddressInUse(where),
-                      absl::StrCat("choose another port, such as 0:", listener.remote));
-    }
-    return ErrnoStatus(errno, "cannot listen on", where);
-  }
-  listener.local = ntohs(address.sin_port);
+  const std::string advice = absl::StrCat("choose another port, such as 0:", listener.remote);
+  TY_ASSIGN_OR_RETURN(link::LoopbackListener opened,
+                      link::ListenOnLoopback(listener.local, advice));
+  listener.socket = std::move(opened.socket);
+  listener.local = opened.port;
   return absl::OkStatus();
 }
 

@@ -68,6 +68,8 @@ class ServerLink {
   v1::TunnelService::Stub& tunnels() { return *tunnels_; }
   v1::CodeService::Stub& code() { return *code_; }
   Interrupt& interrupt() { return interrupt_; }
+  // Returns the channel, on which all calls are those of the user.
+  const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
   const std::string& address() const { return address_; }
 
   // Returns the error of a failed call as ours. Errors of gRPC itself that mean "no server" become

@@ -21,9 +21,11 @@
 #include "server/http/checkpoint_file.h"
 #include "server/http/event_stream.h"
 #include "server/http/json.h"
+#include "server/http/page.h"
 #include "server/http/routes.h"
 #include "server/http/rpc_methods.h"
 #include "server/http/session.h"
+#include "server/http/sign_in.h"
 #include "server/http/unary_call.h"
 
 namespace trainyard::http {
@@ -56,6 +58,7 @@ class Door::Impl {
       : options_(std::move(options)), methods_(RpcMethods()), work_(io_.get_executor()) {
     AddRoutes();
     env_.is_host = options_.is_host;
+    env_.guard = options_.guard;
     env_.connect = [this](const Arrival& arrival) {
       return options_.connect(arrival.peer, arrival.is_known);
     };
@@ -129,6 +132,8 @@ class Door::Impl {
       });
     }
     list_attempts_ = list_attempts;
+    AddPage(routes_);
+    AddSignIn(routes_);
     TY_CHECK(env_.check_caller != nullptr);
     if (get_checkpoint == nullptr || download == nullptr) return;
     routes_.Add(kFilesPath, {"GET"}, [get_checkpoint, download](const ExchangePtr& exchange) {
@@ -224,6 +229,7 @@ class Door::Impl {
   SessionEnv env_{io_,
                   routes_,
                   options_.limits,
+                  {},
                   {},
                   {},
                   {},

@@ -10,11 +10,13 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "common/base/files.h"
 #include "grpcpp/channel.h"
 #include "server/access/peer.h"
+#include "server/http/exchange.h"
 #include "server/http/limits.h"
 
 namespace trainyard::http {
@@ -28,6 +30,9 @@ struct DoorOptions {
       connect;
   // Returns true if a request to a port may name this host.
   std::function<bool(const std::string& host)> is_host = [](const std::string&) { return true; };
+  // Looks at each request before anything else does, and may change its headers. What it returns is
+  // the answer, and the connection ends with it. It is called by the thread of the door.
+  std::function<std::optional<Response>(const access::Peer& peer, Request& request)> guard;
   Limits limits = {};
 };
 

@@ -23,8 +23,10 @@ bool IsSingle(const std::string& name) {
                                                        "connect-timeout-ms",
                                                        "content-length",
                                                        "content-type",
+                                                       "cookie",
                                                        "host",
                                                        "last-event-id",
+                                                       "origin",
                                                        "range",
                                                        "trainyard-as",
                                                        "transfer-encoding"};
@@ -76,11 +78,11 @@ std::optional<Refusal> ReadHead(
 std::string HeadText(const Response& response, bool is_chunked, bool keeps_alive) {
   const auto reason = boost::beast::http::obsolete_reason(
       boost::beast::http::int_to_status(static_cast<unsigned>(response.status)));
-  std::string text = absl::StrCat("HTTP/1.1 ", response.status, " ",
-                                  reason.empty() ? absl::string_view("Error") : View(reason),
-                                  "\r\nContent-Type: ", response.content_type,
-                                  "\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff"
-                                  "\r\n");
+  std::string text = absl::StrCat(
+      "HTTP/1.1 ", response.status, " ", reason.empty() ? absl::string_view("Error") : View(reason),
+      "\r\nContent-Type: ", response.content_type, "\r\nX-Content-Type-Options: nosniff\r\n");
+  // An answer is as old as the data in it, unless its handler knows better.
+  if (!HasHeader(response, "Cache-Control")) absl::StrAppend(&text, "Cache-Control: no-store\r\n");
   for (const auto& [name, value] : response.headers) {
     absl::StrAppend(&text, name, ": ", value, "\r\n");
   }

@@ -35,6 +35,10 @@ const Routes::Route* Routes::Find(absl::string_view path) const {
 void Routes::Handle(const ExchangePtr& exchange) const {
   const Request& request = exchange->request();
   const Route* route = Find(request.path);
+  if (route == nullptr && pages_ && request.method == "GET" &&
+      absl::StrContains(request.Header("accept"), "text/html")) {
+    return pages_(exchange);
+  }
   if (route == nullptr) {
     // Connect says `unimplemented` for a call that does not exist, and 404.
     exchange->Answer(ErrorResponse(

@@ -17,6 +17,10 @@ class Routes {
   // accepts.
   void Add(std::string path, std::vector<std::string> methods, Handler handler);
 
+  // Sets who answers requests of browsers for pages, at paths that nothing else serves: GET, with
+  // text/html among what is accepted.
+  void SetPages(Handler handler) { pages_ = std::move(handler); }
+
   // Calls the handler of the longest path that fits, or answers: 404 if there is none, and 405 with
   // the methods that there are.
   void Handle(const ExchangePtr& exchange) const;
@@ -33,6 +37,7 @@ class Routes {
   const Route* Find(absl::string_view path) const;
 
   std::vector<Route> routes_;
+  Handler pages_;
 };
 
 }  // namespace trainyard::http

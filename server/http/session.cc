@@ -24,6 +24,7 @@
 #include "server/http/connect_error.h"
 #include "server/http/request_exchange.h"
 #include "server/http/request_head.h"
+#include "server/http/sign_in.h"
 #include "server/http/url.h"
 
 namespace trainyard::http {
@@ -124,8 +125,9 @@ class Connection : public Session,
   void OnContinue(const error_code& error, size_t bytes);
   void OnBody(const error_code& error, size_t bytes);
   void Serve();
-  // Answers a request that no handler sees, and ends the connection.
+  // Answer a request that no handler sees, and end the connection.
   void Refuse(const Refusal& refusal);
+  void AnswerAndEnd(const Response& response);
   // Notices that the client goes away while a handler works.
   void WatchForEnd();
   void Write(std::string text, std::function<void(bool)> sent);
@@ -232,10 +234,15 @@ void Connection::OnHead(const error_code& error, size_t) {
   is_head_ = parser_->get().method() == beast::http::verb::head;
   request_ = Request();
   std::optional<Refusal> refusal = ReadHead(parser_->get().base(), request_);
+  if (!refusal.has_value() && env_.guard) {
+    std::optional<Response> answer = env_.guard(arrival_.peer, request_);
+    if (answer.has_value()) return AnswerAndEnd(*answer);
+  }
   if (!refusal.has_value()) refusal = Judge();
   if (refusal.has_value()) return Refuse(*refusal);
   const bool has_body = parser_->content_length().value_or(0) > 0;
-  const bool is_checked = is_user_ || accepted_token_ == request_.Header("authorization");
+  const bool is_checked =
+      is_user_ || accepted_token_ == request_.Header("authorization") || IsSignIn(request_);
   if (has_body && !is_checked) return CheckCaller();
   ReadBody();
 }
@@ -250,8 +257,8 @@ std::optional<Refusal> Connection::Judge() {
                                 "'; name a host of its certificate")};
   }
   const bool has_body = parser_->content_length().value_or(0) > 0;
-  const bool may_be_known =
-      is_user_ || !arrival_.peer.worker.empty() || !request_.Header("authorization").empty();
+  const bool may_be_known = is_user_ || !arrival_.peer.worker.empty() ||
+                            !request_.Header("authorization").empty() || IsSignIn(request_);
   if (has_body && !may_be_known) {
     return Refusal{401, "NOT_SIGNED_IN",
                    "you are not signed in; send a token as `Authorization: Bearer tyk_...`"};
@@ -339,8 +346,10 @@ void Connection::Refuse(const Refusal& refusal) {
   const auto code = refusal.status == 401   ? absl::StatusCode::kUnauthenticated
                     : refusal.status == 503 ? absl::StatusCode::kUnavailable
                                             : absl::StatusCode::kInvalidArgument;
-  Response response =
-      ErrorResponse(refusal.status, MakeError(code, refusal.reason, refusal.message));
+  AnswerAndEnd(ErrorResponse(refusal.status, MakeError(code, refusal.reason, refusal.message)));
+}
+
+void Connection::AnswerAndEnd(const Response& response) {
   Write(absl::StrCat(HeadText(response, false, false), is_head_ ? "" : response.body),
         [self = shared_from_this()](bool is_there) {
           if (is_there) self->Linger();

@@ -5,6 +5,7 @@
 #include <boost/asio/io_context.hpp>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,8 @@ struct SessionEnv {
   std::function<std::shared_ptr<grpc::Channel>(const Arrival& arrival)> connect;
   // Returns true if a request to a port may name this host.
   std::function<bool(const std::string& host)> is_host;
+  // Looks at each request first: see DoorOptions. It may be null.
+  std::function<std::optional<Response>(const access::Peer& peer, Request& request)> guard;
   // Asks the services whether the other end may make calls with the token of the request, if any.
   // `done` is called once, by any thread.
   std::function<void(const ExchangePtr& exchange, std::function<void(const absl::Status&)> done)>

@@ -98,6 +98,8 @@ const std::vector<Floor>& Floors() {
        {"common/base", "common/code", "common/rpc", "common/tls", "worker/cgroup", "worker/enter",
         "worker/run_dir", "worker/checkpoint", "trainyard/v1"}},
       // Client
+      // The door of HTTP stands at either end: docs/adr/0025-the-door-at-the-clients-end.md.
+      {"client/web", {"common", "client/link", "server/http", "server/access"}},
       {"client", {"common", "client", "trainyard/v1"}},
       // The simulator drives the pure cores, and no adapter.
       {"tests/sim",
