@@ -1,0 +1,24 @@
+// Compares the flat specs of any number of jobs.
+
+// Takes objects of leaves by path, and returns [{path, values, differs}] in order of path.
+export function compareLeaves(leaves) {
+  const paths = [...new Set(leaves.flatMap((leaf) => Object.keys(leaf)))].sort();
+  return paths.map((path) => {
+    const values = leaves.map((leaf) => leaf[path]);
+    const texts = values.map((value) => JSON.stringify(value));
+    return { path, values, differs: texts.some((text) => text !== texts[0]) };
+  });
+}
+
+// The shortest ends of paths that are still different from each other: "lr" for "optimizer.sgd.lr".
+export function shortNames(paths) {
+  const names = {};
+  for (const path of paths) {
+    const parts = path.split(".");
+    let length = 1;
+    const end = () => parts.slice(-length).join(".");
+    while (length < parts.length && paths.some((other) => other !== path && `.${other}`.endsWith(`.${end()}`))) ++length;
+    names[path] = end();
+  }
+  return names;
+}
