@@ -58,7 +58,7 @@ TEST_F(DoorTest, ABrowserSignsInWithAToken) {
   const std::string body = absl::StrCat("{\"token\": \"", kToken, "\"}");
   const auto sign_in = [this](const std::string& text, const std::string& type) {
     RawClient client = OpenStranger();
-    client.Send(absl::StrCat("POST /session HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n",
+    client.Send(absl::StrCat("POST /session HTTP/1.1\r\nHost: lab.example\r\nConnection: close\r\n",
                              "Content-Type: ", type, "\r\nContent-Length: ", text.size(),
                              "\r\n\r\n", text));
     return client.ReadAll();
