@@ -79,7 +79,7 @@ const core = {
   },
   created: {
     title: "Submitted",
-    width: 92,
+    width: 102,
     right: true,
     value: (row) => row.created ?? NaN,
     order: "created",
@@ -131,7 +131,7 @@ export function columnOf(key, metrics) {
       return withDefaults({
         key,
         title: key,
-        width: isShare(key) ? 112 : 98,
+        width: Math.max(92, 32 + key.length * 7),
         right: true,
         order: /^(test|train)\./.test(key) ? key : undefined,
         value: (row) => asNumber(row.metrics[key]),

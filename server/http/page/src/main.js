@@ -4,6 +4,7 @@ import "@preact/signals";
 import "uplot/dist/uPlot.min.css";
 import "./css/base.css";
 import "./css/parts.css";
+import "./css/job.css";
 import { App } from "./app.js";
 import { html } from "./html.js";
 import { takeCode } from "./session.js";

@@ -1,11 +1,13 @@
 // Finds the view of a path.
 import { html } from "./html.js";
+import { Job } from "./job/job.js";
 import { Runs } from "./runs.js";
 import { Link } from "./router.js";
 import { Empty } from "./widgets.js";
 
 const views = [
   [/^\/(?:runs|jobs)?\/?$/, () => ({ view: Runs, title: "Runs", props: { key: "runs" } })],
+  [/^\/jobs\/(\d+)\/?$/, (id) => ({ view: Job, title: `Job ${id}`, props: { id, key: `job-${id}` } })],
 ];
 
 export function viewOf(path) {

@@ -82,3 +82,6 @@ function classesOf(style) {
   if (style.background) classes.push(`ansi-on-${style.background}`);
   return classes.join(" ");
 }
+
+// A message of the server without what is left of a terminal's controls, which the server writes as "?[33m".
+export const plainMessage = (text) => plainText(text).replace(/\?\[[0-9;]*m/g, "");
