@@ -5,6 +5,7 @@ import "uplot/dist/uPlot.min.css";
 import "./css/base.css";
 import "./css/parts.css";
 import "./css/job.css";
+import "./css/pool.css";
 import { App } from "./app.js";
 import { html } from "./html.js";
 import { takeCode } from "./session.js";

@@ -19,15 +19,17 @@ export class Metrics {
 
   #name;
   #names;
+  #polls;
   #close = () => {};
   #timer = null;
   #showTimer = null;
   #isClosed = false;
 
-  // Follows the metrics of a job, or only those named.
-  constructor(name, { follow, names }) {
+  // Follows the metrics of a job, or only those named. With `polls` it never holds a stream open.
+  constructor(name, { follow, names, polls = false }) {
     this.#name = name;
     this.#names = names;
+    this.#polls = polls;
     this.#load(follow);
   }
 
@@ -56,7 +58,7 @@ export class Metrics {
       this.error.value = null;
       this.isLoading.value = false;
       // A stream has all points since the first, so a long training is asked for its thinned series again and again.
-      if (follow && isThinned) this.#poll();
+      if (follow && (isThinned || this.#polls)) this.#poll();
       else if (follow) this.#stream();
     } catch (error) {
       if (this.#isClosed) return;
