@@ -6,6 +6,7 @@ import "./css/base.css";
 import "./css/parts.css";
 import "./css/job.css";
 import "./css/pool.css";
+import "./css/search.css";
 import { App } from "./app.js";
 import { html } from "./html.js";
 import { takeCode } from "./session.js";

@@ -1,11 +1,16 @@
 // Finds the view of a path.
 import { html } from "./html.js";
+import { SavedSpec, Specs } from "./catalogue/specs.js";
+import { Usage } from "./catalogue/usage.js";
+import { Clone } from "./clone/clone.js";
 import { Compare } from "./compare/compare.js";
 import { Job } from "./job/job.js";
 import { Devices } from "./pool/devices.js";
 import { Queue } from "./pool/queue.js";
 import { Runs } from "./runs.js";
 import { Link } from "./router.js";
+import { Sweep } from "./sweeps/sweep.js";
+import { Sweeps } from "./sweeps/sweeps.js";
 import { Empty } from "./widgets.js";
 
 const views = [
@@ -14,6 +19,12 @@ const views = [
   [/^\/compare\/?$/, () => ({ view: Compare, title: "Compare", props: { key: "compare" } })],
   [/^\/queue\/?$/, () => ({ view: Queue, title: "Queue", props: {} })],
   [/^\/devices\/?$/, () => ({ view: Devices, title: "Devices", props: {} })],
+  [/^\/jobs\/(\d+)\/clone\/?$/, (id) => ({ view: Clone, title: `Clone ${id}`, props: { id, key: `clone-${id}` } })],
+  [/^\/sweeps\/?$/, () => ({ view: Sweeps, title: "Sweeps", props: {} })],
+  [/^\/sweeps\/(\d+)\/?$/, (id) => ({ view: Sweep, title: `Sweep ${id}`, props: { id, key: `sweep-${id}` } })],
+  [/^\/specs\/?$/, () => ({ view: Specs, title: "Specs", props: {} })],
+  [/^\/specs\/([A-Za-z0-9_.-]+)\/?$/, (name) => ({ view: SavedSpec, title: name, props: { name, key: `spec-${name}` } })],
+  [/^\/usage\/?$/, () => ({ view: Usage, title: "Usage", props: {} })],
 ];
 
 export function viewOf(path) {

@@ -6,6 +6,9 @@ import { duration, isShare, number } from "../pure/format.js";
 
 const kAxisFont = '11px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif';
 
+// A series with fewer points has nothing to smooth: its line would only come late.
+const kSmoothedFrom = 30;
+
 // The data of uPlot for series of {xs, values}, as wide as the plot.
 export function plotData(series, { width, weight, zoom, isLog }) {
   const parts = [];
@@ -13,7 +16,7 @@ export function plotData(series, { width, weight, zoom, isLog }) {
     const shown = isLog ? values.map((value) => (value > 0 ? value : null)) : values;
     const { x, low, high, line } = envelope(xs, shown, {
       buckets: Math.max(50, Math.floor(width)),
-      weight,
+      weight: shown.length < kSmoothedFrom ? 0 : weight,
       from: zoom?.[0],
       to: zoom?.[1],
     });

@@ -40,7 +40,7 @@ function Line({ job, index, explanation }) {
   const start = millis(explanation?.start_time);
   const reasons = explanation?.reasons?.length ? explanation.reasons : (job.queue_reasons ?? []);
   return html`<tr><td class="right">${explanation?.position ? number(explanation.position) : index + 1}</td>
-    <td><${Link} href=${jobPath(job.name)}>${one.id} ${one.title}</${Link}></td>
+    <td class="nowrap"><${Link} href=${jobPath(job.name)}>${one.id} ${one.title}</${Link}></td>
     <td>${one.user}${one.project && html`<span class="dim"> ${one.project}</span>`}</td>
     <td class="right">${one.devices}</td><td class="right">${one.priority}</td>
     <td>${reasons.length === 0 ? html`<span class="dim">about to start</span>` : reasons.map((reason) => html`<p key=${reason}>${reason}</p>`)}

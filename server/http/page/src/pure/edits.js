@@ -1,0 +1,42 @@
+// Turns what somebody typed into the form of a clone into changes for the server, and into parameters of the address.
+import { leafText, typedJson } from "./spec.js";
+
+// The edits in parameters "optimizer.sgd.lr=0.02".
+export function editsOf(params) {
+  const edits = {};
+  for (const param of params) {
+    const equals = param.indexOf("=");
+    if (equals > 0) edits[param.slice(0, equals)] = textOf(param.slice(equals + 1));
+  }
+  return edits;
+}
+
+// A value that is JSON text stands in the form without its quotes.
+function textOf(value) {
+  if (!/^".*"$/s.test(value)) return value;
+  try {
+    return JSON.parse(value);
+  } catch {
+    return value;
+  }
+}
+
+const changed = (edits, fields) =>
+  Object.entries(edits).filter(([path, text]) => text !== leafText(fields[path]));
+
+// Texts of people, which stay texts even if they look like numbers.
+const kTexts = /^(name|description|project|retain|program\.script)$/;
+
+// The changes of edits that differ from the fields: [{path, value_json}]. An empty text unsets a field.
+export function changesOf(edits, fields) {
+  return changed(edits, fields).map(([path, text]) => ({
+    path,
+    value_json: kTexts.test(path) && text !== "" ? JSON.stringify(text) : typedJson(text),
+  }));
+}
+
+export const paramsOf = (edits, fields) => changed(edits, fields).map(([path, text]) => `${path}=${text}`);
+
+// The fields that people change most often.
+export const isCommonField = (path) =>
+  /^(name|devices\.count|priority|train\.(epochs|steps|global_batch|seed)|optimizer\.\w+\.(lr|weight_decay)|program\.params\..+|program\.(command|script)|time_limit|description)$/.test(path);
