@@ -47,7 +47,7 @@ export function App({ codeError }) {
       </nav>
       <span class="spacer"></span>
       <${Freshness} />
-      <${Menu} kind="button button-quiet" label=${me.value?.user ?? "…"} title="Account" align="right">
+      <${Menu} kind="button button-quiet" label=${me.value?.user ?? "…"} title=${`${me.value?.user ?? ""}, account`} align="right">
         <div class="account"><strong>${me.value?.user}</strong>
           <span class="dim">${word(me.value?.role, "ROLE_")}${
             me.value?.real_user ? `, by ${me.value.real_user}` : ""

@@ -1,6 +1,6 @@
 // Handles keys: each view registers its own, and "?" lists them all.
 import { signal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 
 // The keys that count now: [{key, does, action}], the newest last.
 export const bindings = signal([]);
@@ -38,12 +38,15 @@ addEventListener("keydown", (event) => {
   }
 });
 
-// Registers keys while a component is shown. The actions may change with each rendering.
+// Registers keys while a component is shown. What they do may change with each rendering, and counts at once.
 export function useKeys(list) {
+  const latest = useRef(list);
+  latest.current = list;
   useEffect(() => {
-    bindings.value = [...bindings.value, ...list];
+    const mine = list.map(({ key, does }, index) => ({ key, does, action: () => latest.current[index].action() }));
+    bindings.value = [...bindings.value, ...mine];
     return () => {
-      bindings.value = bindings.value.filter((each) => !list.includes(each));
+      bindings.value = bindings.value.filter((each) => !mine.includes(each));
     };
-  });
+  }, [list.map(({ key }) => key).join()]);
 }

@@ -67,7 +67,7 @@ export function Runs() {
 
   const select = (names) => setParams({ sel: [...names].join(",") });
   const toggle = (row) => {
-    const next = new Set(selected);
+    const next = new Set(listOf(param("sel")));
     if (!next.delete(String(row.id))) next.add(String(row.id));
     select(next);
   };

@@ -25,11 +25,11 @@ export function Specs() {
     ${specs.length > 0 && html`<section class="panel scroll-x" aria-label="Saved specs"><table class="table specs-table">
       <thead><tr><th scope="col">Name</th><th scope="col">By</th><th scope="col">Model</th><th scope="col">Data set</th><th scope="col">Note</th><th scope="col">Result</th></tr></thead>
       <tbody>${specs.map((spec) => {
-        const result = Object.entries(spec.result?.final_metrics ?? {}).find(([name]) => name.startsWith("test."));
+        const result = Object.entries(spec.result?.final_metrics ?? {}).filter(([name]) => name.startsWith("test.")).sort()[0];
         return html`<tr key=${spec.name}><td class="nowrap"><${Link} class="row-link" href=${`/specs/${nameOf(spec)}`}>${nameOf(spec)}</${Link}>
             <span class="dim"> @${lastPart(spec.name)}</span>${(spec.tags ?? []).map((tag) => html`<span class="tag" key=${tag}>${tag}</span>`)}</td>
           <td class="nowrap">${spec.user}</td><td>${spec.model}</td><td>${spec.dataset}</td>
-          <td class="spec-note">${(spec.note ?? "").split("\n\n")[0].slice(0, 220)}</td><td class="nowrap">${result && `${result[0]} ${metric(...result)}`}</td></tr>`;
+          <td class="spec-note"><p>${spec.note}</p></td><td class="nowrap">${result && `${result[0]} ${metric(...result)}`}</td></tr>`;
       })}</tbody></table></section>`}
   </main>`;
 }

@@ -128,7 +128,7 @@ function Field({ path, value, edit, wrong, onEdit, onReset }) {
   return html`<div class="field-row"><label class="field-path mono" for=${id}>${path}</label>
     ${isLong ? html`<textarea rows="4" ...${shared}></textarea>` : html`<input ...${shared} />`}
     ${isChanged && html`<button type="button" class="button button-quiet button-small" onClick=${onReset}
-      aria-label=${`Undo the change of ${path}`}>was ${value.length > 18 ? `${value.slice(0, 18)}…` : value || "unset"}</button>`}
+      title=${`Undo the change of ${path}`}>was ${value.length > 18 ? `${value.slice(0, 18)}…` : value || "unset"}</button>`}
     ${wrong && html`<p class="field-wrong" id=${`${id}-wrong`}>${wrong}</p>`}</div>`;
 }
 
@@ -146,9 +146,10 @@ function AddField({ known, onAdd }) {
 
 function Dry({ check }) {
   if (check.error) {
-    return html`<${ErrorBox} error=${check.error.violations?.length ? new Error("") : check.error}>
-      ${check.error.violations?.length > 0 && html`<ul class="violations">${check.error.violations.map(({ field, description }) =>
-        html`<li key=${field}><code>${field}</code> ${description}</li>`)}</ul>`}</${ErrorBox}>`;
+    const violations = check.error.violations ?? [];
+    if (violations.length === 0) return html`<${ErrorBox} error=${check.error} />`;
+    return html`<div class="error-box" role="alert"><ul class="violations">${violations.map(({ field, description }) =>
+      html`<li key=${field}><code>${field}</code> ${description}</li>`)}</ul></div>`;
   }
   if (!check.answer) return html`<p class="dim">…</p>`;
   const { job, differences = [] } = check.answer;
@@ -166,7 +167,9 @@ function Dry({ check }) {
       : start !== undefined && start - now.value < 2000 && !explanation.reasons?.length
         ? html`<p>It would start at once: ${explanation.start_basis}.</p>`
         : html`<ul class="reasons">${(explanation.reasons ?? []).map((reason) => html`<li key=${reason}>${reason}</li>`)}</ul>
-          ${start !== undefined && html`<p>It would start in ${duration((start - now.value) / 1000)}: ${explanation.start_basis}.</p>`}`}`;
+          ${start !== undefined
+            ? html`<p>It would start in ${duration((start - now.value) / 1000)}: ${explanation.start_basis}.</p>`
+            : html`<p class="dim">No start can be foretold${explanation.start_basis ? `: ${explanation.start_basis}` : ""}.</p>`}`}`;
 }
 
 const newId = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");

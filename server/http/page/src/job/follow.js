@@ -2,7 +2,8 @@
 import { useEffect, useState } from "preact/hooks";
 import { openStream } from "../stream.js";
 
-// Returns {job, error, isDeleted}.
+// Returns {job, error, isDeleted, show}; `show` takes a newer state of the job from the answer of a call, because a
+// watch does not tell of notes and tags.
 export function useJob(name) {
   const [state, setState] = useState({ job: null, error: null, isDeleted: false });
   useEffect(
@@ -14,5 +15,6 @@ export function useJob(name) {
       }),
     [name],
   );
-  return state;
+  const show = (job) => setState((old) => ({ ...old, job }));
+  return { ...state, show };
 }

@@ -32,7 +32,7 @@ const kTabs = [
 
 export function Job({ id }) {
   const name = `jobs/${id}`;
-  const { job, error, isDeleted } = useJob(name);
+  const { job, error, isDeleted, show } = useJob(name);
   // A job that runs changes often; its attempts and checkpoints are asked for no more than each 2 s.
   const etag = useThrottled(job?.etag ?? "", 2000);
   const attempts = useCall("JobService/ListAttempts", { parent: name }, { key: etag, isOff: !job });
@@ -78,7 +78,7 @@ export function Job({ id }) {
       <${Failure} job=${job} />
       <${Waiting} job=${job} etag=${etag} />
       <${Facts} ...${props} />
-      <${Notes} job=${job} row=${one} />
+      <${Notes} job=${job} row=${one} onChange=${show} />
       <div class="tabs" role="tablist" aria-label="Parts of the job">
         ${kTabs.map(([key, title]) => html`<button type="button" role="tab" key=${key} id=${`tab-${key}`}
           aria-selected=${key === tab} aria-controls="tab-panel" class=${classes("tab", key === tab && "tab-here")}

@@ -5,7 +5,7 @@ import { html } from "../html.js";
 import { mayChange } from "../session.js";
 import { ErrorBox } from "../widgets.js";
 
-export function Notes({ job, row }) {
+export function Notes({ job, row, onChange }) {
   const [draft, setDraft] = useState(null);
   const [tag, setTag] = useState("");
   const [error, setError] = useState(null);
@@ -14,7 +14,7 @@ export function Notes({ job, row }) {
   const change = async (request) => {
     setError(null);
     try {
-      await call("JobService/AnnotateJob", { name: job.name, ...request });
+      onChange(await call("JobService/AnnotateJob", { name: job.name, ...request }));
       return true;
     } catch (failure) {
       setError(failure);

@@ -3,15 +3,13 @@ import { html, classes } from "../html.js";
 import { counted, metric } from "../pure/format.js";
 import { valueAxis } from "../pure/parallel.js";
 
-const kWidth = 900;
-const kRow = 40;
 
 export function Ladder({ rungs, trials, objective, isLarge, marked, onMark }) {
   const all = trials.flatMap(({ reports }) => (reports ?? []).map(({ value }) => Number(value ?? 0)));
   const axis = valueAxis(all, (value) => metric(objective, value));
   const x = (value) => {
     const place = axis.place(value) ?? 0;
-    return 12 + (isLarge ? place : 1 - place) * (kWidth - 24);
+    return `${1 + (isLarge ? place : 1 - place) * 98}%`;
   };
   return html`<section class="panel" aria-label="Rungs"><div class="panel-head"><h2>Rungs</h2>
       <span class="dim">each dot is a trial, better to the right; filled ones went on</span></div>
@@ -23,10 +21,10 @@ export function Ladder({ rungs, trials, objective, isLarge, marked, onMark }) {
       return { html: html`<li key=${rung} class="rung">
         <div class="rung-label"><strong>${isLast ? "whole training" : `${shareText(share)} of the training`}</strong>
           <span class="dim">${counted(at.length, "trial")}${isLast ? "" : `, ${went} went on`}</span></div>
-        <svg viewBox=${`0 0 ${kWidth} ${kRow}`} preserveAspectRatio="none" class="rung-picture" role="img"
+        <svg class="rung-picture" role="img"
             aria-label=${`rung ${rung}: ${at.length} trials, ${went} went on`}>
-          <line class="axis-line" x1="0" x2=${kWidth} y1=${kRow / 2} y2=${kRow / 2} />
-          ${at.map(({ trial, value, wentOn }) => html`<circle key=${trial.index} cx=${x(value)} cy=${kRow / 2} r=${marked === trial.index ? 8 : 5.5}
+          <line class="axis-line" x1="0" x2="100%" y1="50%" y2="50%" />
+          ${at.map(({ trial, value, wentOn }) => html`<circle key=${trial.index} cx=${x(value)} cy="50%" r=${marked === trial.index ? 8 : 5.5}
             class=${classes("rung-dot", (wentOn || isLast) && "rung-dot-on", marked === trial.index && "rung-dot-marked")}
             onMouseEnter=${() => onMark(trial.index)} onMouseLeave=${() => onMark(null)}><title>trial ${trial.index}: ${metric(objective, value)}</title></circle>`)}
         </svg></li>`, rung };

@@ -50,7 +50,7 @@ export function Parallel({ sweep, trials, paths, short, objective, isLarge, mark
     <figcaption class="panel-head"><h2>All trials</h2>
       <span class="dim">${shown
         ? `trial ${shown.index}: ${paths.map((each) => `${short[each]} ${shown.values?.[each]}`).join(", ")}; ${objective} ${shown.value === undefined ? "–" : metric(objective, shown.value)}`
-        : "dark lines are the good ones; click one to open its job"}</span><span class="spacer"></span>
+        : "blue lines are the good trials, orange ones the bad; click one to open its job"}</span><span class="spacer"></span>
       <${Menu} label="⋯" title="Save all trials" kind="button button-quiet button-small" align="right">
         <button type="button" class="menu-item" data-close onClick=${() => download(`${file}.csv`, toCsv(...table()), "text/csv")}>Trials as CSV</button>
         <button type="button" class="menu-item" data-close onClick=${() => download(`${file}.json`, JSON.stringify(trials, null, 1), "application/json")}>Trials as JSON</button>
