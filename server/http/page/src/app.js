@@ -4,7 +4,7 @@ import { isConnected, isSignedOut, lastHeard, now, returns } from "./connection.
 import { Help } from "./help.js";
 import { html, classes } from "./html.js";
 import { isHelpOpen, useKeys } from "./keys.js";
-import { ago, word } from "./pure/format.js";
+import { ago, clock, word } from "./pure/format.js";
 import { go, Link, route } from "./router.js";
 import { learnWho, me, signOut } from "./session.js";
 import { viewOf } from "./views.js";
@@ -58,8 +58,9 @@ export function App({ codeError }) {
         <button type="button" class="menu-item" data-close onClick=${signOut}>Sign out</button>
       </${Menu}>
     </header>
-    ${!isConnected.value && html`<div class="stale" role="status">The server does not answer. What you see was true
-      ${" "}${ago(lastHeard.value || undefined, now.value)}; the page goes on by itself once the server is back.</div>`}
+    ${!isConnected.value && html`<div class="stale" role="status">The server does not answer.
+      ${" "}${lastHeard.value ? `What you see is of ${clock(lastHeard.value).slice(11)}. ` : ""}The page goes on by itself once
+      ${" "}the server is back.</div>`}
     <${View} key=${props.key ?? path} ...${props} />
     <${Help} />`;
 }

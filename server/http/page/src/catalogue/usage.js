@@ -32,7 +32,7 @@ export function Usage() {
           <td class="right">${bytes(one.stored?.checkpoints ?? 0)}</td><td class="right">${bytes(one.stored?.logs ?? 0)}</td>
           <td class="right">${bytes(one.stored?.metrics ?? 0)}</td><td class="right">${bytes(stored(one.stored))}</td>
           <td class="right">${Number(one.stored_bytes_max ?? 0) > 0 ? bytes(one.stored_bytes_max) : "–"}</td></tr>`)}</tbody></table></section>
-      ${(shares.data?.shares ?? []).length > 0 && html`<section class="panel scroll-x" aria-label="Fair share"><div class="panel-head"><h2>Fair share</h2>
+      ${(shares.data?.shares ?? []).length > 0 && html`<section class="panel scroll-x" tabindex="0" aria-label="Fair share"><div class="panel-head"><h2>Fair share</h2>
           <span class="dim">what was used a week ago counts half</span></div>
         <table class="table"><thead><tr><th scope="col">User</th><th scope="col">Project</th><th scope="col" class="right">Counted device time</th><th scope="col" class="right">Weight</th>
           <th scope="col" class="right">Devices now</th><th scope="col" class="right">Jobs that wait</th></tr></thead>

@@ -90,7 +90,7 @@ function Form({ job, checkpoints }) {
     <p class="crumbs"><${Link} href="/">Runs</${Link}> / <${Link} href=${jobPath(job.name)}>${one.id} ${one.title}</${Link}> / clone</p>
     <div class="view-head"><h1>Clone ${one.title} with changes</h1></div>
     ${!maySubmit() && html`<p class="warn">Your role permits no submissions.</p>`}
-    <form class="grid-2" onSubmit=${submit}>
+    <form class="grid-2 clone-grid" onSubmit=${submit}>
       <div class="stack">
         <section class="panel" aria-label="Common fields"><div class="panel-head"><h2>Often changed</h2></div>
           <div class="fields">${common.map(field)}
@@ -160,7 +160,7 @@ function Dry({ check }) {
       ? html`<p class="dim">Nothing differs from the original.</p>`
       : html`<table class="table diff-list"><thead><tr><th scope="col">Field</th><th scope="col">Was</th><th scope="col">Becomes</th></tr></thead>
         <tbody>${differences.map(({ path, left_json: left, right_json: right }) => html`<tr key=${path}>
-          <th scope="row" class="mono">${path}</th><td class="mono diff-was">${left || "–"}</td><td class="mono diff-is">${right || "–"}</td></tr>`)}</tbody></table>`}
+          <th scope="row" class="mono">${path.split(".").map((part, index) => html`${index > 0 && html`.<wbr />`}${part}`)}</th><td class="mono diff-was">${left || "–"}</td><td class="mono diff-is">${right || "–"}</td></tr>`)}</tbody></table>`}
     ${(job?.warnings ?? []).map((warning) => html`<p class="warn" key=${warning}>${warning}</p>`)}
     ${explanation.infeasible
       ? html`<p class="worse">No known workers can ever hold it.</p>`

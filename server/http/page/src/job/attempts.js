@@ -30,7 +30,7 @@ export function Attempts({ attempts, events, job }) {
           <td><${Link} href=${withParams({ tab: "logs", attempt: lastPart(attempt.name) })}>Log</${Link}></td></tr>`;
       })}</tbody></table>`}</section>
     ${(job.progress?.hosting ?? []).length > 1 && html`<${Hosting} progress=${job.progress} placement=${job.placement ?? []} />`}
-    <section class="panel scroll-x" aria-label="Events"><div class="panel-head"><h2>Events</h2></div>
+    <section class="panel scroll-x" tabindex="0" aria-label="Events"><div class="panel-head"><h2>Events</h2></div>
       <table class="table"><thead><tr><th scope="col">Time</th><th scope="col">Event</th><th scope="col">By</th><th scope="col">Details</th></tr></thead>
       <tbody>${events.toReversed().map((event) => html`<tr key=${event.sequence}>
         <td class="nowrap"><${Time} ms=${millis(event.time)} /></td><td class="nowrap">${word(event.type, "")}</td>
@@ -39,7 +39,7 @@ export function Attempts({ attempts, events, job }) {
 }
 
 function Hosting({ progress, placement }) {
-  return html`<section class="panel scroll-x" aria-label="Who computes what"><div class="panel-head"><h2>Who computes what</h2>
+  return html`<section class="panel scroll-x" tabindex="0" aria-label="Who computes what"><div class="panel-head"><h2>Who computes what</h2>
       <span class="dim">${progress.hosting_reason}</span></div>
     <table class="table"><thead><tr><th scope="col">Rank</th><th scope="col">Device</th><th scope="col" class="right">Replicas</th>
       <th scope="col" class="right">Samples/s</th></tr></thead>

@@ -56,7 +56,7 @@ export function Parallel({ sweep, trials, paths, short, objective, isLarge, mark
         <button type="button" class="menu-item" data-close onClick=${() => download(`${file}.json`, JSON.stringify(trials, null, 1), "application/json")}>Trials as JSON</button>
         <button type="button" class="menu-item" data-close onClick=${() => saveSvgAsPng(svg.current, `${file}.png`)}>Picture as PNG</button>
       </${Menu}></figcaption>
-    <div class="parallel-scroll"><svg ref=${svg} class="parallel" viewBox=${`0 0 ${kWidth} ${kHeight}`} role="img"
+    <div class="parallel-scroll" tabindex="0" role="group" aria-label="Picture of all trials"><svg ref=${svg} class="parallel" viewBox=${`0 0 ${kWidth} ${kHeight}`} role="img"
         aria-label=${`${trials.length} trials over ${paths.length} parameters; the table below has their values`}>
       ${lines.map(({ trial, points, good }) => html`<path key=${trial.index} d=${path(points)}
         class=${classes("trial-line", good >= 0.75 ? "trial-good" : good >= 0.4 ? "trial-middle" : "trial-bad",
