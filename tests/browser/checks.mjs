@@ -491,6 +491,7 @@ export const checks = [
       await browser.page.locator(ready).first().waitFor();
       const width = await browser.page.evaluate(() => document.documentElement.scrollWidth);
       assert.ok(width <= 391, `${name} is ${width} pixels wide`);
+      if (name === "phone-clone") assert.ok((await browser.page.locator(".field-input").first().boundingBox()).width > 250);
       await browser.expectAccessible(name);
       await browser.shot(name);
     }

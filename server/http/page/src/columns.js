@@ -10,7 +10,7 @@ import { State, Progress, Verified } from "./widgets.js";
 const kStates = ["RUNNING", "STARTING", "STOPPING", "QUEUED", "SUSPENDED", "FAILED", "SUCCEEDED", "CANCELLED"];
 
 const core = {
-  id: { title: "#", width: 56, right: true, value: (row) => row.id, order: "id", cell: (row) => String(row.id) },
+  id: { title: "#", width: 68, right: true, value: (row) => row.id, order: "id", cell: (row) => String(row.id) },
   state: {
     title: "State",
     width: 104,

@@ -7,7 +7,7 @@ import { duration, isShare, number } from "../pure/format.js";
 const kAxisFont = '11px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif';
 
 // A series with fewer points has nothing to smooth: its line would only come late.
-const kSmoothedFrom = 30;
+const kSmoothedFrom = 60;
 
 // The data of uPlot for series of {xs, values}, as wide as the plot.
 export function plotData(series, { width, weight, zoom, isLog }) {
