@@ -23,7 +23,9 @@ export class Browser {
   async look({ isDark = false, width = 1360, height = 860 }) {
     await this.context?.close();
     this.context = await this.playwright.newContext({
-      viewport: { width, height }, colorScheme: isDark ? "dark" : "light", acceptDownloads: true,
+      viewport: { width, height },
+      colorScheme: isDark ? "dark" : "light",
+      acceptDownloads: true,
     });
     this.page = await this.context.newPage();
     this.page.setDefaultTimeout(kWaitMs);
@@ -65,10 +67,20 @@ export class Browser {
   async expectAccessible(name) {
     await this.page.evaluate(axe.source);
     const { violations } = await this.page.evaluate(() =>
-      globalThis.axe.run(document, { resultTypes: ["violations"], runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"] }));
+      globalThis.axe.run(document, {
+        resultTypes: ["violations"],
+        runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"],
+      }),
+    );
     const serious = violations
       .filter(({ impact }) => impact === "serious" || impact === "critical")
-      .map(({ id, nodes }) => `${name}: ${id}: ${nodes.slice(0, 4).map(({ html, failureSummary }) => `${html.slice(0, 160)} (${failureSummary.split("\n").slice(1, 2)})`).join("; ")}`);
+      .map(
+        ({ id, nodes }) =>
+          `${name}: ${id}: ${nodes
+            .slice(0, 4)
+            .map(({ html, failureSummary }) => `${html.slice(0, 160)} (${failureSummary.split("\n").slice(1, 2)})`)
+            .join("; ")}`,
+      );
     assert.deepEqual(serious, []);
   }
 

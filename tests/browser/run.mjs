@@ -26,9 +26,16 @@ if (!existsSync(flags.chromium)) skip(`there is no ${flags.chromium}; apt-get in
 if (!existsSync(join(flags.bin, "trainyard"))) skip(`there is no trainyard in ${flags.bin}; build it, or give --bin`);
 if (!existsSync(join(here, "node_modules/playwright-core"))) {
   try {
-    execFileSync("npm", ["ci", "--ignore-scripts", "--no-audit", "--no-fund"], { cwd: here, stdio: "pipe", timeout: 120000 });
+    execFileSync("npm", ["ci", "--ignore-scripts", "--no-audit", "--no-fund"], {
+      cwd: here,
+      stdio: "pipe",
+      timeout: 120000,
+    });
   } catch (error) {
-    skip(`the packages of tests/browser are not there, and npm ci cannot get them: ${String(error.message).split("\n")[0]}`);
+    skip(
+      "the packages of tests/browser are not there, and npm ci cannot get them: " +
+        String(error.message).split("\n")[0],
+    );
   }
 }
 

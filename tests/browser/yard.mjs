@@ -17,7 +17,12 @@ export class Yard {
     yard.state = join(yard.folder, "state");
     yard.socket = join(yard.state, "server", "server.sock");
     await mkdir(join(yard.folder, "home"));
-    yard.env = { PATH: process.env.PATH, HOME: join(yard.folder, "home"), TRAINYARD_SERVER: `unix:${yard.socket}`, LC_ALL: "C.UTF-8" };
+    yard.env = {
+      PATH: process.env.PATH,
+      HOME: join(yard.folder, "home"),
+      TRAINYARD_SERVER: `unix:${yard.socket}`,
+      LC_ALL: "C.UTF-8",
+    };
     await yard.up();
     return yard;
   }
@@ -25,13 +30,26 @@ export class Yard {
   // Runs the command line and returns what it prints, without the last line's end.
   async run(...words) {
     const { stdout } = await execute(join(this.bin, "trainyard"), words, {
-      cwd: this.folder, env: this.env, timeout: kCommandMsMax, maxBuffer: 64 << 20,
+      cwd: this.folder,
+      env: this.env,
+      timeout: kCommandMsMax,
+      maxBuffer: 64 << 20,
     });
     return stdout.trimEnd();
   }
 
   up() {
-    return this.run("up", "--detach", "--state-dir", this.state, "--cpu-devices", "3", "--threads-per-device", "1", "--share-cpus");
+    return this.run(
+      "up",
+      "--detach",
+      "--state-dir",
+      this.state,
+      "--cpu-devices",
+      "3",
+      "--threads-per-device",
+      "1",
+      "--share-cpus",
+    );
   }
 
   // Stops the daemons and leaves the jobs to their supervisors, as a crash does.
@@ -57,8 +75,11 @@ export class Yard {
 
   // Serves the page; returns {url, code, close}.
   async serve(code) {
-    const child = spawn(process.execPath, [join(this.page, "dev.mjs"), "--socket", this.socket, "--port", "0",
-      ...(code ? ["--code", code] : [])], { stdio: ["ignore", "pipe", "inherit"] });
+    const child = spawn(
+      process.execPath,
+      [join(this.page, "dev.mjs"), "--socket", this.socket, "--port", "0", ...(code ? ["--code", code] : [])],
+      { stdio: ["ignore", "pipe", "inherit"] },
+    );
     const url = await new Promise((resolve, reject) => {
       child.once("exit", (status) => reject(new Error(`dev.mjs ended with ${status}`)));
       child.stdout.once("data", (text) => resolve(String(text).trim().replace(/#.*/, "").replace(/\/$/, "")));

@@ -72,7 +72,12 @@ function session(incoming, response) {
 function forward(incoming, response) {
   const { cookie, host, connection, ...headers } = incoming.headers;
   const outgoing = request(
-    { socketPath: values.socket, path: incoming.url, method: incoming.method, headers: { ...headers, host: "localhost" } },
+    {
+      socketPath: values.socket,
+      path: incoming.url,
+      method: incoming.method,
+      headers: { ...headers, host: "localhost" },
+    },
     (received) => {
       response.writeHead(received.statusCode, received.headers);
       received.on("error", () => response.destroy());

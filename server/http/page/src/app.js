@@ -25,7 +25,13 @@ export function App({ codeError }) {
   }, [returns.value, isSignedOut.value]);
   useKeys([
     ...kPlaces.map(([path, title, key]) => ({ key, does: `go to ${title.toLowerCase()}`, action: () => go(path) })),
-    { key: "?", does: "show these keys", action: () => { isHelpOpen.value = true; } },
+    {
+      key: "?",
+      does: "show these keys",
+      action: () => {
+        isHelpOpen.value = true;
+      },
+    },
   ]);
   const { path } = route.value;
   if (isSignedOut.value) return html`<${SignedOut} codeError=${codeError} />`;
@@ -47,20 +53,28 @@ export function App({ codeError }) {
       </nav>
       <span class="spacer"></span>
       <${Freshness} />
-      <${Menu} kind="button button-quiet" label=${me.value?.user ?? "…"} title=${`${me.value?.user ?? ""}, account`} align="right">
+      <${Menu} kind="button button-quiet" label=${me.value?.user ?? "…"} title=${`${me.value?.user ?? ""}, account`}
+        align="right">
         <div class="account"><strong>${me.value?.user}</strong>
           <span class="dim">${word(me.value?.role, "ROLE_")}${
             me.value?.real_user ? `, by ${me.value.real_user}` : ""
           }</span>
           <span class="dim">server ${me.value?.server_version}</span></div>
-        <button type="button" class="menu-item" data-close onClick=${() => { isHelpOpen.value = true; }}>
+        <button type="button" class="menu-item" data-close onClick=${() => {
+          isHelpOpen.value = true;
+        }}>
           Keys <kbd>?</kbd></button>
         <button type="button" class="menu-item" data-close onClick=${signOut}>Sign out</button>
       </${Menu}>
     </header>
-    ${!isConnected.value && html`<div class="stale" role="status">The server does not answer.
-      ${" "}${lastHeard.value ? `What you see is of ${clock(lastHeard.value).slice(11)}. ` : ""}The page goes on by itself once
-      ${" "}the server is back.</div>`}
+    ${
+      !isConnected.value &&
+      html`<div class="stale" role="status">
+        The server does not answer.
+        ${" "}${lastHeard.value ? `What you see is of ${clock(lastHeard.value).slice(11)}. ` : ""}The page goes on by
+        itself once ${" "}the server is back.
+      </div>`
+    }
     <${View} key=${props.key ?? path} ...${props} />
     <${Help} />`;
 }
@@ -77,7 +91,8 @@ function Freshness() {
   if (!lastHeard.value) return html`<span class="fresh fresh-wait">Connecting</span>`;
   return html`<span class=${classes("fresh", isGood ? "fresh-good" : "fresh-bad")}>
     <span role="status">${isGood ? "Live" : "Disconnected"}</span>
-    <span class="fresh-ago num">updated ${ago(lastHeard.value, Math.max(now.value, lastHeard.value))}</span></span>`;
+    <span class="fresh-ago num">updated ${ago(lastHeard.value, Math.max(now.value, lastHeard.value))}</span></span
+  >`;
 }
 
 function SignedOut({ codeError }) {

@@ -9,7 +9,8 @@ import { Menu } from "./widgets.js";
 // Fields of specs are learned from so many rows.
 const kRowsLooked = 200;
 
-export const ColumnMenu = (props) => html`<${Menu} label="Columns" align="right"><${Choices} ...${props} /></${Menu}>`;
+export const ColumnMenu = (props) =>
+  html`<${Menu} label="Columns" align="right"><${Choices} ...${props} /></${Menu}>`;
 
 function Choices({ chosen, metrics, rows }) {
   const [text, setText] = useState("");
@@ -23,8 +24,14 @@ function Choices({ chosen, metrics, rows }) {
     }
   }
   // What differs between the runs comes first.
-  const differing = [...paths].filter(([, value]) => value === null).map(([path]) => path).sort();
-  const same = [...paths].filter(([, value]) => value !== null).map(([path]) => path).sort();
+  const differing = [...paths]
+    .filter(([, value]) => value === null)
+    .map(([path]) => path)
+    .sort();
+  const same = [...paths]
+    .filter(([, value]) => value !== null)
+    .map(([path]) => path)
+    .sort();
   const names = [...metrics].sort();
   const groups = [
     ["Run", coreColumns.map(({ key, title }) => [key, title])],
@@ -39,15 +46,30 @@ function Choices({ chosen, metrics, rows }) {
   };
   const fits = (label) => label.toLowerCase().includes(text.toLowerCase());
   return html`<div class="choices">
-    <input class="input" type="search" placeholder="Find a column" aria-label="Find a column" value=${text}
-      onInput=${(event) => setText(event.target.value)} />
+    <input
+      class="input"
+      type="search"
+      placeholder="Find a column"
+      aria-label="Find a column"
+      value=${text}
+      onInput=${(event) => setText(event.target.value)}
+    />
     <div class="choices-list" tabindex="0" role="group" aria-label="Columns">
       ${groups.map(([title, items]) => {
         const shown = items.filter(([, label]) => fits(label));
-        return shown.length > 0 && html`<fieldset key=${title}><legend>${title}</legend>
-          ${shown.map(([key, label]) => html`<label class="check" key=${key}>
-            <input type="checkbox" checked=${chosen.includes(key)} onChange=${() => toggle(key)} /> ${label}</label>`)}
-        </fieldset>`;
+        return (
+          shown.length > 0 &&
+          html`<fieldset key=${title}>
+            <legend>${title}</legend>
+            ${shown.map(
+              ([key, label]) =>
+                html`<label class="check" key=${key}>
+                  <input type="checkbox" checked=${chosen.includes(key)} onChange=${() => toggle(key)} />
+                  ${label}</label
+                >`,
+            )}
+          </fieldset>`
+        );
       })}
     </div>
     <button type="button" class="button button-quiet" onClick=${() => setParams({ cols: "" })}>Usual columns</button>

@@ -45,7 +45,8 @@ const core = {
     value: (row) => row.sweep ?? NaN,
     order: "sweep",
     cell: (row) =>
-      row.sweep !== undefined && html`<${Link} class="cell-link" href=${`/sweeps/${row.sweep}`}>${row.sweep}</${Link}>`,
+      row.sweep !== undefined &&
+      html`<${Link} class="cell-link" href=${`/sweeps/${row.sweep}`}>${row.sweep}</${Link}>`,
     text: (row) => row.sweep,
   },
   progress: {
@@ -105,7 +106,15 @@ const core = {
 };
 
 export const kDefaultColumns = [
-  "id", "state", "name", "user", "progress", "test.accuracy", "train.loss", "took", "created",
+  "id",
+  "state",
+  "name",
+  "user",
+  "progress",
+  "test.accuracy",
+  "train.loss",
+  "took",
+  "created",
 ];
 
 export const coreColumns = Object.entries(core).map(([key, { title }]) => ({ key, title }));
@@ -157,10 +166,12 @@ export function columnOf(key, metrics) {
 
 function withDefaults(column) {
   const cell = column.cell ?? ((row) => String(column.value(row) ?? ""));
-  const text = column.text ?? ((row, now) => {
-    const value = column.value(row, now);
-    return typeof value === "number" && Number.isNaN(value) ? "" : value;
-  });
+  const text =
+    column.text ??
+    ((row, now) => {
+      const value = column.value(row, now);
+      return typeof value === "number" && Number.isNaN(value) ? "" : value;
+    });
   return { ...column, cell, text };
 }
 

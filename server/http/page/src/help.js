@@ -14,11 +14,23 @@ function HelpDialog() {
   const close = () => {
     isHelpOpen.value = false;
   };
-  return html`<dialog ref=${dialog} class="dialog help" aria-labelledby="help-title" onClose=${close}
-    onClick=${(event) => event.target === dialog.current && close()}>
+  return html`<dialog
+    ref=${dialog}
+    class="dialog help"
+    aria-labelledby="help-title"
+    onClose=${close}
+    onClick=${(event) => event.target === dialog.current && close()}
+  >
     <h2 id="help-title">Keys</h2>
-    <dl class="keys">${bindings.value.map(({ key, does }) => html`<div key=${key}>
-      <dt>${key.split(" ").map((each) => html`<kbd key=${each}>${each}</kbd>`)}</dt><dd>${does}</dd></div>`)}</dl>
+    <dl class="keys">
+      ${bindings.value.map(
+        ({ key, does }) =>
+          html`<div key=${key}>
+            <dt>${key.split(" ").map((each) => html`<kbd key=${each}>${each}</kbd>`)}</dt>
+            <dd>${does}</dd>
+          </div>`,
+      )}
+    </dl>
     <div class="dialog-actions"><button type="button" class="button" onClick=${close}>Close</button></div>
   </dialog>`;
 }

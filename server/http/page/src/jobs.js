@@ -96,16 +96,12 @@ export class JobList {
   #watch(jobs) {
     this.#close?.();
     const revision = jobs.reduce((most, job) => Math.max(most, Number(job.etag ?? 0)), 0);
-    this.#close = openStream(
-      "JobService/WatchJobs",
-      revision > 0 ? { start_revision: String(revision) } : {},
-      {
-        onMessage: (message) => this.#take(message),
-        onError: (error) => {
-          this.error.value = error;
-        },
+    this.#close = openStream("JobService/WatchJobs", revision > 0 ? { start_revision: String(revision) } : {}, {
+      onMessage: (message) => this.#take(message),
+      onError: (error) => {
+        this.error.value = error;
       },
-    );
+    });
   }
 
   #take({ job, deleted }) {

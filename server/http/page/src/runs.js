@@ -87,7 +87,10 @@ export function Runs() {
   const saveCsv = () =>
     download(
       "runs.csv",
-      toCsv(columns.map(({ key }) => key), sorted.map((row) => columns.map(({ text }) => text(row, now.value)))),
+      toCsv(
+        columns.map(({ key }) => key),
+        sorted.map((row) => columns.map(({ text }) => text(row, now.value))),
+      ),
       "text/csv",
     );
 
@@ -95,9 +98,18 @@ export function Runs() {
     <div class="toolbar">
       <${Filter} input=${filter} error=${list.error.value} />
       <div class="chips" role="group" aria-label="State">
-        ${kStateChoices.map(([key, title]) => html`
-          <button type="button" key=${key} class=${classes("chip", state === key && "chip-on")}
-            aria-pressed=${state === key} onClick=${() => setParams({ state: key })}>${title}</button>`)}
+        ${kStateChoices.map(
+          ([key, title]) =>
+            html` <button
+              type="button"
+              key=${key}
+              class=${classes("chip", state === key && "chip-on")}
+              aria-pressed=${state === key}
+              onClick=${() => setParams({ state: key })}
+            >
+              ${title}
+            </button>`,
+        )}
       </div>
       <label class="check"><input type="checkbox" checked=${user !== ""}
         onChange=${(event) => setParams({ user: event.target.checked ? (me.value?.user ?? "") : "" })} /> Mine</label>
@@ -111,26 +123,53 @@ export function Runs() {
           Table as JSON</button>
       </${Menu}>
     </div>
-    ${selected.size > 0 && html`<div class="selection-bar" role="region" aria-label="Selected runs">
-      <span>${counted(selected.size, "run")} selected</span>
-      <button type="button" class="button button-primary" onClick=${compare}>Compare</button>
-      ${cancellable.length > 0 && html`<button type="button" class="button button-danger"
-        onClick=${() => setCancelling(true)}>Cancel ${cancellable.length}…</button>`}
-      <button type="button" class="button button-quiet" onClick=${() => select([])}>Clear</button>
-    </div>`}
-    ${isCancelling && html`<${Confirm} title=${`Cancel ${counted(cancellable.length, "run")}?`}
-      text="They stop for good and cannot be resumed. What they have written stays."
-      action="Cancel the runs" kind="button-danger" onNo=${() => setCancelling(false)}
-      onYes=${async () => {
-        await call("JobService/CancelJobs", { names: cancellable.map(({ name }) => name), reason: "from the dashboard" });
-        setCancelling(false);
-        select([]);
-      }} />`}
-    ${sorted.length === 0 && !list.isLoading.value
-      ? html`<${NothingHere} isFiltered=${Boolean(where || state || user)} error=${list.error.value} />`
-      : html`<${RunTable} rows=${sorted} columns=${columns} sort=${sort} selected=${selected} cursor=${place}
-          isLoading=${list.isLoading.value} onToggle=${toggle} onCursor=${setCursor}
-          onSelect=${(rows) => select(rows.map(({ id }) => id))} />`}
+    ${
+      selected.size > 0 &&
+      html`<div class="selection-bar" role="region" aria-label="Selected runs">
+        <span>${counted(selected.size, "run")} selected</span>
+        <button type="button" class="button button-primary" onClick=${compare}>Compare</button>
+        ${
+          cancellable.length > 0 &&
+          html`<button type="button" class="button button-danger" onClick=${() => setCancelling(true)}>
+            Cancel ${cancellable.length}…
+          </button>`
+        }
+        <button type="button" class="button button-quiet" onClick=${() => select([])}>Clear</button>
+      </div>`
+    }
+    ${
+      isCancelling &&
+      html`<${Confirm}
+        title=${`Cancel ${counted(cancellable.length, "run")}?`}
+        text="They stop for good and cannot be resumed. What they have written stays."
+        action="Cancel the runs"
+        kind="button-danger"
+        onNo=${() => setCancelling(false)}
+        onYes=${async () => {
+          await call("JobService/CancelJobs", {
+            names: cancellable.map(({ name }) => name),
+            reason: "from the dashboard",
+          });
+          setCancelling(false);
+          select([]);
+        }}
+      />`
+    }
+    ${
+      sorted.length === 0 && !list.isLoading.value
+        ? html`<${NothingHere} isFiltered=${Boolean(where || state || user)} error=${list.error.value} />`
+        : html`<${RunTable}
+            rows=${sorted}
+            columns=${columns}
+            sort=${sort}
+            selected=${selected}
+            cursor=${place}
+            isLoading=${list.isLoading.value}
+            onToggle=${toggle}
+            onCursor=${setCursor}
+            onSelect=${(rows) => select(rows.map(({ id }) => id))}
+          />`
+    }
   </main>`;
 }
 
@@ -146,7 +185,16 @@ function countText(shown) {
 }
 
 const plainRow = ({ name, title, state, user, project, step, totalSteps, metrics, tags, note, spec }) => ({
-  name, title, state, user, project, step, total_steps: totalSteps, final_metrics: metrics, tags, note,
+  name,
+  title,
+  state,
+  user,
+  project,
+  step,
+  total_steps: totalSteps,
+  final_metrics: metrics,
+  tags,
+  note,
   resolved_spec: spec,
 });
 
@@ -159,9 +207,18 @@ function Filter({ input, error }) {
   });
   const isWrong = error?.status === 400;
   return html`<div class="filter">
-    <input ref=${input} type="search" class=${classes("input", isWrong && "input-wrong")} value=${text} maxlength="900"
-      placeholder="Filter: words, or test.accuracy > 0.9 and model = mlp" aria-label="Filter runs" spellcheck="false"
-      onInput=${(event) => setText(event.target.value)} aria-invalid=${isWrong} />
+    <input
+      ref=${input}
+      type="search"
+      class=${classes("input", isWrong && "input-wrong")}
+      value=${text}
+      maxlength="900"
+      placeholder="Filter: words, or test.accuracy > 0.9 and model = mlp"
+      aria-label="Filter runs"
+      spellcheck="false"
+      onInput=${(event) => setText(event.target.value)}
+      aria-invalid=${isWrong}
+    />
     ${isWrong && html`<p class="filter-error" role="alert">${sayError(error)}</p>`}
   </div>`;
 }

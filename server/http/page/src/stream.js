@@ -56,26 +56,23 @@ export function openStream(method, request, { onMessage, onEnd = () => {}, onErr
       alive();
       retryMs = kFirstRetryMs;
       let isOver = false;
-      const parse = eventParser(
-        (event) => {
-          if (isClosed) return;
-          if (event.type === "end") {
-            isOver = true;
-            close();
-            onEnd();
-          } else if (event.type === "error") {
-            const body = JSON.parse(event.data);
-            if (["unavailable", "deadline_exceeded", "canceled", "resource_exhausted"].includes(body.code)) return;
-            isOver = true;
-            close();
-            onError(new Error(body.message));
-          } else {
-            if (event.id) lastId = event.id;
-            onMessage(JSON.parse(event.data));
-          }
-        },
-        alive,
-      );
+      const parse = eventParser((event) => {
+        if (isClosed) return;
+        if (event.type === "end") {
+          isOver = true;
+          close();
+          onEnd();
+        } else if (event.type === "error") {
+          const body = JSON.parse(event.data);
+          if (["unavailable", "deadline_exceeded", "canceled", "resource_exhausted"].includes(body.code)) return;
+          isOver = true;
+          close();
+          onError(new Error(body.message));
+        } else {
+          if (event.id) lastId = event.id;
+          onMessage(JSON.parse(event.data));
+        }
+      }, alive);
       const decoder = new TextDecoder();
       const reader = response.body.getReader();
       for (;;) {

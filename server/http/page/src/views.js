@@ -23,7 +23,10 @@ const views = [
   [/^\/sweeps\/?$/, () => ({ view: Sweeps, title: "Sweeps", props: {} })],
   [/^\/sweeps\/(\d+)\/?$/, (id) => ({ view: Sweep, title: `Sweep ${id}`, props: { id, key: `sweep-${id}` } })],
   [/^\/specs\/?$/, () => ({ view: Specs, title: "Specs", props: {} })],
-  [/^\/specs\/([A-Za-z0-9_.-]+)\/?$/, (name) => ({ view: SavedSpec, title: name, props: { name, key: `spec-${name}` } })],
+  [
+    /^\/specs\/([A-Za-z0-9_.-]+)\/?$/,
+    (name) => ({ view: SavedSpec, title: name, props: { name, key: `spec-${name}` } }),
+  ],
   [/^\/usage\/?$/, () => ({ view: Usage, title: "Usage", props: {} })],
 ];
 
@@ -36,4 +39,5 @@ export function viewOf(path) {
 }
 
 const NotFound = ({ path }) => html`<main class="view" id="main">
-  <${Empty} title="There is no such page">Nothing is at ${path}. <${Link} href="/">All runs</${Link}></${Empty}></main>`;
+  <${Empty} title="There is no such page">Nothing is at ${path}. <${Link} href="/">All runs</${Link}></${Empty}>
+    </main>`;

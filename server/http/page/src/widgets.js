@@ -13,15 +13,22 @@ export function State({ state, large }) {
 export function Progress({ row, large }) {
   if (!row.totalSteps) return row.step > 0 ? html`<span class="num">${number(row.step)}</span>` : "";
   const share = Math.min(1, row.step / row.totalSteps);
-  return html`
-    <span class=${classes("progress", large && "progress-large", `bar-${jobState(row.state)}`)}
-      role="progressbar" aria-valuemin="0" aria-valuemax=${row.totalSteps} aria-valuenow=${row.step}
-      aria-label="progress" title=${`step ${number(row.step)} of ${number(row.totalSteps)}`}>
-      <span class="progress-track"><span class="progress-fill" style=${{ width: `${share * 100}%` }}></span></span>
-      <span class="progress-text">${Math.floor(share * 100)}%${
+  return html` <span
+    class=${classes("progress", large && "progress-large", `bar-${jobState(row.state)}`)}
+    role="progressbar"
+    aria-valuemin="0"
+    aria-valuemax=${row.totalSteps}
+    aria-valuenow=${row.step}
+    aria-label="progress"
+    title=${`step ${number(row.step)} of ${number(row.totalSteps)}`}
+  >
+    <span class="progress-track"><span class="progress-fill" style=${{ width: `${share * 100}%` }}></span></span>
+    <span class="progress-text"
+      >${Math.floor(share * 100)}%${
         large && isActive(row.state) && row.eta !== undefined ? ` · ${duration(row.eta)} left` : ""
-      }</span>
-    </span>`;
+      }</span
+    >
+  </span>`;
 }
 
 export function Verified({ verified }) {
@@ -29,18 +36,28 @@ export function Verified({ verified }) {
   const good = verified.reproduced ?? 0;
   const last = word(verified.last_result, "VERIFICATION_RESULT_");
   const text = `run again ${verified.runs} times, reproduced ${good}; the last was ${last}`;
-  return html`<span class=${classes("verified", good < verified.runs && "verified-not")} title=${text}
-    aria-label=${text}>${good === verified.runs ? "✓" : "≠"} ${good}/${verified.runs}</span>`;
+  return html`<span
+    class=${classes("verified", good < verified.runs && "verified-not")}
+    title=${text}
+    aria-label=${text}
+    >${good === verified.runs ? "✓" : "≠"} ${good}/${verified.runs}</span
+  >`;
 }
 
 // An error of a call, with the fields that are wrong.
 export function ErrorBox({ error, children }) {
   if (!error) return null;
-  return html`<div class="error-box" role="alert"><p class="error-text">${sayError(error)}</p>${children}</div>`;
+  return html`<div class="error-box" role="alert">
+    <p class="error-text">${sayError(error)}</p>
+    ${children}
+  </div>`;
 }
 
 export function Empty({ title, children }) {
-  return html`<div class="empty"><p class="empty-title">${title}</p><div class="empty-text">${children}</div></div>`;
+  return html`<div class="empty">
+    <p class="empty-title">${title}</p>
+    <div class="empty-text">${children}</div>
+  </div>`;
 }
 
 export const Time = ({ ms }) => html`<time title=${ms ? new Date(ms).toISOString() : ""}>${clock(ms)}</time>`;
@@ -68,10 +85,25 @@ export function Menu({ label, title, children, align, kind = "button" }) {
     };
   }, [isOpen]);
   return html`<span class="menu" ref=${root}>
-    <button type="button" class=${kind} aria-expanded=${isOpen} title=${title} aria-label=${title}
-      onClick=${() => setOpen(!isOpen)}>${label}</button>
-    ${isOpen && html`<div class=${classes("menu-panel", align === "right" && "menu-right")}
-      onClick=${(event) => event.target.closest("[data-close]") && setOpen(false)}>${children}</div>`}
+    <button
+      type="button"
+      class=${kind}
+      aria-expanded=${isOpen}
+      title=${title}
+      aria-label=${title}
+      onClick=${() => setOpen(!isOpen)}
+    >
+      ${label}
+    </button>
+    ${
+      isOpen &&
+      html`<div
+        class=${classes("menu-panel", align === "right" && "menu-right")}
+        onClick=${(event) => event.target.closest("[data-close]") && setOpen(false)}
+      >
+        ${children}
+      </div>`
+    }
   </span>`;
 }
 
@@ -98,8 +130,9 @@ export function Confirm({ title, text, action, kind, onYes, onNo, children }) {
     <${ErrorBox} error=${error} />
     <div class="dialog-actions">
       <button type="button" class="button" onClick=${onNo}>Go back</button>
-      <button type="button" class=${classes("button", kind ?? "button-primary")} disabled=${isBusy}
-        onClick=${yes}>${action}</button>
+      <button type="button" class=${classes("button", kind ?? "button-primary")} disabled=${isBusy} onClick=${yes}>
+        ${action}
+      </button>
     </div>
   </dialog>`;
 }

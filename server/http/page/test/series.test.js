@@ -4,7 +4,10 @@ import { envelope, joinSeries, lowerBound, nearest } from "../src/pure/downsampl
 import { smooth } from "../src/pure/smooth.js";
 
 test("smoothing starts at the first value and leaves constants alone", () => {
-  assert.deepEqual(smooth([2, 2, 2], 0.9).map((value) => Number(value.toFixed(9))), [2, 2, 2]);
+  assert.deepEqual(
+    smooth([2, 2, 2], 0.9).map((value) => Number(value.toFixed(9))),
+    [2, 2, 2],
+  );
   const smoothed = smooth([0, 10], 0.5);
   assert.ok(Math.abs(smoothed[1] - 20 / 3) < 1e-9);
 });
@@ -45,7 +48,11 @@ test("series with points of their own share an axis", () => {
     { x: [1, 3], y: [10, null] },
     { x: [2, 3], y: [20, 30] },
   ]);
-  assert.deepEqual(joined, [[1, 2, 3], [10, undefined, null], [undefined, 20, 30]]);
+  assert.deepEqual(joined, [
+    [1, 2, 3],
+    [10, undefined, null],
+    [undefined, 20, 30],
+  ]);
 });
 
 test("the nearest point is found", () => {

@@ -28,8 +28,11 @@ export function useChartGroup() {
 export function ChartControls({ settings, group, children }) {
   useKeys([
     { key: "l", does: "logarithmic axis", action: () => setParams({ log: settings.isLog ? "" : "1" }) },
-    { key: "t", does: "axis of steps or of time", action: () =>
-      setParams({ x: settings.axis === "time" ? "" : "time", zoom: "" }) },
+    {
+      key: "t",
+      does: "axis of steps or of time",
+      action: () => setParams({ x: settings.axis === "time" ? "" : "time", zoom: "" }),
+    },
     { key: "0", does: "whole axis", action: () => setZoom(null) },
   ]);
   const [weight, setWeight] = useState(settings.weight);
@@ -38,21 +41,52 @@ export function ChartControls({ settings, group, children }) {
     if (value !== settings.weight) setParams({ smooth: value || "" });
   });
   return html`<div class="toolbar chart-controls" role="group" aria-label="Charts">
-    <label class="control">Smoothing
-      <input type="range" min="0" max="0.99" step="0.01" value=${weight}
-        onInput=${(event) => setWeight(Number(event.target.value))} /><output class="num control-value">${weight.toFixed(2)}</output></label>
+    <label class="control"
+      >Smoothing
+      <input
+        type="range"
+        min="0"
+        max="0.99"
+        step="0.01"
+        value=${weight}
+        onInput=${(event) => setWeight(Number(event.target.value))}
+      /><output class="num control-value">${weight.toFixed(2)}</output></label
+    >
     <div class="chips" role="group" aria-label="Horizontal axis">
-      ${[["step", "Step"], ["time", "Time"]].map(([key, title]) => html`
-        <button type="button" key=${key} class=${classes("chip", settings.axis === key && "chip-on")}
-          aria-pressed=${settings.axis === key}
-          onClick=${() => setParams({ x: key === "time" ? "time" : "", zoom: "" })}>${title}</button>`)}
+      ${[
+        ["step", "Step"],
+        ["time", "Time"],
+      ].map(
+        ([key, title]) =>
+          html` <button
+            type="button"
+            key=${key}
+            class=${classes("chip", settings.axis === key && "chip-on")}
+            aria-pressed=${settings.axis === key}
+            onClick=${() => setParams({ x: key === "time" ? "time" : "", zoom: "" })}
+          >
+            ${title}
+          </button>`,
+      )}
     </div>
-    <label class="check"><input type="checkbox" checked=${settings.isLog}
-      onChange=${(event) => setParams({ log: event.target.checked ? "1" : "" })} /> Log axis</label>
-    ${settings.zoom && html`<button type="button" class="button button-small" onClick=${() => setZoom(null)}>
-      Whole axis</button>`}
-    ${group.isFrozen.value && html`<button type="button" class="button button-small"
-      onClick=${() => group.toggleFrozen(null)}>Release the cursor</button>`}
+    <label class="check"
+      ><input
+        type="checkbox"
+        checked=${settings.isLog}
+        onChange=${(event) => setParams({ log: event.target.checked ? "1" : "" })}
+      />
+      Log axis</label
+    >
+    ${
+      settings.zoom &&
+      html`<button type="button" class="button button-small" onClick=${() => setZoom(null)}>Whole axis</button>`
+    }
+    ${
+      group.isFrozen.value &&
+      html`<button type="button" class="button button-small" onClick=${() => group.toggleFrozen(null)}>
+        Release the cursor
+      </button>`
+    }
     ${children}
   </div>`;
 }

@@ -122,8 +122,14 @@ export function Chart({ title, metric, series, settings, marks = [], group, onZo
   const name = `${file}-${title.replace(/[^A-Za-z0-9]+/g, "-")}`;
   return html`<figure class="chart panel" ref=${frame} aria-label=${title}>
     <figcaption class="chart-head"><h2>${title}</h2>
-      ${series.some(({ isThinned }) => isThinned) && html`<span class="dim chart-note"
-        title="The server chose these points evenly; extremes between them are not shown.">thinned out</span>`}
+      ${
+        series.some(({ isThinned }) => isThinned) &&
+        html`<span
+          class="dim chart-note"
+          title="The server chose these points evenly; extremes between them are not shown."
+          >thinned out</span
+        >`
+      }
       <span class="spacer"></span>
       <${Menu} label="⋯" title=${`Save ${title}`} kind="button button-quiet button-small" align="right">
         <button type="button" class="menu-item" data-close onClick=${() => saveCsv(name, settings.axis, series)}>
@@ -145,6 +151,7 @@ function summary(title, series) {
   const parts = series.map(({ label, xs, values }) =>
     xs.length === 0
       ? `${label}: no points yet`
-      : `${label}: ${xs.length} points, last ${number(values[values.length - 1])}`);
+      : `${label}: ${xs.length} points, last ${number(values[values.length - 1])}`,
+  );
   return `${title}. ${parts.join("; ")}. Arrow keys move the cursor.`;
 }

@@ -17,24 +17,41 @@ export function Legend({ metric, series, group, isBetterLarge, axis }) {
       rows.map(({ label, at: place, value }) => `${label}\t${place ?? ""}\t${value ?? ""}`).join("\n"),
     );
   return html`<div class=${classes("legend", isFrozen && "legend-frozen")}>
-    <div class="legend-head"><span class="num">${at}</span>
-      ${isFrozen && html`<span class="legend-pin">frozen
-        <button type="button" class="link" onClick=${copy}>copy</button>
-        <button type="button" class="link" onClick=${() => group.toggleFrozen(null)}>release</button></span>`}
+    <div class="legend-head">
+      <span class="num">${at}</span>
+      ${
+        isFrozen &&
+        html`<span class="legend-pin"
+          >frozen
+          <button type="button" class="link" onClick=${copy}>copy</button>
+          <button type="button" class="link" onClick=${() => group.toggleFrozen(null)}>release</button></span
+        >`
+      }
     </div>
     <ul class="legend-rows">
-      ${shown.map((row) => html`<li key=${row.key} class="legend-row">
-        <span class="swatch" style=${{ background: `var(${row.colour})` }} aria-hidden="true"></span>
-        ${row.href
-          ? html`<${Link} href=${row.href} class="legend-label" title=${row.label}>${row.label}</${Link}>`
-          : html`<span class="legend-label" title=${row.label}>${row.label}</span>`}
-        ${row.isBase && html`<span class="base-mark">baseline</span>`}
-        <span class="legend-value num">${row.value === undefined ? "–" : metricText(metric, row.value)}</span>
-        ${row.delta !== undefined && html`<span class=${classes("legend-delta num",
-          row.delta !== 0 && ((row.delta > 0) === isBetterLarge ? "better" : "worse"))}>${
-            row.delta > 0 ? "+" : row.delta < 0 ? "−" : "±"
-          }${metricText(metric, Math.abs(row.delta))}</span>`}
-      </li>`)}
+      ${shown.map(
+        (row) =>
+          html`<li key=${row.key} class="legend-row">
+            <span class="swatch" style=${{ background: `var(${row.colour})` }} aria-hidden="true"></span>
+            ${
+              row.href
+                ? html`<${Link} href=${row.href} class="legend-label" title=${row.label}>${row.label}</${Link}>`
+                : html`<span class="legend-label" title=${row.label}>${row.label}</span>`
+            }
+            ${row.isBase && html`<span class="base-mark">baseline</span>`}
+            <span class="legend-value num">${row.value === undefined ? "–" : metricText(metric, row.value)}</span>
+            ${
+              row.delta !== undefined &&
+              html`<span
+                class=${classes(
+                  "legend-delta num",
+                  row.delta !== 0 && (row.delta > 0 === isBetterLarge ? "better" : "worse"),
+                )}
+                >${row.delta > 0 ? "+" : row.delta < 0 ? "−" : "±"}${metricText(metric, Math.abs(row.delta))}</span
+              >`
+            }
+          </li>`,
+      )}
     </ul>
     ${rows.length > kRowsMax && html`<span class="dim">and ${rows.length - kRowsMax} more</span>`}
   </div>`;

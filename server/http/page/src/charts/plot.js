@@ -55,12 +55,22 @@ export function makePlot(element, { title, series, axis, isLog, width, height, d
       },
       axes: [
         {
-          stroke: dim, grid, ticks, font: kAxisFont, size: 26, gap: 4,
+          stroke: dim,
+          grid,
+          ticks,
+          font: kAxisFont,
+          size: 26,
+          gap: 4,
           values: (self, values) => values.map(axis === "time" ? (value) => duration(value) : shortStep),
           space: axis === "time" ? 78 : 58,
         },
         {
-          stroke: dim, grid, ticks, font: kAxisFont, size: 52, gap: 4,
+          stroke: dim,
+          grid,
+          ticks,
+          font: kAxisFont,
+          size: 52,
+          gap: 4,
           values: (self, values) =>
             values.map((value) => (value === null ? "" : isPercent ? `${number(value * 100)}%` : number(value))),
         },
@@ -110,7 +120,11 @@ function showsPoints(self, seriesIndex) {
 }
 
 const kMarkColours = {
-  checkpoint: "--succeeded", preemption: "--queued", restart: "--accent", failure: "--failed", suspension: "--suspended",
+  checkpoint: "--succeeded",
+  preemption: "--queued",
+  restart: "--accent",
+  failure: "--failed",
+  suspension: "--suspended",
 };
 
 // Checkpoints are many, so they are ticks at the foot; what interrupted the training is a line.

@@ -47,16 +47,31 @@ export function Compare() {
     <div class="view-head"><h1>${ids.length === 1 ? "Compare 1 run with others" : `${ids.length} runs compared`}</h1>
       <span class="spacer"></span><${AddRun} ids=${ids} /></div>
     <${ErrorBox} error=${error} />
-    ${ids.length === 0
-      ? html`<${Empty} title="No run is chosen">Add one by its number, or select some in <${Link} href="/">the list</${Link}>.</${Empty}>`
-      : html`<div class="stack">
-        <${RunsTable} runs=${shown} ids=${ids} base=${base} setBase=${setBase} />
-        <${ChartControls} settings=${settings} group=${group} />
-        <div class="charts">${charts.map(({ title, names, series }) => html`<${Chart} key=${title} title=${title}
-          metric=${names[0]} series=${series} settings=${settings} group=${group} onZoom=${setZoom}
-          file=${`compare-${ids.join("-")}`} />`)}</div>
-        <${Differences} runs=${shown} base=${base} />
-      </div>`}
+    ${
+      ids.length === 0
+        ? html`<${Empty} title="No run is chosen">Add one by its number, or select some in <${Link}
+          href="/">the list</${Link}>.</${Empty}>`
+        : html`<div class="stack">
+            <${RunsTable} runs=${shown} ids=${ids} base=${base} setBase=${setBase} />
+            <${ChartControls} settings=${settings} group=${group} />
+            <div class="charts">
+              ${charts.map(
+                ({ title, names, series }) =>
+                  html`<${Chart}
+                    key=${title}
+                    title=${title}
+                    metric=${names[0]}
+                    series=${series}
+                    settings=${settings}
+                    group=${group}
+                    onZoom=${setZoom}
+                    file=${`compare-${ids.join("-")}`}
+                  />`,
+              )}
+            </div>
+            <${Differences} runs=${shown} base=${base} />
+          </div>`
+    }
   </main>`;
 }
 
@@ -89,7 +104,13 @@ function useCharts(runs, all, axis, base) {
   const metrics = [...new Set(runs.flatMap(({ name }) => [...(all.get(name)?.keys() ?? [])]))].sort();
   // Training and test values of many runs would be too many curves for one chart.
   const groups = useMemo(
-    () => groupMetrics(metrics).flatMap((one) => one.names.sort().reverse().map((name) => ({ title: name, names: [name] }))),
+    () =>
+      groupMetrics(metrics).flatMap((one) =>
+        one.names
+          .sort()
+          .reverse()
+          .map((name) => ({ title: name, names: [name] })),
+      ),
     [metrics.join("|")],
   );
   return groups.map((one) => {
@@ -97,16 +118,33 @@ function useCharts(runs, all, axis, base) {
       const points = all.get(run.name)?.get(one.names[0]);
       if (!points) return [];
       const begin = run.started ?? run.created;
-      return [{
-        key: run.name, label: `${run.id} ${run.title}`, colour: runColour(index), isThinned: points.isThinned,
-        dash: index >= 10 ? [6, 3] : undefined, href: `/jobs/${run.id}`, isBase: String(run.id) === base,
-        xs: axis === "time" ? points.times.map((time) => (time - begin) / 1000) : points.steps, values: points.values, points,
-      }];
+      return [
+        {
+          key: run.name,
+          label: `${run.id} ${run.title}`,
+          colour: runColour(index),
+          isThinned: points.isThinned,
+          dash: index >= 10 ? [6, 3] : undefined,
+          href: `/jobs/${run.id}`,
+          isBase: String(run.id) === base,
+          xs: axis === "time" ? points.times.map((time) => (time - begin) / 1000) : points.steps,
+          values: points.values,
+          points,
+        },
+      ];
     });
     // The same list as before, if nothing has changed, so that the chart is not drawn again.
     const old = cache.current.get(one.title);
-    const isSame = old && old.axis === axis && old.series.length === series.length &&
-      series.every((each, index) => each.points === old.series[index].points && each.key === old.series[index].key && each.isBase === old.series[index].isBase);
+    const isSame =
+      old &&
+      old.axis === axis &&
+      old.series.length === series.length &&
+      series.every(
+        (each, index) =>
+          each.points === old.series[index].points &&
+          each.key === old.series[index].key &&
+          each.isBase === old.series[index].isBase,
+      );
     if (!isSame) cache.current.set(one.title, { axis, series });
     return { ...one, series: cache.current.get(one.title).series };
   });
@@ -120,35 +158,73 @@ function AddRun({ ids }) {
     setParams({ jobs: [...new Set([...ids, ...more])].join(",") });
     setText("");
   };
-  return html`<form class="add-run" onSubmit=${add}><input class="input" placeholder="Add runs: 12 15" aria-label="Add runs by number"
-    value=${text} onInput=${(event) => setText(event.target.value)} /><button class="button">Add</button></form>`;
+  return html`<form class="add-run" onSubmit=${add}>
+    <input
+      class="input"
+      placeholder="Add runs: 12 15"
+      aria-label="Add runs by number"
+      value=${text}
+      onInput=${(event) => setText(event.target.value)}
+    /><button class="button">Add</button>
+  </form>`;
 }
 
 function RunsTable({ runs, ids, base, setBase }) {
   const names = [...new Set(runs.flatMap(({ metrics }) => Object.keys(metrics)))]
-    .sort((a, b) => a.startsWith("test.") === b.startsWith("test.") ? a.localeCompare(b) : a.startsWith("test.") ? -1 : 1).slice(0, 6);
-  const best = Object.fromEntries(names.map((name) => {
-    const values = runs.map(({ metrics }) => metrics[name]).filter((value) => typeof value === "number");
-    return [name, values.length > 1 ? Math[isLargerBetter(name) ? "max" : "min"](...values) : undefined];
-  }));
-  return html`<section class="panel scroll-x" aria-label="Runs"><table class="table">
-    <thead><tr><th scope="col">Run</th><th scope="col">State</th>${names.map((name) => html`<th scope="col" class="right" key=${name}>${name}</th>`)}
-      <th scope="col" class="right">Ran for</th><th scope="col" class="right">Device time</th><th scope="col"></th></tr></thead>
-    <tbody>${runs.map((run, index) => {
-      const isBase = String(run.id) === base;
-      return html`<tr key=${run.name}>
-        <td class="nowrap"><span class="swatch swatch-inline" style=${{ background: `var(${runColour(index)})` }} aria-hidden="true"></span>
+    .sort((a, b) =>
+      a.startsWith("test.") === b.startsWith("test.") ? a.localeCompare(b) : a.startsWith("test.") ? -1 : 1,
+    )
+    .slice(0, 6);
+  const best = Object.fromEntries(
+    names.map((name) => {
+      const values = runs.map(({ metrics }) => metrics[name]).filter((value) => typeof value === "number");
+      return [name, values.length > 1 ? Math[isLargerBetter(name) ? "max" : "min"](...values) : undefined];
+    }),
+  );
+  return html`<section class="panel scroll-x" aria-label="Runs">
+    <table class="table">
+      <thead>
+        <tr>
+          <th scope="col">Run</th>
+          <th scope="col">State</th>
+          ${names.map((name) => html`<th scope="col" class="right" key=${name}>${name}</th>`)}
+          <th scope="col" class="right">Ran for</th>
+          <th scope="col" class="right">Device time</th>
+          <th scope="col"></th>
+        </tr>
+      </thead>
+      <tbody>
+        ${runs.map((run, index) => {
+          const isBase = String(run.id) === base;
+          return html`<tr key=${run.name}>
+        <td class="nowrap"><span class="swatch swatch-inline" style=${{ background: `var(${runColour(index)})` }}
+          aria-hidden="true"></span>
           <${Link} href=${`/jobs/${run.id}`}>${run.id} ${run.title}</${Link}></td>
         <td><${State} state=${run.state} /></td>
-        ${names.map((name) => html`<td key=${name} class=${classes("right", run.metrics[name] === best[name] && best[name] !== undefined && "best-value")}>
-          ${metricText(name, run.metrics[name])}</td>`)}
+        ${names.map(
+          (name) =>
+            html`<td
+              key=${name}
+              class=${classes("right", run.metrics[name] === best[name] && best[name] !== undefined && "best-value")}
+            >
+              ${metricText(name, run.metrics[name])}
+            </td>`,
+        )}
         <td class="right">${duration(took(run, now.value))}</td><td class="right">${duration(run.deviceTime)}</td>
-        <td class="right nowrap"><button type="button" class=${classes("button button-small", isBase ? "button-primary" : "button-quiet")} aria-pressed=${isBase}
+        <td class="right nowrap"><button type="button"
+          class=${classes("button button-small", isBase ? "button-primary" : "button-quiet")} aria-pressed=${isBase}
             onClick=${() => setBase(String(run.id))}>${isBase ? "Baseline" : "Make baseline"}</button>
           <button type="button" class="button button-quiet button-small" aria-label=${`Remove run ${run.id}`}
-            onClick=${() => setParams({ jobs: ids.filter((id) => id !== String(run.id)).join(","), base: isBase ? "" : base })}>×</button></td>
+            onClick=${() =>
+              setParams({
+                jobs: ids.filter((id) => id !== String(run.id)).join(","),
+                base: isBase ? "" : base,
+              })}>×</button></td>
       </tr>`;
-    })}</tbody></table></section>`;
+        })}
+      </tbody>
+    </table>
+  </section>`;
 }
 
 function Differences({ runs, base }) {
@@ -158,19 +234,65 @@ function Differences({ runs, base }) {
   const short = shortNames(shown.map(({ path }) => path));
   const baseIndex = runs.findIndex(({ id }) => String(id) === base);
   if (runs.length === 0) return null;
-  return html`<section class="panel scroll-x" aria-label="Config"><div class="panel-head"><h2>Config</h2>
-      <label class="check"><input type="checkbox" checked=${!isAll}
-        onChange=${(event) => setParams({ fields: event.target.checked ? "" : "all" })} /> Only what differs</label>
-      <span class="dim">${compared.filter(({ differs, path }) => differs && path !== "name").length} of ${compared.length} fields differ</span></div>
-    ${shown.length === 0
-      ? html`<p class="panel-body dim">${runs.length < 2 ? "Add a second run to see what differs." : "The specs are the same."}</p>`
-      : html`<table class="table diff-table"><thead><tr><th scope="col">Field</th>${runs.map((run, index) => html`<th scope="col" key=${run.name}>
-          <span class="swatch swatch-inline" style=${{ background: `var(${runColour(index)})` }} aria-hidden="true"></span>${run.id}</th>`)}</tr></thead>
-        <tbody>${shown.map(({ path, values, differs }) => html`<tr key=${path}><th scope="row" class="mono" title=${path}>${short[path]}</th>
-          ${values.map((value, index) => {
-            const against = baseIndex >= 0 && index !== baseIndex && JSON.stringify(value) !== JSON.stringify(values[baseIndex]);
-            return html`<td key=${index} class=${classes("mono", against && "diff-other", !differs && "dim")}>${value === undefined ? "–" : leafText(value)}</td>`;
-          })}</tr>`)}</tbody></table>`}
+  return html`<section class="panel scroll-x" aria-label="Config">
+    <div class="panel-head">
+      <h2>Config</h2>
+      <label class="check"
+        ><input
+          type="checkbox"
+          checked=${!isAll}
+          onChange=${(event) => setParams({ fields: event.target.checked ? "" : "all" })}
+        />
+        Only what differs</label
+      >
+      <span class="dim"
+        >${compared.filter(({ differs, path }) => differs && path !== "name").length} of ${compared.length} fields
+        differ</span
+      >
+    </div>
+    ${
+      shown.length === 0
+        ? html`<p class="panel-body dim">
+            ${runs.length < 2 ? "Add a second run to see what differs." : "The specs are the same."}
+          </p>`
+        : html`<table class="table diff-table">
+            <thead>
+              <tr>
+                <th scope="col">Field</th>
+                ${runs.map(
+                  (run, index) =>
+                    html`<th scope="col" key=${run.name}>
+                      <span
+                        class="swatch swatch-inline"
+                        style=${{ background: `var(${runColour(index)})` }}
+                        aria-hidden="true"
+                      ></span
+                      >${run.id}
+                    </th>`,
+                )}
+              </tr>
+            </thead>
+            <tbody>
+              ${shown.map(
+                ({ path, values, differs }) =>
+                  html`<tr key=${path}>
+                    <th scope="row" class="mono" title=${path}>${short[path]}</th>
+                    ${values.map((value, index) => {
+                      const against =
+                        baseIndex >= 0 &&
+                        index !== baseIndex &&
+                        JSON.stringify(value) !== JSON.stringify(values[baseIndex]);
+                      return html`<td
+                        key=${index}
+                        class=${classes("mono", against && "diff-other", !differs && "dim")}
+                      >
+                        ${value === undefined ? "–" : leafText(value)}
+                      </td>`;
+                    })}
+                  </tr>`,
+              )}
+            </tbody>
+          </table>`
+    }
   </section>`;
 }
-

@@ -11,11 +11,16 @@ const kActions = {
   suspend: {
     call: "JobService/SuspendJob",
     title: "Suspend",
-    text: (job) => job.state === "JOB_STATE_QUEUED"
-      ? "It leaves the queue until it is resumed."
-      : "It writes a checkpoint, stops and frees its devices until it is resumed.",
+    text: (job) =>
+      job.state === "JOB_STATE_QUEUED"
+        ? "It leaves the queue until it is resumed."
+        : "It writes a checkpoint, stops and frees its devices until it is resumed.",
   },
-  resume: { call: "JobService/ResumeJob", title: "Resume", text: () => "It joins the queue again and goes on from its checkpoint." },
+  resume: {
+    call: "JobService/ResumeJob",
+    title: "Resume",
+    text: () => "It joins the queue again and goes on from its checkpoint.",
+  },
   cancel: {
     call: "JobService/CancelJob",
     title: "Cancel",
@@ -38,16 +43,34 @@ export function Actions({ job, row }) {
   return html`
     <${Link} class="button" href=${`/compare?jobs=${row.id}`}>Compare</${Link}>
     ${maySubmit() && html`<${Link} class="button" href=${`/jobs/${row.id}/clone`}>Clone with changes</${Link}>`}
-    ${possible.map((key) => html`<button type="button" key=${key} class=${`button ${kActions[key].kind ?? ""}`}
-      disabled=${!may} title=${may ? undefined : "Only its owner and operators may do this"}
-      onClick=${() => setChosen(key)}>${kActions[key].title}…</button>`)}
-    ${action && html`<${Confirm} title=${`${action.title} ${row.title}?`} text=${action.text(job)}
+    ${possible.map(
+      (key) =>
+        html`<button
+          type="button"
+          key=${key}
+          class=${`button ${kActions[key].kind ?? ""}`}
+          disabled=${!may}
+          title=${may ? undefined : "Only its owner and operators may do this"}
+          onClick=${() => setChosen(key)}
+        >
+          ${kActions[key].title}…
+        </button>`,
+    )}
+    ${
+      action &&
+      html`<${Confirm} title=${`${action.title} ${row.title}?`} text=${action.text(job)}
       action=${`${action.title} the job`} kind=${action.kind} onNo=${close}
       onYes=${async () => {
         await call(action.call, chosen === "resume" ? { name: job.name } : { name: job.name, reason: why });
         close();
       }}>
-      ${chosen !== "resume" && html`<label class="field">Why, for the history
-        <input class="input" value=${why} maxlength="200" onInput=${(event) => setWhy(event.target.value)} /></label>`}
-    </${Confirm}>`}`;
+      ${
+        chosen !== "resume" &&
+        html`<label class="field"
+          >Why, for the history
+          <input class="input" value=${why} maxlength="200" onInput=${(event) => setWhy(event.target.value)}
+        /></label>`
+      }
+    </${Confirm}>`
+    }`;
 }

@@ -16,36 +16,78 @@ export function Facts({ job, row, checkpoints }) {
     ["Submitted", html`<span title=${new Date(row.created).toISOString()}>${ago(row.created, time)}</span>`],
     row.started !== undefined && ["Ran for", duration(took(row, time))],
     row.ended !== undefined && ["Ended", html`<${Time} ms=${row.ended} />`],
-    ["Devices", `${row.devices}${job.resolved_spec?.devices?.type ? ` × ${job.resolved_spec.devices.type}` : ""}${
-      places.length ? ` on ${places.slice(0, 3).join(", ")}${places.length > 3 ? "…" : ""}` : ""}`],
+    [
+      "Devices",
+      `${row.devices}${job.resolved_spec?.devices?.type ? ` × ${job.resolved_spec.devices.type}` : ""}${
+        places.length ? ` on ${places.slice(0, 3).join(", ")}${places.length > 3 ? "…" : ""}` : ""
+      }`,
+    ],
     isActive(job.state) && progress.samples_per_s && ["Speed", `${number(progress.samples_per_s)} samples/s`],
-    job.attempt > 1 && ["Attempt", `${job.attempt}${job.retries ? ` (${counted(job.retries, "retry", "retries")})` : ""}`],
+    job.attempt > 1 && [
+      "Attempt",
+      `${job.attempt}${job.retries ? ` (${counted(job.retries, "retry", "retries")})` : ""}`,
+    ],
     job.preemptions > 0 && ["Preempted", counted(job.preemptions, "time")],
     job.device_time && ["Device time", duration(seconds(job.device_time))],
-    progress.checkpoint_step && ["Checkpoint", `step ${number(progress.checkpoint_step)}${
-      best ? `, best at ${number(best.step)}` : ""}`],
-    job.provenance?.cloned_from && ["Cloned from",
-      html`<${Link} href=${`/${job.provenance.cloned_from}`}>${lastPart(job.provenance.cloned_from)}</${Link}>`],
-    job.provenance?.verifies && ["Verifies",
-      html`<${Link} href=${`/${job.provenance.verifies}`}>${lastPart(job.provenance.verifies)}</${Link}>`],
-    job.begin_time && job.state === "JOB_STATE_QUEUED" && ["Not before", html`<${Time} ms=${millis(job.begin_time)} />`],
+    progress.checkpoint_step && [
+      "Checkpoint",
+      `step ${number(progress.checkpoint_step)}${best ? `, best at ${number(best.step)}` : ""}`,
+    ],
+    job.provenance?.cloned_from && [
+      "Cloned from",
+      html`<${Link} href=${`/${job.provenance.cloned_from}`}>${lastPart(job.provenance.cloned_from)}</${Link}>`,
+    ],
+    job.provenance?.verifies && [
+      "Verifies",
+      html`<${Link} href=${`/${job.provenance.verifies}`}>${lastPart(job.provenance.verifies)}</${Link}>`,
+    ],
+    job.begin_time &&
+      job.state === "JOB_STATE_QUEUED" && ["Not before", html`<${Time} ms=${millis(job.begin_time)} />`],
   ].filter(Boolean);
   const results = Object.entries(job.final_metrics ?? {}).sort(([a], [b]) => rank(a) - rank(b) || a.localeCompare(b));
   return html`<section class="panel panel-body facts-panel" aria-label="Facts">
-    ${row.totalSteps > 0 && job.state !== "JOB_STATE_SUCCEEDED" && html`<div class="facts-progress">
-      <span class="num">step ${number(row.step)} of ${number(row.totalSteps)}${
-        progress.epochs ? ` · epoch ${number(Number(progress.epoch ?? 0) + 1)} of ${number(progress.epochs)}` : ""}</span>
-      <${Progress} row=${row} large /></div>`}
+    ${
+      row.totalSteps > 0 &&
+      job.state !== "JOB_STATE_SUCCEEDED" &&
+      html`<div class="facts-progress">
+        <span class="num"
+          >step ${number(row.step)} of
+          ${number(row.totalSteps)}${
+            progress.epochs ? ` · epoch ${number(Number(progress.epoch ?? 0) + 1)} of ${number(progress.epochs)}` : ""
+          }</span
+        >
+        <${Progress} row=${row} large />
+      </div>`
+    }
     <dl class="facts">
-      ${results.slice(0, 6).map(([name, value]) => html`<div key=${name} class="fact-result">
-        <dt>${name}</dt><dd>${metric(name, value)}</dd></div>`)}
-      ${facts.map(([term, value]) => html`<div key=${term}><dt>${term}</dt><dd>${value}</dd></div>`)}
+      ${results.slice(0, 6).map(
+        ([name, value]) =>
+          html`<div key=${name} class="fact-result">
+            <dt>${name}</dt>
+            <dd>${metric(name, value)}</dd>
+          </div>`,
+      )}
+      ${facts.map(
+        ([term, value]) =>
+          html`<div key=${term}>
+            <dt>${term}</dt>
+            <dd>${value}</dd>
+          </div>`,
+      )}
     </dl>
     ${progress.disk_full && html`<p class="warn">The disk of its worker is full: ${progress.disk_full}</p>`}
-    ${progress.fallbacks > 0 && html`<p class="warn">${counted(progress.fallbacks, "operation")} run on slower kernels:
-      ${" "}${progress.first_fallback}</p>`}
-    ${(job.deleted_parts ?? []).length > 0 && html`<p class="dim">Deleted for good: ${
-      job.deleted_parts.map((part) => part.replace("JOB_PART_", "").toLowerCase()).join(", ")}.</p>`}
+    ${
+      progress.fallbacks > 0 &&
+      html`<p class="warn">
+        ${counted(progress.fallbacks, "operation")} run on slower kernels: ${" "}${progress.first_fallback}
+      </p>`
+    }
+    ${
+      (job.deleted_parts ?? []).length > 0 &&
+      html`<p class="dim">
+        Deleted for good: ${job.deleted_parts.map((part) => part.replace("JOB_PART_", "").toLowerCase()).join(", ")}.
+      </p>`
+    }
   </section>`;
 }
 

@@ -29,15 +29,25 @@ export function Failure({ job }) {
       <h2>${isOver ? "Failed" : job.state === "JOB_STATE_SUSPENDED" ? "Held after a failure" : "Failed before"}
         ${failure.reason && html`<code class="failure-reason">${failure.reason}</code>`}</h2>
       <p class="failure-message">${plainMessage(failure.message ?? "")}</p>
-      <p class="dim">${[exitText(failure.exit_code), place && `rank ${rank} on ${place.worker.split("/")[1]}${
-        place.device ? `, ${place.device}` : ""}`].filter(Boolean).join(" · ")}${kClasses[kind] && ` · ${kClasses[kind]}`}</p>
+      <p class="dim">${[
+        exitText(failure.exit_code),
+        place && `rank ${rank} on ${place.worker.split("/")[1]}${place.device ? `, ${place.device}` : ""}`,
+      ]
+        .filter(Boolean)
+        .join(" · ")}${kClasses[kind] && ` · ${kClasses[kind]}`}</p>
     </div>
     <div class="failure-log">
       <div class="failure-log-head"><h3>Last lines of rank ${rank}</h3>
-        ${ranks > 1 && html`<label class="control">Rank
-          <select class="select" value=${rank} onChange=${(event) => setRank(Number(event.target.value))}>
-            ${Array.from({ length: Math.min(ranks, 256) }, (_, index) => html`<option key=${index} value=${index}>${index}</option>`)}
-          </select></label>`}
+        ${
+          ranks > 1 &&
+          html`<label class="control"
+            >Rank
+            <select class="select" value=${rank} onChange=${(event) => setRank(Number(event.target.value))}>
+              ${Array.from({ length: Math.min(ranks, 256) }, (_, index) =>
+                html`<option key=${index} value=${index}>${index}</option>`)}
+            </select></label
+          >`
+        }
         <span class="spacer"></span>
         <${Link} href=${withParams({ tab: "logs", rank: String(rank) })}>Whole log</${Link}></div>
       <${LogTail} name=${job.name} attempt=${job.attempt} rank=${rank} key=${`${job.attempt}/${rank}`} />

@@ -8,11 +8,15 @@ export function useJob(name) {
   const [state, setState] = useState({ job: null, error: null, isDeleted: false });
   useEffect(
     () =>
-      openStream("JobService/WatchJobs", { names: [name] }, {
-        onMessage: ({ job, deleted }) =>
-          setState((old) => (deleted ? { ...old, isDeleted: true } : { job, error: null, isDeleted: false })),
-        onError: (error) => setState((old) => ({ ...old, error })),
-      }),
+      openStream(
+        "JobService/WatchJobs",
+        { names: [name] },
+        {
+          onMessage: ({ job, deleted }) =>
+            setState((old) => (deleted ? { ...old, isDeleted: true } : { job, error: null, isDeleted: false })),
+          onError: (error) => setState((old) => ({ ...old, error })),
+        },
+      ),
     [name],
   );
   const show = (job) => setState((old) => ({ ...old, job }));

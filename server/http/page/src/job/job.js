@@ -43,7 +43,9 @@ export function Job({ id }) {
   const toTab = (key) => go(withParams({ tab: key, at: "", rank: "", find: "" }));
   useKeys([
     ...kTabs.map(([key, title], index) => ({
-      key: String(index + 1), does: `show ${title.toLowerCase()}`, action: () => toTab(key),
+      key: String(index + 1),
+      does: `show ${title.toLowerCase()}`,
+      action: () => toTab(key),
     })),
     { key: "e", does: "clone with changes", action: () => maySubmit() && go(`/jobs/${id}/clone`) },
     { key: "c", does: "compare with others", action: () => go(`/compare?jobs=${id}`) },
@@ -51,20 +53,26 @@ export function Job({ id }) {
   ]);
 
   if (!job) {
-    return html`<main class="view" id="main">${error
-      ? html`<${Empty} title=${`jobs/${id} cannot be shown`}>${sayError(error)}</${Empty}>`
-      : html`<div class="loading">Loading jobs/${id}</div>`}</main>`;
+    return html`<main class="view" id="main">
+      ${
+        error
+          ? html`<${Empty} title=${`jobs/${id} cannot be shown`}>${sayError(error)}</${Empty}>`
+          : html`<div class="loading">Loading jobs/${id}</div>`
+      }
+    </main>`;
   }
   const [, , Tab] = kTabs.find(([key]) => key === tab) ?? kTabs[0];
   const props = {
-    job, row: one,
+    job,
+    row: one,
     attempts: attempts.data?.attempts ?? [],
     checkpoints: checkpoints.data?.checkpoints ?? [],
     events: events.data?.events ?? [],
   };
   return html`<main class="view" id="main">
     <p class="crumbs"><${Link} href="/">Runs</${Link}> / ${id}${
-      one.sweep !== undefined && html` / trial of <${Link} href=${`/sweeps/${one.sweep}`}>sweep ${one.sweep}</${Link}>`
+      one.sweep !== undefined &&
+      html` / trial of <${Link} href=${`/sweeps/${one.sweep}`}>sweep ${one.sweep}</${Link}>`
     }</p>
     <div class="view-head">
       <h1>${one.title}</h1>
@@ -80,9 +88,21 @@ export function Job({ id }) {
       <${Facts} ...${props} />
       <${Notes} job=${job} row=${one} onChange=${show} />
       <div class="tabs" role="tablist" aria-label="Parts of the job">
-        ${kTabs.map(([key, title]) => html`<button type="button" role="tab" key=${key} id=${`tab-${key}`}
-          aria-selected=${key === tab} aria-controls="tab-panel" class=${classes("tab", key === tab && "tab-here")}
-          onClick=${() => toTab(key)}>${title}</button>`)}
+        ${kTabs.map(
+          ([key, title]) =>
+            html`<button
+              type="button"
+              role="tab"
+              key=${key}
+              id=${`tab-${key}`}
+              aria-selected=${key === tab}
+              aria-controls="tab-panel"
+              class=${classes("tab", key === tab && "tab-here")}
+              onClick=${() => toTab(key)}
+            >
+              ${title}
+            </button>`,
+        )}
       </div>
       <div role="tabpanel" id="tab-panel" aria-labelledby=${`tab-${tab}`} key=${tab}><${Tab} ...${props} /></div>
     </div>

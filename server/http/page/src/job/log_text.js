@@ -2,8 +2,10 @@
 import { html } from "../html.js";
 
 export function LogText({ pieces, find }) {
-  return pieces.map(({ text, classes }, index) =>
-    html`<span key=${index} class=${classes || undefined}>${find ? marked(text, find) : text}</span>`);
+  return pieces.map(
+    ({ text, classes }, index) =>
+      html`<span key=${index} class=${classes || undefined}>${find ? marked(text, find) : text}</span>`,
+  );
 }
 
 function marked(text, find) {

@@ -33,25 +33,77 @@ export function Notes({ job, row, onChange }) {
   return html`<section class="notes" aria-label="Note and tags">
     ${description && html`<p class="description">${description}</p>`}
     <div class="notes-row">
-      ${(job.resolved_spec?.tags ?? []).map((each) => html`<span class="tag tag-large" key=${`s${each}`}
-        title="of the spec">${each}</span>`)}
-      ${added.map((each) => html`<span class="tag tag-large" key=${each}>${each}${may && html`<button type="button"
-        class="tag-remove" aria-label=${`Remove the tag ${each}`}
-        onClick=${() => change({ remove_tags: [each] })}>×</button>`}</span>`)}
-      ${may && html`<form onSubmit=${addTag}><input class="input input-tag" placeholder="Add a tag" aria-label="Add a tag"
-        maxlength="200" value=${tag} onInput=${(event) => setTag(event.target.value)} /></form>`}
-      ${draft === null && !job.note && may && html`<button type="button" class="button button-quiet button-small"
-        onClick=${() => setDraft("")}>Write a note</button>`}
+      ${(job.resolved_spec?.tags ?? []).map(
+        (each) => html`<span class="tag tag-large" key=${`s${each}`} title="of the spec">${each}</span>`,
+      )}
+      ${added.map(
+        (each) =>
+          html`<span class="tag tag-large" key=${each}
+            >${each}${
+              may &&
+              html`<button
+                type="button"
+                class="tag-remove"
+                aria-label=${`Remove the tag ${each}`}
+                onClick=${() => change({ remove_tags: [each] })}
+              >
+                ×
+              </button>`
+            }</span
+          >`,
+      )}
+      ${
+        may &&
+        html`<form onSubmit=${addTag}>
+          <input
+            class="input input-tag"
+            placeholder="Add a tag"
+            aria-label="Add a tag"
+            maxlength="200"
+            value=${tag}
+            onInput=${(event) => setTag(event.target.value)}
+          />
+        </form>`
+      }
+      ${
+        draft === null &&
+        !job.note &&
+        may &&
+        html`<button type="button" class="button button-quiet button-small" onClick=${() => setDraft("")}>
+          Write a note
+        </button>`
+      }
     </div>
-    ${draft === null
-      ? job.note && html`<div class="note"><p class="note-text">${job.note}</p>${may && html`<button type="button"
-          class="button button-quiet button-small" onClick=${() => setDraft(job.note)}>Edit</button>`}</div>`
-      : html`<form class="note-form" onSubmit=${save}>
-          <textarea class="input" rows="3" maxlength="4096" aria-label="Note" value=${draft} autofocus
-            onInput=${(event) => setDraft(event.target.value)}></textarea>
-          <span><button class="button button-primary button-small">Save the note</button>
-          <button type="button" class="button button-quiet button-small" onClick=${() => setDraft(null)}>Go back</button></span>
-        </form>`}
+    ${
+      draft === null
+        ? job.note &&
+          html`<div class="note">
+            <p class="note-text">${job.note}</p>
+            ${
+              may &&
+              html`<button type="button" class="button button-quiet button-small" onClick=${() => setDraft(job.note)}>
+                Edit
+              </button>`
+            }
+          </div>`
+        : html`<form class="note-form" onSubmit=${save}>
+            <textarea
+              class="input"
+              rows="3"
+              maxlength="4096"
+              aria-label="Note"
+              value=${draft}
+              autofocus
+              onInput=${(event) => setDraft(event.target.value)}
+            ></textarea>
+            <span
+              ><button class="button button-primary button-small">Save the note</button>
+              <button type="button" class="button button-quiet button-small" onClick=${() => setDraft(null)}>
+                Go back
+              </button></span
+            >
+          </form>`
+    }
     <${ErrorBox} error=${error} />
   </section>`;
 }

@@ -9,19 +9,39 @@ import { Time } from "../widgets.js";
 
 export function Waiting({ job, etag }) {
   const isQueued = job.state === "JOB_STATE_QUEUED";
-  const { data } = useCall("JobService/ExplainJob", { name: job.name }, { key: etag, everyMs: 8000, isOff: !isQueued });
+  const { data } = useCall(
+    "JobService/ExplainJob",
+    { name: job.name },
+    { key: etag, everyMs: 8000, isOff: !isQueued },
+  );
   if (!isQueued) return null;
   const reasons = data?.reasons?.length ? data.reasons : (job.queue_reasons ?? []);
   const start = millis(data?.start_time);
-  return html`<section class="panel waiting" aria-label="Why it waits"><div class="panel-body">
-    <h2>Waits${Number(data?.position ?? 0) > 0 ? `, number ${number(data.position)} in the queue` : ""}</h2>
-    <ul class="reasons">${reasons.map((reason) => html`<li key=${reason}>${reason}</li>`)}</ul>
-    ${start !== undefined && html`<p>Expected to start in ${duration((start - now.value) / 1000)},
-      at <${Time} ms=${start} />${data.start_basis ? `: ${data.start_basis}` : ""}.</p>`}
-    ${start === undefined && data?.start_basis && html`<p class="dim">No start can be foretold: ${data.start_basis}.</p>`}
-    ${data?.change_text && html`<p>Would start now with a change: ${data.change_text}.
-      ${maySubmit() && data.change?.length > 0 && html` <${Link} href=${cloneWith(job, data.change)}>Clone with it</${Link}>`}</p>`}
-  </div></section>`;
+  return html`<section class="panel waiting" aria-label="Why it waits">
+    <div class="panel-body">
+      <h2>Waits${Number(data?.position ?? 0) > 0 ? `, number ${number(data.position)} in the queue` : ""}</h2>
+      <ul class="reasons">
+        ${reasons.map((reason) => html`<li key=${reason}>${reason}</li>`)}
+      </ul>
+      ${
+        start !== undefined &&
+        html`<p>
+          Expected to start in ${duration((start - now.value) / 1000)}, at
+          <${Time} ms=${start} />${data.start_basis ? `: ${data.start_basis}` : ""}.
+        </p>`
+      }
+      ${start === undefined && data?.start_basis &&
+        html`<p class="dim">No start can be foretold: ${data.start_basis}.</p>`}
+      ${
+        data?.change_text &&
+        html`<p>
+          Would start now with a change: ${data.change_text}.
+          ${maySubmit() && data.change?.length > 0 &&
+            html` <${Link} href=${cloneWith(job, data.change)}>Clone with it</${Link}>`}
+        </p>`
+      }
+    </div>
+  </section>`;
 }
 
 export function cloneWith(job, changes) {

@@ -17,7 +17,8 @@ export function shortNames(paths) {
     const parts = path.split(".");
     let length = 1;
     const end = () => parts.slice(-length).join(".");
-    while (length < parts.length && paths.some((other) => other !== path && `.${other}`.endsWith(`.${end()}`))) ++length;
+    while (length < parts.length && paths.some((other) => other !== path && `.${other}`.endsWith(`.${end()}`)))
+      ++length;
     names[path] = end();
   }
   return names;

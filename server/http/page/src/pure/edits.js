@@ -21,8 +21,7 @@ function textOf(value) {
   }
 }
 
-const changed = (edits, fields) =>
-  Object.entries(edits).filter(([path, text]) => text !== leafText(fields[path]));
+const changed = (edits, fields) => Object.entries(edits).filter(([path, text]) => text !== leafText(fields[path]));
 
 // Texts of people, which stay texts even if they look like numbers.
 const kTexts = /^(name|description|project|retain|program\.script)$/;
@@ -38,5 +37,11 @@ export function changesOf(edits, fields) {
 export const paramsOf = (edits, fields) => changed(edits, fields).map(([path, text]) => `${path}=${text}`);
 
 // The fields that people change most often.
-export const isCommonField = (path) =>
-  /^(name|devices\.count|priority|train\.(epochs|steps|global_batch|seed)|optimizer\.\w+\.(lr|weight_decay)|program\.params\..+|program\.(command|script)|time_limit|description)$/.test(path);
+const kCommonFields = [
+  /^(name|description|priority|time_limit|devices\.count)$/,
+  /^train\.(epochs|steps|global_batch|seed)$/,
+  /^optimizer\.\w+\.(lr|weight_decay)$/,
+  /^program\.(params\..+|command|script)$/,
+];
+
+export const isCommonField = (path) => kCommonFields.some((pattern) => pattern.test(path));

@@ -130,8 +130,17 @@ export const lastPart = (name) => (name ?? "").split("/").pop();
 export const counted = (count, one, many = `${one}s`) => `${number(count)} ${Number(count) === 1 ? one : many}`;
 
 const kSignals = {
-  129: "SIGHUP", 130: "SIGINT", 131: "SIGQUIT", 132: "SIGILL", 134: "SIGABRT", 135: "SIGBUS", 136: "SIGFPE",
-  137: "SIGKILL", 139: "SIGSEGV", 141: "SIGPIPE", 143: "SIGTERM",
+  129: "SIGHUP",
+  130: "SIGINT",
+  131: "SIGQUIT",
+  132: "SIGILL",
+  134: "SIGABRT",
+  135: "SIGBUS",
+  136: "SIGFPE",
+  137: "SIGKILL",
+  139: "SIGSEGV",
+  141: "SIGPIPE",
+  143: "SIGTERM",
 };
 
 // "exit code 3", "killed by SIGKILL (exit code 137)"; empty if no rank has ended.

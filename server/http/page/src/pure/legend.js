@@ -12,7 +12,8 @@ export function legendRows(series, x, isBetterLarge) {
       if (row !== base && Number.isFinite(row.value)) row.delta = row.value - base.value;
     }
   }
-  const order = (value) => (value === undefined ? Infinity : Number.isNaN(value) ? 1e300 : isBetterLarge ? -value : value);
+  const order = (value) =>
+    value === undefined ? Infinity : Number.isNaN(value) ? 1e300 : isBetterLarge ? -value : value;
   return rows.sort((a, b) => order(a.value) - order(b.value) || 0);
 }
 

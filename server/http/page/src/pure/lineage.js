@@ -1,8 +1,12 @@
 // Makes a forest of the nodes of a lineage. A job that descends from several stands below the first of them.
 
 const kKinds = {
-  LINEAGE_KIND_CLONE: "clone", LINEAGE_KIND_FROM: "continues", LINEAGE_KIND_INIT: "weights of",
-  LINEAGE_KIND_VERIFICATION: "verification", LINEAGE_KIND_SAVED_SPEC: "saved spec", LINEAGE_KIND_IMPORT: "import",
+  LINEAGE_KIND_CLONE: "clone",
+  LINEAGE_KIND_FROM: "continues",
+  LINEAGE_KIND_INIT: "weights of",
+  LINEAGE_KIND_VERIFICATION: "verification",
+  LINEAGE_KIND_SAVED_SPEC: "saved spec",
+  LINEAGE_KIND_IMPORT: "import",
   LINEAGE_KIND_SWEEP: "trial",
 };
 
@@ -11,7 +15,13 @@ export function treeOf(nodes) {
   const roots = [];
   for (const node of [...all.values()]) {
     const links = node.links ?? [];
-    node.kinds = [...new Set(links.map(({ kind, step }) => `${kKinds[kind] ?? "from"}${Number(step ?? 0) > 0 ? ` from step ${step}` : ""}`))];
+    node.kinds = [
+      ...new Set(
+        links.map(
+          ({ kind, step }) => `${kKinds[kind] ?? "from"}${Number(step ?? 0) > 0 ? ` from step ${step}` : ""}`,
+        ),
+      ),
+    ];
     let parentName = links[0]?.parent;
     if (!parentName || isBelow(all, parentName, node)) {
       roots.push(node);

@@ -52,7 +52,9 @@ function scale(low, high, isLog, format = short) {
 }
 
 const short = (value) =>
-  value !== 0 && (Math.abs(value) < 1e-3 || Math.abs(value) >= 1e5) ? value.toExponential().replace("e+", "e") : String(Number(value.toPrecision(3)));
+  value !== 0 && (Math.abs(value) < 1e-3 || Math.abs(value) >= 1e5)
+    ? value.toExponential().replace("e+", "e")
+    : String(Number(value.toPrecision(3)));
 
 // How good a value is among all, from 0 to 1.
 export function goodness(value, values, isLarge) {

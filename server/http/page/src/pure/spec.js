@@ -1,7 +1,9 @@
 // Turns a spec from protobuf's JSON into the form in which people write it, and into a flat list of its fields.
 
-const kEnums =
-  /^(PRECISION|NORMALIZE|REPRODUCIBILITY|PIPELINE_SCHEDULE|STEM|SWEEP_SEARCH|PROGRAM_RANKS|ISOLATION|NOTIFY_EVENT|ON_CORRUPT)_([A-Z0-9_]+)$/;
+const kEnums = new RegExp(
+  "^(PRECISION|NORMALIZE|REPRODUCIBILITY|PIPELINE_SCHEDULE|STEM|SWEEP_SEARCH|PROGRAM_RANKS|ISOLATION|NOTIFY_EVENT" +
+    "|ON_CORRUPT)_([A-Z0-9_]+)$",
+);
 
 // Texts of users, which stay as they are.
 const kTexts = /^(name|description|tags|project|program|notify|outputs|retain|parameters)$/;
@@ -31,14 +33,23 @@ function interval(unit, value) {
 }
 
 function span(seconds) {
-  for (const [unit, length] of [["d", 86400], ["h", 3600], ["min", 60]]) {
+  for (const [unit, length] of [
+    ["d", 86400],
+    ["h", 3600],
+    ["min", 60],
+  ]) {
     if (seconds >= length && seconds % length === 0) return `${seconds / length} ${unit}`;
   }
   return seconds >= 1 || seconds === 0 ? `${seconds} s` : `${Math.round(seconds * 1000)} ms`;
 }
 
 function byteSize(bytes) {
-  for (const [unit, length] of [["TiB", 2 ** 40], ["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 1024]]) {
+  for (const [unit, length] of [
+    ["TiB", 2 ** 40],
+    ["GiB", 2 ** 30],
+    ["MiB", 2 ** 20],
+    ["KiB", 1024],
+  ]) {
     if (bytes >= length && bytes % length === 0) return `${bytes / length} ${unit}`;
   }
   return `${bytes} B`;

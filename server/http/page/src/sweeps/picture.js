@@ -2,7 +2,17 @@
 import { colour } from "../charts/colours.js";
 import { download } from "../widgets.js";
 
-const kCopied = ["fill", "stroke", "stroke-width", "stroke-opacity", "opacity", "font", "font-size", "font-family", "font-weight"];
+const kCopied = [
+  "fill",
+  "stroke",
+  "stroke-width",
+  "stroke-opacity",
+  "opacity",
+  "font",
+  "font-size",
+  "font-family",
+  "font-weight",
+];
 
 export async function saveSvgAsPng(svg, name) {
   const copy = svg.cloneNode(true);
