@@ -4,7 +4,7 @@ import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { call } from "./api.js";
 import { html } from "./html.js";
-import { asNumber, isLargerBetter, metric as metricText } from "./pure/format.js";
+import { asNumber, direction, metric as metricText } from "./pure/format.js";
 
 const kPointsMax = 2000;
 const kCallsMax = 3;
@@ -42,7 +42,7 @@ async function work() {
       max_points: kPointsMax,
     });
     const points = (answer.series?.[0]?.points ?? []).map(({ value }) => asNumber(value)).filter(Number.isFinite);
-    const better = isLargerBetter(next.name) ? Math.max : Math.min;
+    const better = direction(next.name) === "more" ? Math.max : Math.min;
     next.entry.best.value = points.length === 0 ? null : points.reduce((a, b) => better(a, b));
   } catch {
     next.entry.etag = undefined;

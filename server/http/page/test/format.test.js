@@ -45,3 +45,9 @@ test("sizes have binary units", () => {
   assert.equal(format.bytes("340"), "340 B");
   assert.equal(format.bytes(1.25 * 1024 * 1024), "1.3 MiB");
 });
+
+test("it is known of metrics which way is better", () => {
+  assert.equal(format.direction("test.accuracy"), "more");
+  assert.equal(format.direction("train.loss"), "less");
+  assert.equal(format.direction("lr"), "");
+});

@@ -3,7 +3,7 @@ import { useSignalEffect } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { html, classes } from "../html.js";
 import { nearest } from "../pure/downsample.js";
-import { isLargerBetter, number } from "../pure/format.js";
+import { direction, number } from "../pure/format.js";
 import { Menu } from "../widgets.js";
 import { isDark } from "./colours.js";
 import { saveCsv, saveJson, savePng } from "./files.js";
@@ -142,7 +142,7 @@ export function Chart({ title, metric, series, settings, marks = [], group, onZo
     </figcaption>
     <div class=${classes("chart-plot", !hasPoints && "chart-empty")} ref=${holder} tabindex="0" role="img"
       aria-label=${summary(title, series)} onKeyDown=${key} style=${{ height: `${kHeight}px` }}></div>
-    <${Legend} metric=${metric} series=${series} group=${group} isBetterLarge=${isLargerBetter(metric)}
+    <${Legend} metric=${metric} series=${series} group=${group} better=${direction(metric)}
       axis=${settings.axis} />
   </figure>`;
 }

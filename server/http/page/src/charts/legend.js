@@ -6,10 +6,10 @@ import { Link } from "../router.js";
 
 const kRowsMax = 12;
 
-export function Legend({ metric, series, group, isBetterLarge, axis }) {
+export function Legend({ metric, series, group, better, axis }) {
   const x = group.x.value;
   const isFrozen = group.isFrozen.value;
-  const rows = legendRows(series, x, isBetterLarge);
+  const rows = legendRows(series, x, better);
   const shown = rows.slice(0, kRowsMax);
   const at = x === null ? "last" : axis === "time" ? `at ${duration(x)}` : `at step ${number(Math.round(x))}`;
   const copy = () =>
@@ -45,7 +45,7 @@ export function Legend({ metric, series, group, isBetterLarge, axis }) {
               html`<span
                 class=${classes(
                   "legend-delta num",
-                  row.delta !== 0 && (row.delta > 0 === isBetterLarge ? "better" : "worse"),
+                  row.delta !== 0 && better && (row.delta > 0 === (better === "more") ? "better" : "worse"),
                 )}
                 >${row.delta > 0 ? "+" : row.delta < 0 ? "−" : "±"}${metricText(metric, Math.abs(row.delta))}</span
               >`

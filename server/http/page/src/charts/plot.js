@@ -51,7 +51,7 @@ export function makePlot(element, { title, series, axis, isLog, width, height, d
           time: false,
           range: (self, low, high) => zoom() ?? (low === high ? [low - 1, high + 1] : [low, high]),
         },
-        y: isLog ? { distr: 3 } : {},
+        y: isLog ? { distr: 3 } : { range: rangeOf },
       },
       axes: [
         {
@@ -108,6 +108,13 @@ export function makePlot(element, { title, series, axis, isLog, width, height, d
     element,
   );
   return plot;
+}
+
+// A flat line gets room around it, in place of a range that has nothing to do with its value.
+function rangeOf(self, low, high) {
+  if (low === null || high === null) return [0, 1];
+  if (low === high) return low === 0 ? [0, 1] : [low - Math.abs(low) * 0.1, high + Math.abs(low) * 0.1];
+  return uPlot.rangeNum(low, high, 0.1, true);
 }
 
 // Points stand alone where a line would not show them.

@@ -8,7 +8,7 @@ import { Metrics } from "../charts/metrics.js";
 import { html, classes } from "../html.js";
 import { leaves, row, took } from "../job_row.js";
 import { compareLeaves, shortNames } from "../pure/differences.js";
-import { duration, isActive, isLargerBetter, metric as metricText } from "../pure/format.js";
+import { direction, duration, isActive, metric as metricText } from "../pure/format.js";
 import { groupMetrics } from "../pure/points.js";
 import { leafText } from "../pure/spec.js";
 import { go, Link, listOf, param, setParams } from "../router.js";
@@ -178,7 +178,8 @@ function RunsTable({ runs, ids, base, setBase }) {
   const best = Object.fromEntries(
     names.map((name) => {
       const values = runs.map(({ metrics }) => metrics[name]).filter((value) => typeof value === "number");
-      return [name, values.length > 1 ? Math[isLargerBetter(name) ? "max" : "min"](...values) : undefined];
+      const best = { more: Math.max, less: Math.min }[direction(name)];
+      return [name, best && values.length > 1 ? best(...values) : undefined];
     }),
   );
   return html`<section class="panel scroll-x" aria-label="Runs">

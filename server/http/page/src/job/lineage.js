@@ -68,7 +68,9 @@ function Result({ result }) {
 }
 
 function Node({ node, here }) {
-  const best = Object.entries(node.final_metrics ?? {}).find(([name]) => /^test\.accuracy$|^test\.loss$/.test(name));
+  const best = Object.entries(node.final_metrics ?? {})
+    .filter(([name]) => name.startsWith("test."))
+    .sort(([a], [b]) => a.localeCompare(b))[0];
   return html`<li>
     <div class=${classes("tree-node", node.name === here && "tree-here")}>
       ${node.kinds.map((kind) => html`<span class="tag" key=${kind}>${kind}</span>`)}

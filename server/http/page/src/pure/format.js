@@ -96,9 +96,12 @@ export function isShare(name) {
   return /(^|\.)(accuracy|top\d+|hidden_fraction|utilization|memory_utilization)$/.test(name);
 }
 
-// True for metrics whose larger values are better.
-export function isLargerBetter(name) {
-  return /(accuracy|top\d+|samples_per_s|fraction|reward|score|f1|auc)$/.test(name);
+// Says "more" for metrics whose larger values are better, "less" for those whose smaller ones are, and "" where neither
+// is known.
+export function direction(name) {
+  if (/(accuracy|top\d+|samples_per_s|reward|score|f1|auc)$/.test(name)) return "more";
+  if (/(loss|error|perplexity|ppl|[wc]er|mse|mae|seconds|bytes)$/.test(name)) return "less";
+  return "";
 }
 
 const kByteUnits = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];

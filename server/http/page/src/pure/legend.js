@@ -2,9 +2,9 @@
 import { nearest } from "./downsample.js";
 
 // Returns the series with {value, at, delta}: the raw value nearest to x, or the last if x is null; `delta` is the
-// distance from the baseline, if one of them is that. The best comes first; those without a value come last. A run that
-// ended before x has no value there.
-export function legendRows(series, x, isBetterLarge) {
+// distance from the baseline, if one of them is that. The best comes first, or the largest if `better` is neither
+// "more" nor "less"; those without a value come last. A run that ended before x has no value there.
+export function legendRows(series, x, better) {
   const rows = series.map((one) => ({ ...one, ...valueAt(one, x) }));
   const base = rows.find(({ isBase }) => isBase);
   if (base?.value !== undefined) {
@@ -13,7 +13,7 @@ export function legendRows(series, x, isBetterLarge) {
     }
   }
   const order = (value) =>
-    value === undefined ? Infinity : Number.isNaN(value) ? 1e300 : isBetterLarge ? -value : value;
+    value === undefined ? Infinity : Number.isNaN(value) ? 1e300 : better === "less" ? value : -value;
   return rows.sort((a, b) => order(a.value) - order(b.value) || 0);
 }
 

@@ -15,8 +15,8 @@ export function seriesOf(points) {
 // Adds a point as it arrives. A new attempt goes back to its checkpoint, so its points replace those from there on.
 export function appendPoint(series, step, time, value, attempt) {
   const { steps, times, values, attempts } = series;
+  if (attempts.length > 0 && attempts[attempts.length - 1] > attempt) return;
   while (steps.length > 0 && steps[steps.length - 1] >= step) {
-    if (attempts[attempts.length - 1] > attempt) return;
     steps.pop();
     times.pop();
     values.pop();
