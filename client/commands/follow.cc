@@ -51,6 +51,7 @@ void TellCurve(const Context& context, link::ServerLink& link, const v1::Job& jo
   request.set_name(job.name());
   request.add_metrics("train.loss");
   request.set_max_points(kPlotPoints);
+  request.set_sampling(v1::METRIC_SAMPLING_EXTREMES);
   const auto response = link.Call(&v1::JobService::Stub::QueryMetrics, request);
   if (!response.ok() || response->series().empty()) return;
   std::vector<output::Point> points;

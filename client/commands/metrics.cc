@@ -231,6 +231,7 @@ absl::StatusOr<JobSeries> FetchSeries(const Context& context, link::ServerLink& 
   // Data formats get all points. A plot can use no more of them than it has columns.
   if (context.options.IsTable() && options.tensorboard.empty()) {
     request.set_max_points(names.empty() ? kPlotPoints : kChosenPoints);
+    request.set_sampling(v1::METRIC_SAMPLING_EXTREMES);
   }
   TY_ASSIGN_OR_RETURN(v1::QueryMetricsResponse response,
                       link.Call(&v1::JobService::Stub::QueryMetrics, request));

@@ -57,15 +57,15 @@ grpc::ServerUnaryReactor* FinishWithMetrics(grpc::CallbackServerContext* context
                                             Services& services, JobId job,
                                             std::vector<v1::Checkpoint*> checkpoints) {
   MarkBest(services.board, job, checkpoints);
-  return FinishAfter(
-      context, services.metric_reads,
-      [&services, job, checkpoints = std::move(checkpoints)]() -> absl::Status {
-        TY_ASSIGN_OR_RETURN(
-            const auto evaluations,
-            services.metrics.Query(job, {"test.accuracy", "test.loss"}, /*max_points=*/0));
-        for (v1::Checkpoint* checkpoint : checkpoints) AddMetrics(evaluations, *checkpoint);
-        return absl::OkStatus();
-      });
+  return FinishAfter(context, services.metric_reads,
+                     [&services, job, checkpoints = std::move(checkpoints)]() -> absl::Status {
+                       TY_ASSIGN_OR_RETURN(
+                           const auto evaluations,
+                           services.metrics.Query(job, {"test.accuracy", "test.loss"}, {}));
+                       for (v1::Checkpoint* checkpoint : checkpoints)
+                         AddMetrics(evaluations, *checkpoint);
+                       return absl::OkStatus();
+                     });
 }
 
 }  // namespace

@@ -19,11 +19,15 @@ absl::Status QuerySeries(store::MetricsStore& metrics, JobId job,
   // This many points of a series are too many for an answer, so no more are read.
   constexpr int64_t kPointBytesMin = 4;
   constexpr int64_t kPointsOfAnswerMax = int64_t{kPageBytesMax} / kPointBytesMin;
-  const int64_t max_points = request.max_points() == 0
-                                 ? kPointsOfAnswerMax
-                                 : std::min<int64_t>(request.max_points(), kPointsOfAnswerMax);
+  store::PointChoice choice;
+  choice.max_points = request.max_points() == 0
+                          ? kPointsOfAnswerMax
+                          : std::min<int64_t>(request.max_points(), kPointsOfAnswerMax);
+  choice.keeps_extremes = request.sampling() == v1::METRIC_SAMPLING_EXTREMES;
+  if (request.has_first_step()) choice.first_step = request.first_step();
+  if (request.has_last_step()) choice.last_step = request.last_step();
   const std::vector<std::string> names(request.metrics().begin(), request.metrics().end());
-  TY_ASSIGN_OR_RETURN(const store::MetricSeries all, metrics.Query(job, names, max_points));
+  TY_ASSIGN_OR_RETURN(const store::MetricSeries all, metrics.Query(job, names, choice));
   size_t bytes = 0;
   for (const auto& [name, points] : all) {
     v1::MetricSeries* series = response.add_series();

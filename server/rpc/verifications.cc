@@ -70,14 +70,14 @@ absl::Status ReadMetrics(store::MetricsStore& stored, const core::JobRecord& job
     return absl::OkStatus();
   }
   // The names come first, so that no points are read for nothing.
-  TY_ASSIGN_OR_RETURN(const store::MetricSeries all, stored.Query(job.id, {}, 1));
+  TY_ASSIGN_OR_RETURN(const store::MetricSeries all, stored.Query(job.id, {}, {.max_points = 1}));
   std::vector<std::string> names;
   for (const auto& [name, points] : all) {
     if (verification::IsCompared(name)) names.push_back(name);
   }
   if (names.empty()) return absl::OkStatus();
   TY_ASSIGN_OR_RETURN(const store::MetricSeries read,
-                      stored.Query(job.id, names, kComparedPointsMax));
+                      stored.Query(job.id, names, {.max_points = kComparedPointsMax}));
   for (const auto& [name, points] : read) {
     verification::Series& series = metrics[name];
     series.reserve(points.size());

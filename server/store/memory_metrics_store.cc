@@ -41,7 +41,7 @@ absl::StatusOr<int64_t> MemoryMetricsStore::ReadOffset(AttemptId attempt, int32_
 
 absl::StatusOr<MetricSeries> MemoryMetricsStore::Query(JobId job,
                                                        const std::vector<std::string>& names,
-                                                       int64_t max_points) {
+                                                       const PointChoice& choice) {
   const std::lock_guard lock(mutex_);
   MetricSeries series;
   const auto found = points_.find(job);
@@ -50,7 +50,7 @@ absl::StatusOr<MetricSeries> MemoryMetricsStore::Query(JobId job,
     if (IsWanted(stored.point.name, names)) series[stored.point.name].push_back(stored);
   }
   for (auto& [name, points] : series) {
-    points = ThinOut(MergeAttempts(std::move(points)), max_points);
+    points = ThinOut(MergeAttempts(std::move(points)), choice);
   }
   return series;
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
@@ -42,6 +43,20 @@ struct MetricPage {
   int64_t cursor = 0;               // pass it on to continue after these points
 };
 
+// Says which points of a series are wanted.
+struct PointChoice {
+  // At most so many are chosen; 0 stands for all.
+  int64_t max_points = 0;
+  // If there are more: chosen evenly, with the first and the last kept, so that two series with the
+  // same steps show the same ones. Or, for a plot, the first, the last, and of each of
+  // (max_points - 2) / 2 stretches between them the least and the greatest, so that no peak is
+  // lost; if max_points is below 4, they are chosen evenly all the same.
+  bool keeps_extremes = false;
+  // Only points of these steps.
+  int64_t first_step = std::numeric_limits<int64_t>::min();
+  int64_t last_step = std::numeric_limits<int64_t>::max();
+};
+
 // Maps the name of each metric to its points. Steps ascend, and each step has one point.
 using MetricSeries = std::map<std::string, std::vector<StoredPoint>>;
 
@@ -71,11 +86,11 @@ class MetricsStore {
   virtual absl::StatusOr<int64_t> ReadOffset(AttemptId attempt, int32_t rank) = 0;
 
   // Returns the series of a job: those in `names`, or all if it is empty. An attempt that resumes
-  // replaces what older attempts wrote from its first step of that metric on. Each series has at
-  // most `max_points`, chosen evenly with the first and the last kept; 0 stands for all. The cost
-  // grows with the points of these series at most, and not with those of the job.
+  // replaces what older attempts wrote from its first step of that metric on. A series without a
+  // point that is wanted is empty. The cost grows with the points of these series at most, and not
+  // with those of the job.
   virtual absl::StatusOr<MetricSeries> Query(JobId job, const std::vector<std::string>& names,
-                                             int64_t max_points) = 0;
+                                             const PointChoice& choice) = 0;
 
   // Returns the number of points that are stored for a job. The cost does not grow with it.
   virtual absl::StatusOr<int64_t> CountPoints(JobId job) = 0;

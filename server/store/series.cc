@@ -51,14 +51,61 @@ size_t ChosenIndex(size_t i, size_t count, size_t size) {
   return count <= 1 ? size - 1 : i * (size - 1) / (count - 1);
 }
 
-std::vector<StoredPoint> ThinOut(std::vector<StoredPoint> points, int64_t max_points) {
-  const auto count = static_cast<size_t>(max_points);
-  if (count == 0 || points.size() <= count) return points;
-  for (size_t i = 0; i < count; ++i) {
-    const size_t chosen = ChosenIndex(i, count, points.size());
-    if (chosen != i) points[i] = std::move(points[chosen]);
+size_t StretchesOf(const PointChoice& choice, size_t size) {
+  const auto count = static_cast<size_t>(choice.max_points);
+  if (!choice.keeps_extremes || count < 4 || size <= count) return 0;
+  return (count - 2) / 2;
+}
+
+size_t StretchBegin(size_t i, size_t count, size_t size) {
+  return 1 + i * (size - 2) / count;
+}
+
+void Extremes::Add(size_t index, double value) {
+  if (!least_.has_value()) {
+    least_ = greatest_ = index;
+    least_value_ = greatest_value_ = value;
+    return;
   }
-  points.resize(count);
+  if (std::isnan(value)) return;
+  if (std::isnan(least_value_) || value < least_value_) {
+    least_ = index;
+    least_value_ = value;
+  }
+  if (std::isnan(greatest_value_) || value > greatest_value_) {
+    greatest_ = index;
+    greatest_value_ = value;
+  }
+}
+
+std::vector<StoredPoint> ThinOut(std::vector<StoredPoint> points, const PointChoice& choice) {
+  std::erase_if(points, [&choice](const StoredPoint& stored) {
+    return stored.point.step < choice.first_step || stored.point.step > choice.last_step;
+  });
+  const auto count = static_cast<size_t>(choice.max_points);
+  const size_t size = points.size();
+  if (count == 0 || size <= count) return points;
+  std::vector<size_t> chosen;
+  if (const size_t stretches = StretchesOf(choice, size); stretches > 0) {
+    chosen.push_back(0);
+    for (size_t i = 0; i < stretches; ++i) {
+      Extremes extremes;
+      const size_t end = StretchBegin(i + 1, stretches, size);
+      for (size_t j = StretchBegin(i, stretches, size); j < end; ++j) {
+        extremes.Add(j, points[j].point.value);
+      }
+      const auto [first, second] = std::minmax({extremes.least(), extremes.greatest()});
+      chosen.push_back(first);
+      if (second != first) chosen.push_back(second);
+    }
+    chosen.push_back(size - 1);
+  } else {
+    for (size_t i = 0; i < count; ++i) chosen.push_back(ChosenIndex(i, count, size));
+  }
+  for (size_t i = 0; i < chosen.size(); ++i) {
+    if (chosen[i] != i) points[i] = std::move(points[chosen[i]]);
+  }
+  points.resize(chosen.size());
   return points;
 }
 

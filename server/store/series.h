@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,8 +22,33 @@ std::vector<StoredPoint> MergeAttempts(std::vector<StoredPoint> points);
 // last are among them; a single one is the last.
 size_t ChosenIndex(size_t i, size_t count, size_t size);
 
-// Keeps at most `max_points`, chosen evenly, or all if it is 0.
-std::vector<StoredPoint> ThinOut(std::vector<StoredPoint> points, int64_t max_points);
+// Returns how many stretches a series of `size` points is divided into if the extremes of each are
+// kept, or 0 if the points are all wanted or chosen evenly.
+size_t StretchesOf(const PointChoice& choice, size_t size);
+// Returns where the i-th of `count` stretches begins; the one behind the last begins at the last
+// point, which belongs to none.
+size_t StretchBegin(size_t i, size_t count, size_t size);
+
+// Finds the least and the greatest of points that are given one after the other. Values that are no
+// numbers are passed over, unless there are no others. Of equal points, the first one counts.
+class Extremes {
+ public:
+  // `index` is what the results are named by.
+  void Add(size_t index, double value);
+  // Returns true if there was no point.
+  bool empty() const { return !least_.has_value(); }
+  size_t least() const { return *least_; }
+  size_t greatest() const { return *greatest_; }
+
+ private:
+  std::optional<size_t> least_;
+  std::optional<size_t> greatest_;
+  double least_value_ = std::numeric_limits<double>::quiet_NaN();
+  double greatest_value_ = std::numeric_limits<double>::quiet_NaN();
+};
+
+// Keeps the points that are wanted. They have ascending steps.
+std::vector<StoredPoint> ThinOut(std::vector<StoredPoint> points, const PointChoice& choice);
 
 // Returns a name such as "jobs/1/attempts/2 rank 0 metrics".
 std::string MetricStreamName(AttemptId attempt, int32_t rank);

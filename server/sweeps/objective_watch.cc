@@ -37,7 +37,8 @@ absl::Status ObjectiveWatch::Read(store::MetricsStore& metrics, const std::strin
 }
 
 absl::Status ObjectiveWatch::ReadLast(store::MetricsStore& metrics, const std::string& objective) {
-  TY_ASSIGN_OR_RETURN(const store::MetricSeries series, metrics.Query(job_, {objective}, 2));
+  TY_ASSIGN_OR_RETURN(const store::MetricSeries series,
+                      metrics.Query(job_, {objective}, {.max_points = 2}));
   const auto found = series.find(objective);
   if (found == series.end() || found->second.empty()) return absl::OkStatus();
   const store::MetricPoint& point = found->second.back().point;

@@ -100,7 +100,7 @@ int64_t Append(MetricsStore& store, AttemptId attempt, int64_t offset, Source& s
 }
 
 size_t Query(MetricsStore& store, const std::vector<std::string>& names, int64_t max_points) {
-  const auto series = store.Query(kAttempt.job, names, max_points);
+  const auto series = store.Query(kAttempt.job, names, {.max_points = max_points});
   TY_CHECK_OK(series.status());
   size_t points = 0;
   for (const auto& [name, found] : *series) points += found.size();
@@ -133,6 +133,10 @@ void Fill(MetricsStore& store, int64_t steps) {
 void Measure(MetricsStore& store) {
   Time("one long series, 10 points", [&] { Query(store, {"train.loss"}, 10); });
   Time("one long series, 2,000 points", [&] { Query(store, {"train.loss"}, 2000); });
+  Time("one long series, the extremes of 1,000 stretches", [&] {
+    const PointChoice choice = {.max_points = 2002, .keeps_extremes = true};
+    TY_CHECK_OK(store.Query(kAttempt.job, {"train.loss"}, choice).status());
+  });
   Time("one long series, all points", [&] { Query(store, {"train.loss"}, 0); });
   Time("a rare series, all points", [&] { Query(store, {"rare.7"}, 0); });
   Time("a name that does not exist", [&] { Query(store, {"no.such"}, 10); });

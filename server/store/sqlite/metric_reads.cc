@@ -90,10 +90,10 @@ absl::StatusOr<std::string> ReadName(Database& db, int64_t id) {
 // Joins the pieces of one metric.
 class Joiner {
  public:
-  Joiner(Database& db, std::string name, const Pieces& pieces)
-      : db_(db), name_(std::move(name)), pieces_(pieces) {}
+  Joiner(Database& db, std::string name, const Pieces& pieces, const PointChoice& choice)
+      : db_(db), name_(std::move(name)), pieces_(pieces), choice_(choice) {}
 
-  absl::StatusOr<std::vector<StoredPoint>> Join(int64_t max_points) {
+  absl::StatusOr<std::vector<StoredPoint>> Join() {
     // Each attempt is cut off at the first step of any newer one.
     int64_t cut = kNoCut;
     bool is_ascending = true;
@@ -102,12 +102,12 @@ class Joiner {
       cut = std::min(cut, it->second.first_step());
       is_ascending = is_ascending && it->second.is_ascending();
     }
-    if (is_ascending) return Choose(max_points);
+    if (is_ascending) return Choose();
     std::vector<StoredPoint> points;
     for (const auto& [attempt, piece] : pieces_) {
       TY_RETURN_IF_ERROR(ReadAll(attempt, piece, points));
     }
-    return ThinOut(MergeAttempts(std::move(points)), max_points);
+    return ThinOut(MergeAttempts(std::move(points)), choice_);
   }
 
  private:
@@ -140,37 +140,55 @@ class Joiner {
     return absl::OkStatus();
   }
 
-  static size_t CountBefore(const std::vector<PackedPoint>& points, int64_t cut) {
-    const auto end = std::find_if(points.begin(), points.end(),
-                                  [cut](auto& point) { return point.step >= cut; });
-    return static_cast<size_t>(end - points.begin());
+  // Drops the points of other steps than those that are wanted.
+  void Trim(std::vector<PackedPoint>& points, int64_t cut) const {
+    std::erase_if(points, [&](const PackedPoint& point) {
+      return point.step >= cut || point.step < choice_.first_step || point.step > choice_.last_step;
+    });
   }
 
   absl::Status AddStretches(int32_t attempt, const Piece& piece, std::vector<Stretch>& stretches) {
     const int64_t cut = cuts_.at(attempt);
     TY_RETURN_IF_ERROR(ForEachChunk(attempt, piece, [&](const ChunkRow& chunk) -> absl::Status {
+      if (chunk.last_step < choice_.first_step || chunk.first_step > choice_.last_step) {
+        return absl::OkStatus();
+      }
       Stretch stretch{attempt, chunk, {}, static_cast<size_t>(chunk.points)};
-      if (chunk.last_step >= cut) {
+      if (chunk.last_step >= cut || chunk.first_step < choice_.first_step ||
+          chunk.last_step > choice_.last_step) {
         TY_ASSIGN_OR_RETURN(stretch.points, ReadPacked(db_, chunk));
-        stretch.size = CountBefore(stretch.points, cut);
+        Trim(stretch.points, cut);
+        stretch.size = stretch.points.size();
+        // Without points, it would be taken for one that is not read yet.
+        if (stretch.size == 0) return absl::OkStatus();
       }
       stretches.push_back(std::move(stretch));
       return absl::OkStatus();
     }));
-    stretches.push_back({attempt, {}, piece.fresh, CountBefore(piece.fresh, cut)});
+    Stretch fresh{attempt, {}, piece.fresh, 0};
+    Trim(fresh.points, cut);
+    fresh.size = fresh.points.size();
+    if (fresh.size > 0) stretches.push_back(std::move(fresh));
     return absl::OkStatus();
   }
 
-  absl::StatusOr<std::vector<StoredPoint>> Choose(int64_t max_points) {
+  absl::StatusOr<std::vector<StoredPoint>> Choose() {
     std::vector<Stretch> stretches;
     for (const auto& [attempt, piece] : pieces_) {
       TY_RETURN_IF_ERROR(AddStretches(attempt, piece, stretches));
     }
     size_t size = 0;
     for (const Stretch& stretch : stretches) size += stretch.size;
-    const size_t count = max_points == 0 ? size : std::min(static_cast<size_t>(max_points), size);
-    std::vector<StoredPoint> chosen;
-    chosen.reserve(count);
+    const size_t parts = StretchesOf(choice_, size);
+    return parts > 0 ? TakeExtremes(stretches, parts, size) : TakeEvenly(stretches, size);
+  }
+
+  absl::StatusOr<std::vector<StoredPoint>> TakeEvenly(std::vector<Stretch>& stretches,
+                                                      size_t size) {
+    const auto wanted = static_cast<size_t>(choice_.max_points);
+    const size_t count = wanted == 0 ? size : std::min(wanted, size);
+    std::vector<StoredPoint> points;
+    points.reserve(count);
     auto stretch = stretches.begin();
     size_t before = 0;
     for (size_t i = 0; i < count; ++i) {
@@ -179,17 +197,87 @@ class Joiner {
         stretch->points = {};
         before += (stretch++)->size;
       }
-      if (stretch->points.empty()) {
-        TY_ASSIGN_OR_RETURN(stretch->points, ReadPacked(db_, stretch->chunk));
-      }
-      chosen.push_back(ToStored(stretch->points[index - before], name_, stretch->attempt));
+      TY_RETURN_IF_ERROR(Load(*stretch));
+      points.push_back(ToStored(stretch->points[index - before], name_, stretch->attempt));
     }
-    return chosen;
+    return points;
+  }
+
+  absl::Status Load(Stretch& stretch) {
+    if (!stretch.points.empty()) return absl::OkStatus();
+    TY_ASSIGN_OR_RETURN(stretch.points, ReadPacked(db_, stretch.chunk));
+    return absl::OkStatus();
+  }
+
+  // Returns the first and the last point, and the extremes of each part between them.
+  absl::StatusOr<std::vector<StoredPoint>> TakeExtremes(std::vector<Stretch>& stretches,
+                                                        size_t parts, size_t size) {
+    std::vector<StoredPoint> points;
+    TY_RETURN_IF_ERROR(Load(stretches.front()));
+    points.push_back(ToStored(stretches.front().points.front(), name_, stretches.front().attempt));
+    size_t next = 0;    // the first stretch that reaches into the part
+    size_t before = 0;  // the points before it
+    for (size_t part = 0; part < parts; ++part) {
+      const size_t begin = StretchBegin(part, parts, size);
+      const size_t end = StretchBegin(part + 1, parts, size);
+      TY_ASSIGN_OR_RETURN(const Extremes found, FindExtremes(stretches, next, before, begin, end));
+      const auto [first, second] = std::minmax({found.least(), found.greatest()});
+      // The stretches with the extremes were read. None of those behind is needed any more.
+      while (before < end) {
+        Stretch& stretch = stretches[next];
+        const auto take = [&](size_t index) {
+          if (index < before || index >= before + stretch.size) return;
+          points.push_back(ToStored(stretch.points[index - before], name_, stretch.attempt));
+        };
+        take(first);
+        if (second != first) take(second);
+        if (before + stretch.size > end) break;
+        stretch.points = {};
+        before += stretch.size;
+        ++next;
+      }
+    }
+    TY_RETURN_IF_ERROR(Load(stretches.back()));
+    points.push_back(ToStored(stretches.back().points.back(), name_, stretches.back().attempt));
+    return points;
+  }
+
+  // Finds the extremes of the points [begin, end), of which the first are in stretches[next], with
+  // `before` points before it. The row of a chunk tells its least and its greatest value, so of the
+  // chunks that belong to the part as a whole only those are read that have the extremes.
+  absl::StatusOr<Extremes> FindExtremes(std::vector<Stretch>& stretches, size_t next, size_t before,
+                                        size_t begin, size_t end) {
+    const auto is_row_enough = [begin, end](const Stretch& stretch, size_t first) {
+      return stretch.points.empty() && first >= begin && first + stretch.size <= end;
+    };
+    Extremes by_rows;
+    size_t first = before;
+    for (size_t i = next; first < end; first += stretches[i++].size) {
+      if (!is_row_enough(stretches[i], first)) continue;
+      by_rows.Add(2 * i, stretches[i].chunk.least);
+      by_rows.Add(2 * i + 1, stretches[i].chunk.greatest);
+    }
+    Extremes found;
+    first = before;
+    for (size_t i = next; first < end; first += stretches[i++].size) {
+      Stretch& stretch = stretches[i];
+      if (is_row_enough(stretch, first) && by_rows.least() / 2 != i &&
+          by_rows.greatest() / 2 != i) {
+        continue;
+      }
+      TY_RETURN_IF_ERROR(Load(stretch));
+      const size_t last = std::min(end, first + stretch.size);
+      for (size_t j = std::max(begin, first); j < last; ++j) {
+        found.Add(j, stretch.points[j - first].value);
+      }
+    }
+    return found;
   }
 
   Database& db_;
   const std::string name_;
   const Pieces& pieces_;
+  const PointChoice& choice_;
   std::map<int32_t, int64_t> cuts_;
 };
 
@@ -270,7 +358,7 @@ class Pager {
 
 absl::StatusOr<MetricSeries> QuerySeries(Database& db, JobId job,
                                          const std::vector<std::string>& names,
-                                         int64_t max_points) {
+                                         const PointChoice& choice) {
   std::map<int64_t, Pieces> pieces;  // by name
   const auto take = [&pieces](const SeriesRow& row) {
     pieces[row.id.name][row.id.attempt].packed = row;
@@ -299,7 +387,7 @@ absl::StatusOr<MetricSeries> QuerySeries(Database& db, JobId job,
   for (const auto& [id, attempts] : pieces) {
     if (attempts.empty()) continue;
     TY_ASSIGN_OR_RETURN(const std::string name, ReadName(db, id));
-    TY_ASSIGN_OR_RETURN(series[name], Joiner(db, name, attempts).Join(max_points));
+    TY_ASSIGN_OR_RETURN(series[name], Joiner(db, name, attempts, choice).Join());
   }
   return series;
 }

@@ -14,7 +14,8 @@ namespace trainyard::store {
 
 // Implements MetricsStore::Query.
 absl::StatusOr<MetricSeries> QuerySeries(Database& db, JobId job,
-                                         const std::vector<std::string>& names, int64_t max_points);
+                                         const std::vector<std::string>& names,
+                                         const PointChoice& choice);
 
 // Implements MetricsStore::ReadAfter. `limit` lies between 0 and kMetricPageMax.
 absl::StatusOr<MetricPage> ReadPage(Database& db, JobId job, const std::vector<std::string>& names,

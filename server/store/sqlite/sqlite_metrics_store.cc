@@ -232,9 +232,9 @@ absl::StatusOr<int64_t> SqliteMetricsStore::ReadOffset(AttemptId attempt, int32_
 
 absl::StatusOr<MetricSeries> SqliteMetricsStore::Query(JobId job,
                                                        const std::vector<std::string>& names,
-                                                       int64_t max_points) {
+                                                       const PointChoice& choice) {
   TY_ASSIGN_OR_RETURN(const auto reader, readers_->Take());
-  return QuerySeries(**reader, job, names, max_points);
+  return QuerySeries(**reader, job, names, choice);
 }
 
 absl::StatusOr<int64_t> SqliteMetricsStore::CountPoints(JobId job) {

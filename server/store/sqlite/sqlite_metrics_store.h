@@ -37,7 +37,7 @@ class SqliteMetricsStore : public MetricsStore {
                                        int64_t end_offset) override;
   absl::StatusOr<int64_t> ReadOffset(AttemptId attempt, int32_t rank) override;
   absl::StatusOr<MetricSeries> Query(JobId job, const std::vector<std::string>& names,
-                                     int64_t max_points) override;
+                                     const PointChoice& choice) override;
   absl::StatusOr<int64_t> CountPoints(JobId job) override;
   absl::StatusOr<int64_t> SizeOf(JobId job) override;
   absl::Status DeleteJob(JobId job) override;

@@ -2,10 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 #include <memory>
 #include <random>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
@@ -60,7 +63,7 @@ class MetricsStoreContract : public ::testing::TestWithParam<Kind> {
 
   // Returns "step:value@attempt" for each point of a series.
   std::vector<std::string> Series(const std::string& name) {
-    const auto series = store_->Query(JobId{1}, {name}, 0);
+    const auto series = store_->Query(JobId{1}, {name}, {});
     TY_CHECK_OK(series.status());
     std::vector<std::string> texts;
     for (const auto& [found, points] : *series) {
@@ -83,14 +86,14 @@ TEST_P(MetricsStoreContract, PointsComeBack) {
                                 Point(3, "train.loss", -std::numeric_limits<double>::infinity())};
   Append(1, {points[0], points[1], points[2], points[3]});
   Reopen();
-  const auto series = store_->Query(JobId{1}, {}, 0);
+  const auto series = store_->Query(JobId{1}, {}, {});
   ASSERT_TRUE(series.ok());
   EXPECT_THAT(*series, ElementsAre(Pair("lr", ElementsAre(StoredPoint{points[1], 1})),
                                    Pair("train.loss", ElementsAre(StoredPoint{points[0], 1},
                                                                   StoredPoint{points[2], 1},
                                                                   StoredPoint{points[3], 1}))));
-  EXPECT_TRUE(store_->Query(JobId{2}, {}, 0)->empty());
-  EXPECT_TRUE(store_->Query(JobId{1}, {"no.such"}, 0)->empty());
+  EXPECT_TRUE(store_->Query(JobId{2}, {}, {})->empty());
+  EXPECT_TRUE(store_->Query(JobId{1}, {"no.such"}, {})->empty());
 }
 
 TEST_P(MetricsStoreContract, EachPointExactlyOnceByOffset) {
@@ -133,7 +136,7 @@ TEST_P(MetricsStoreContract, TheDeviceOfARankHasAnOffsetOfItsOwn) {
 TEST_P(MetricsStoreContract, AnEmptyChunkMovesTheOffsetOnly) {
   ASSERT_TRUE(store_->AppendPoints({JobId{1}, 1}, 0, 0, {}, 25).ok());
   EXPECT_EQ(*store_->ReadOffset({JobId{1}, 1}, 0), 25);
-  EXPECT_TRUE(store_->Query(JobId{1}, {}, 0)->empty());
+  EXPECT_TRUE(store_->Query(JobId{1}, {}, {})->empty());
 }
 
 TEST_P(MetricsStoreContract, AnAttemptThatResumesUndoesWhatCameAfter) {
@@ -257,7 +260,7 @@ TEST_P(MetricsStoreContract, ReadersAndTheWriterWorkAtTheSameTime) {
     cursor = page->cursor;
     read += page->points.size();
     ASSERT_EQ(read % 2, 0u) << "half a chunk was seen";
-    ASSERT_TRUE(store_->Query(JobId{1}, {}, 0).ok());
+    ASSERT_TRUE(store_->Query(JobId{1}, {}, {}).ok());
   }
   writer.join();
   EXPECT_EQ(Series("lr").size(), static_cast<size_t>(kChunks));
@@ -269,7 +272,7 @@ TEST_P(MetricsStoreContract, AFewPointsStandForASeries) {
   Append(1, points);
   const auto steps = [this](int64_t max_points) {
     std::vector<int64_t> found;
-    const auto series = store_->Query(JobId{1}, {}, max_points);
+    const auto series = store_->Query(JobId{1}, {}, {.max_points = max_points});
     TY_CHECK_OK(series.status());
     for (const auto& stored : series->at("lr")) found.push_back(stored.point.step);
     return found;
@@ -280,11 +283,51 @@ TEST_P(MetricsStoreContract, AFewPointsStandForASeries) {
   EXPECT_EQ(steps(12).size(), 11u);
 }
 
+// A peak between the points that are chosen evenly would be lost in a plot.
+TEST_P(MetricsStoreContract, APlotKeepsThePeaksOfASeries) {
+  std::vector<MetricPoint> points;
+  for (int64_t step = 0; step <= 1000; ++step) points.push_back(Point(step, "lr", 1));
+  points[137].value = 50;
+  points[138].value = -50;
+  points[700].value = std::numeric_limits<double>::quiet_NaN();
+  for (size_t step = 850; step <= 1000; ++step) points[step].value = points[700].value;
+  Append(1, points);
+  const auto chosen = [this](const PointChoice& choice) {
+    std::vector<std::pair<int64_t, double>> found;
+    const auto series = store_->Query(JobId{1}, {"lr"}, choice);
+    TY_CHECK_OK(series.status());
+    for (const auto& stored : series->at("lr")) {
+      found.emplace_back(stored.point.step, stored.point.value);
+    }
+    return found;
+  };
+  const auto few = chosen({.max_points = 22, .keeps_extremes = true});
+  EXPECT_LE(few.size(), 22u);
+  EXPECT_THAT(few, ::testing::Contains(std::pair<int64_t, double>(137, 50)));
+  EXPECT_THAT(few, ::testing::Contains(std::pair<int64_t, double>(138, -50)));
+  EXPECT_EQ(few.front().first, 0);
+  EXPECT_EQ(few.back().first, 1000);
+  EXPECT_TRUE(std::is_sorted(few.begin(), few.end(),
+                             [](const auto& a, const auto& b) { return a.first < b.first; }));
+  const auto numbers = std::count_if(few.begin(), few.end(),
+                                     [](const auto& point) { return !std::isnan(point.second); });
+  EXPECT_LT(numbers, static_cast<int64_t>(few.size()) - 1) << "that all is NaN is shown";
+  EXPECT_EQ(chosen({.max_points = 3, .keeps_extremes = true}).size(), 3u);
+  EXPECT_EQ(chosen({.max_points = 1001, .keeps_extremes = true}).size(), 1001u);
+
+  EXPECT_THAT(chosen({.first_step = 136, .last_step = 138}),
+              ElementsAre(std::pair<int64_t, double>(136, 1), std::pair<int64_t, double>(137, 50),
+                          std::pair<int64_t, double>(138, -50)));
+  EXPECT_TRUE(chosen({.first_step = 2000}).empty());
+}
+
 // Two stores that get the same appends must answer alike. Attempts resume, some late lines of old
 // attempts arrive, and some metrics are reported by two ranks, which takes all ways through the
 // store on disk.
 class Twins {
  public:
+  static constexpr int64_t kLastStep = int64_t{1} << 40;
+
   explicit Twins(std::string path) : path_(std::move(path)) { Reopen(); }
 
   void Reopen() {
@@ -307,8 +350,16 @@ class Twins {
   void Compare() {
     EXPECT_EQ(*disk_->CountPoints(JobId{1}), *memory_.CountPoints(JobId{1}));
     for (const int64_t max_points : {0, 1, 2, 7, 500, 100'000}) {
-      EXPECT_EQ(*disk_->Query(JobId{1}, {}, max_points), *memory_.Query(JobId{1}, {}, max_points))
+      EXPECT_EQ(*disk_->Query(JobId{1}, {}, {.max_points = max_points}),
+                *memory_.Query(JobId{1}, {}, {.max_points = max_points}))
           << max_points;
+    }
+    for (const int64_t max_points : {0, 4, 9, 30, 300, 2000}) {
+      for (const auto& [first, last] : {std::pair<int64_t, int64_t>(0, kLastStep), {300, 1700}}) {
+        const PointChoice choice = {max_points, true, first, last};
+        EXPECT_EQ(*disk_->Query(JobId{1}, {}, choice), *memory_.Query(JobId{1}, {}, choice))
+            << max_points << " of " << first << " to " << last;
+      }
     }
     for (const std::vector<std::string>& names :
          {std::vector<std::string>(), {"no.such", "test.accuracy", "both"}, {"no.such"}}) {

@@ -294,7 +294,7 @@ TEST_F(BundleServiceTest, PointsAreAppendedOnce) {
   EXPECT_EQ(ErrorReason(gap), "OFFSET_MISMATCH");
   EXPECT_EQ(GetErrorMetadata(gap).at(error::kExpectedOffset), "2");
   EXPECT_EQ(*AppendPoints("jobs/1", 2, {3}), 3);
-  const auto series = metrics_.Query(JobId{1}, {}, 0);
+  const auto series = metrics_.Query(JobId{1}, {}, {});
   ASSERT_EQ(series->at("train.loss").size(), 3U);
   EXPECT_EQ(series->at("train.loss")[2].attempt, 2);
   EXPECT_EQ(series->at("train.loss")[2].point.time_us, int64_t{1'500'000'020} * 1'000'000);

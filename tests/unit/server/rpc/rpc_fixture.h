@@ -38,9 +38,9 @@ namespace trainyard::rpc {
 class HeldMetricsStore : public store::MemoryMetricsStore {
  public:
   absl::StatusOr<store::MetricSeries> Query(JobId job, const std::vector<std::string>& names,
-                                            int64_t max_points) override {
+                                            const store::PointChoice& choice) override {
     if (before_query) before_query();
-    return MemoryMetricsStore::Query(job, names, max_points);
+    return MemoryMetricsStore::Query(job, names, choice);
   }
 
   std::function<void()> before_query;

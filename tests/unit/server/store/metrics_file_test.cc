@@ -72,8 +72,9 @@ TEST_F(MetricsFileTest, AQuestionCostsWhatItIsAbout) {
   const auto store = Open();
   Append(*store, 0, kSteps);
   const auto cost_of_query = [&](const std::string& name, int64_t max_points) {
-    return Instructions(*store,
-                        [&] { ASSERT_TRUE(store->Query(JobId{1}, {name}, max_points).ok()); });
+    return Instructions(*store, [&] {
+      ASSERT_TRUE(store->Query(JobId{1}, {name}, {.max_points = max_points}).ok());
+    });
   };
   EXPECT_LT(cost_of_query("no.such", 10), 100);
   EXPECT_LT(Instructions(*store, [&] { EXPECT_EQ(*store->CountPoints(JobId{1}), 50'500); }),
@@ -127,7 +128,7 @@ TEST_F(MetricsFileTest, DamagedPointsAreNoticed) {
     ASSERT_TRUE(db.ok());
     ASSERT_TRUE((*db)->Execute("UPDATE packed_points SET points = x'0102' WHERE id = 3").ok());
   }
-  const absl::Status status = store->Query(JobId{1}, {}, 0).status();
+  const absl::Status status = store->Query(JobId{1}, {}, {}).status();
   EXPECT_EQ(ErrorReason(status), "CORRUPT_FILE") << status;
 }
 
@@ -155,8 +156,9 @@ TEST_F(MetricsFileTest, AFileOfVersion1OpensAndKeepsEverything) {
     const auto store = Open();
     for (const JobId job : {JobId{1}, JobId{2}}) {
       EXPECT_EQ(*store->CountPoints(job), *expected.CountPoints(job));
-      EXPECT_EQ(*store->Query(job, {}, 0), *expected.Query(job, {}, 0));
-      EXPECT_EQ(*store->Query(job, {"train.loss"}, 7), *expected.Query(job, {"train.loss"}, 7));
+      EXPECT_EQ(*store->Query(job, {}, {}), *expected.Query(job, {}, {}));
+      EXPECT_EQ(*store->Query(job, {"train.loss"}, {.max_points = 7}),
+                *expected.Query(job, {"train.loss"}, {.max_points = 7}));
     }
     EXPECT_EQ(*store->ReadOffset(kAttempt, 0), 210'000);
     const auto page = store->ReadAfter(JobId{1}, {}, 0, 10);
