@@ -14,6 +14,7 @@
 #include "common/base/report_limits.h"
 #include "common/base/strings.h"
 #include "common/spec/data_checks.h"
+#include "common/spec/interval.h"
 #include "server/codec/progress.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/limits.h"
@@ -334,6 +335,12 @@ core::SyncReport FromProto(const v1::SyncWorkerRequest& request, RequestCheck& c
     check.MaxBytes(field + ".reason", refused.reason(), kReasonBytesMax);
     report.refused_users[PlainText(refused.user(), kUserBytesMax)] =
         PlainText(refused.reason(), kReasonBytesMax);
+  }
+  if (request.has_leave_within()) {
+    report.leave_within_us = absl::ToInt64Microseconds(spec::FromProto(request.leave_within()));
+    if (report.leave_within_us <= 0 || report.leave_within_us > kDrainWithinMaxUs) {
+      check.Add("leave_within", "must be more than 0s and at most 24 h");
+    }
   }
   report.devices = DevicesFromProto(request.devices(), check);
   for (int i = 0; i < request.devices_size() && i < kDevicesMax; ++i) {

@@ -1,6 +1,7 @@
 // Runs the thread of the daemon. The daemon core decides what it does in a turn.
 #include "worker/agent/agent.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
@@ -25,6 +26,8 @@ namespace {
 // Nothing can be saved from a device that has failed, but peers on other devices may want to report
 // that.
 constexpr absl::Duration kDeviceLostGrace = absl::Seconds(5);
+// Whoever looks at the file of the last answer need not know it to the second.
+constexpr absl::Duration kHeardInterval = absl::Seconds(5);
 
 // Returns true if a supervisor has the attempt's ranks, or is about to have them.
 bool RunsHere(const Attempt& attempt) {
@@ -102,7 +105,12 @@ Agent::~Agent() {
   Stop();
 }
 
+std::string Agent::HeardPath() const {
+  return JoinPath(options_.settings.state_dir, "heard");
+}
+
 void Agent::Start() {
+  (void)unlink(HeardPath().c_str());
   core_.Adopt();
   streams_.Start();
   checkpoints_.Start();
@@ -123,6 +131,19 @@ void Agent::Stop() {
   tunnels_.Stop();
   streams_.Stop();
   checkpoints_.Stop();
+}
+
+void Agent::Leave(absl::Duration within) {
+  {
+    absl::MutexLock lock(&mutex_);
+    leave_within_ = within;
+  }
+  Wake();
+}
+
+bool Agent::has_left() const {
+  absl::MutexLock lock(&mutex_);
+  return has_left_;
 }
 
 void Agent::Wake() {
@@ -170,6 +191,8 @@ void Agent::TakeNews() {
     desired = std::exchange(inbox_, std::nullopt);
   }
   if (desired.has_value()) {
+    NoteHeard();
+    gets_nothing_more_ = desired->knows_leaving && desired->attempts.empty();
     ServeTunnels(desired->tunnels);
     core_.Wants(*std::move(desired));
   }
@@ -182,6 +205,14 @@ void Agent::TakeNews() {
     checkpoints.committed.erase(kOutputsStep);
     core_.Uploaded(id, std::move(checkpoints.committed), is_all_sent);
   }
+}
+
+void Agent::NoteHeard() {
+  if (clock_.Uptime() < heard_due_) return;
+  heard_due_ = clock_.Uptime() + kHeardInterval;
+  // A full disk must not keep the daemon from working.
+  const UniqueFd file(open(HeardPath().c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (file.valid()) (void)futimens(file.get(), nullptr);
 }
 
 void Agent::ServeTunnels(const std::vector<WantedTunnel>& wanted) {
@@ -219,6 +250,11 @@ void Agent::SendReport(Report report) {
   if (gpus_.has_value()) report.changed_devices = gpus_->gpus();
   if (datasets_.has_value()) report.datasets = datasets_->Latest();
   report.refused_users = dirs_.refused_users();
+  {
+    absl::MutexLock lock(&mutex_);
+    report.leave_within = leave_within_;
+    has_left_ = gets_nothing_more_ && core_.attempts().empty();
+  }
   for (ReportedAttempt& attempt : report.attempts) {
     for (const auto& [name, value] : streams_.ProgressOf(attempt.id).metrics) {
       attempt.metrics.emplace(name, value);

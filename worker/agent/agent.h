@@ -53,6 +53,12 @@ class Agent {
   // Adopts what runs, then works until Stop is called.
   void Start();
   void Stop();
+  // Asks the server to let what runs here go on elsewhere, because the daemon is to end: it writes
+  // checkpoints within this time, and stops. There is no way back.
+  void Leave(absl::Duration within);
+  // Returns true once the server has got all that this host had to send, and will give it nothing
+  // more.
+  bool has_left() const;
 
  private:
   void Loop();
@@ -60,6 +66,9 @@ class Agent {
   // Passes on to the core what other threads have brought.
   void TakeNews();
   void SetTargets();
+  // Sets the time of a file, by which a probe sees that the server answers this daemon.
+  void NoteHeard();
+  std::string HeardPath() const;
   // Serves the users who wait for a rank of this host.
   void ServeTunnels(const std::vector<WantedTunnel>& wanted);
   void SendReport(Report report);
@@ -89,10 +98,14 @@ class Agent {
   std::optional<Report> reported_;
   std::optional<DeviceWatch> gpus_;  // unset if the host has none
   absl::Duration devices_due_;
+  absl::Duration heard_due_;
   std::map<AttemptId, absl::Duration> device_metrics_due_;
+  bool gets_nothing_more_ = false;  // as the server's last answer says
 
-  absl::Mutex mutex_;
+  mutable absl::Mutex mutex_;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Duration leave_within_ ABSL_GUARDED_BY(mutex_);  // 0 if the daemon is not to end
+  bool has_left_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<Desired> inbox_ ABSL_GUARDED_BY(mutex_);
   std::thread thread_;
 };

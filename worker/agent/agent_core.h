@@ -121,6 +121,8 @@ struct Desired {
   absl::Duration lease_expire_uptime;
   std::map<AttemptId, DesiredAttempt> attempts;
   std::vector<WantedTunnel> tunnels;
+  // The server knew that this daemon is to end, and gives it nothing new.
+  bool knows_leaving = false;
 };
 
 // The phase of an attempt on this host.

@@ -37,6 +37,7 @@ bool IsUrgent(const Report& previous, const Report& next) {
   if (Steady(previous.changed_devices) != Steady(next.changed_devices)) return true;
   if (previous.datasets != next.datasets) return true;
   if (previous.refused_users != next.refused_users) return true;
+  if (previous.leave_within != next.leave_within) return true;
   if (previous.attempts.size() != next.attempts.size()) return true;
   for (size_t i = 0; i < next.attempts.size(); ++i) {
     if (Steady(previous.attempts[i]) != Steady(next.attempts[i])) return true;

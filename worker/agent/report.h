@@ -92,13 +92,16 @@ struct Report {
   std::shared_ptr<const Datasets> datasets;
   // The users whose jobs this host has refused, and still refuses, and why.
   std::map<std::string, std::string> refused_users;
+  // The time in which what runs here is to go on elsewhere, because the daemon is to end; 0 if it
+  // is not.
+  absl::Duration leave_within;
 
   friend bool operator==(const Report&, const Report&) = default;
 };
 
 // Returns true if `next` contains something that should not wait for the next regular sync: a
-// state, an end, a drained attempt, a checkpoint, a rendezvous key, a digest, a device's health, or
-// other data sets.
+// state, an end, a drained attempt, a checkpoint, a rendezvous key, a digest, a device's health,
+// other data sets, or the wish to leave.
 bool IsUrgent(const Report& previous, const Report& next);
 
 }  // namespace trainyard::agent

@@ -143,6 +143,8 @@ void SchedulerLink::Do(const LinkCore::Sync& due) {
     refused.set_user(user);
     refused.set_reason(reason);
   }
+  const bool leaves = due.report.leave_within > absl::ZeroDuration();
+  if (leaves) *request.mutable_leave_within() = ToProto(due.report.leave_within);
   v1::SyncWorkerResponse response;
   const absl::Duration sent_at = clock_.Uptime();
   const absl::Status status = Invoke(due.timeout, true, [&](grpc::ClientContext* context) {
@@ -161,6 +163,7 @@ void SchedulerLink::Do(const LinkCore::Sync& due) {
   last_failure_.clear();
   {
     absl::MutexLock lock(&mutex_);
+    desired->knows_leaving = leaves;
     desired = core_.Answered(*std::move(desired), sent_at);
   }
   on_desired_(*std::move(desired));

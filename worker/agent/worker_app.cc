@@ -41,6 +41,12 @@ namespace {
 
 // A look at the names and times of files costs little. Data sets seldom change.
 constexpr absl::Duration kDatasetLookInterval = absl::Seconds(30);
+// The server gets this part of --drain_on_stop for checkpoints. The rest is for the end of the
+// ranks, and for what is still to be sent.
+constexpr double kCheckpointPart = 0.6;
+constexpr absl::Duration kDrainMax = absl::Hours(24);
+constexpr absl::Duration kDrainLookInterval = absl::Milliseconds(100);
+
 std::string Absolute(const std::string& path) {
   std::error_code error;
   const auto absolute = std::filesystem::absolute(path, error);
@@ -91,6 +97,34 @@ std::string RunsJobsOf(const AgentOptions& options) {
   return absl::StrCat("everybody, as ", UserName(geteuid()));
 }
 
+absl::StatusOr<absl::Duration> ReadDrainTime(const WorkerFlags& flags) {
+  const absl::StatusOr<absl::Duration> time = ParseDuration(flags.drain_on_stop);
+  TY_RETURN_IF_ERROR(Annotate(time.status(), "--drain_on_stop"));
+  if (*time >= absl::ZeroDuration() && *time <= kDrainMax) return time;
+  return absl::InvalidArgumentError(absl::StrCat("--drain_on_stop: ", flags.drain_on_stop,
+                                                 " is not accepted; expected 0s to 24h"));
+}
+
+// Lets the jobs of this host go on elsewhere. A further signal ends the wait.
+void Empty(Agent& daemon, absl::Duration time, const sigset_t& signals) {
+  Clock& clock = *Clock::Real();
+  const absl::Duration deadline = clock.Uptime() + time;
+  daemon.Leave(time * kCheckpointPart);
+  const timespec look = absl::ToTimespec(kDrainLookInterval);
+  while (!daemon.has_left()) {
+    if (clock.Uptime() >= deadline) {
+      LogWarning("the worker ends before its jobs have left it",
+                 {{"waited", absl::FormatDuration(time)}});
+      return;
+    }
+    if (sigtimedwait(&signals, nullptr, &look) > 0) {
+      LogWarning("the worker ends before its jobs have left it, because it was told again");
+      return;
+    }
+  }
+  LogInfo("the worker is empty");
+}
+
 }  // namespace
 
 absl::Status RunWorker(const WorkerFlags& flags) {
@@ -103,6 +137,7 @@ absl::Status RunWorker(const WorkerFlags& flags) {
   (void)signal(SIGPIPE, SIG_IGN);
 
   TY_ASSIGN_OR_RETURN(auto labels, ParseWorkerLabels(flags.labels));
+  TY_ASSIGN_OR_RETURN(const absl::Duration drain_time, ReadDrainTime(flags));
   const absl::StatusOr<InterfaceAddress> address = FindInterface(flags.address);
   TY_RETURN_IF_ERROR(Annotate(address.status(), "--address"));
   const std::string state_dir = Absolute(flags.state_dir);
@@ -171,7 +206,12 @@ absl::Status RunWorker(const WorkerFlags& flags) {
   daemon.Start();
   int number = 0;
   (void)sigwait(&signals, &number);
-  LogInfo("worker ends; its jobs keep running", {{"signal", absl::StrCat(number)}});
+  if (drain_time > absl::ZeroDuration()) {
+    LogInfo("worker is to end; its jobs go on elsewhere", {{"signal", absl::StrCat(number)}});
+    Empty(daemon, drain_time, signals);
+  } else {
+    LogInfo("worker ends; its jobs keep running", {{"signal", absl::StrCat(number)}});
+  }
   daemon.Stop();
   return absl::OkStatus();
 }

@@ -47,7 +47,8 @@ std::optional<int> ReadWorkerFlags(int argc, char** argv, WorkerFlags& flags) {
   app.add_option("--server_fingerprint", flags.server_fingerprint,
                  "fingerprint of that server's certificate, as the invitation shows it");
   app.add_option("--state_dir", flags.state_dir, "folder of run directories and identity");
-  app.add_option("--name", flags.name, "name in the pool, [a-z0-9-]{1,63}");
+  app.add_option("--name", flags.name,
+                 "name in the pool, [a-z0-9-]{1,63}; other characters become dashes");
   app.add_option(
       "--cpu_devices", flags.cpu_devices,
       "CPU devices to offer: their number, 0 for as many as fit; unequal ones as devices "
@@ -104,6 +105,11 @@ std::optional<int> ReadWorkerFlags(int argc, char** argv, WorkerFlags& flags) {
   app.add_option("--nvml", flags.nvml, "NVIDIA's management library");
   app.add_option("--device_metrics_interval", flags.device_metrics_interval,
                  "time between two points of the metrics of a GPU on which a rank runs");
+  app.add_option(
+      "--drain_on_stop", flags.drain_on_stop,
+      "when this daemon is told to end (SIGTERM), it first lets its jobs write "
+      "checkpoints and go on elsewhere, for at most this long; 0s: they keep running "
+      "here. This is for containers and rented hosts, where nothing outlives the daemon");
   const std::map<std::string, LogFormat> formats = {{"text", LogFormat::kText},
                                                     {"json", LogFormat::kJson}};
   app.add_option("--log_format", flags.log_format, "text or json")
@@ -114,6 +120,8 @@ std::optional<int> ReadWorkerFlags(int argc, char** argv, WorkerFlags& flags) {
   } catch (const CLI::ParseError& end) {
     return app.exit(end);
   }
+  // Nodes of Kubernetes have dots in their names.
+  flags.name = WorkerNameOf(flags.name);
   return std::nullopt;
 }
 

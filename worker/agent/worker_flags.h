@@ -26,6 +26,7 @@ struct WorkerFlags {
   std::string supervisor;
   std::string nvml = "libnvidia-ml.so.1";
   std::string device_metrics_interval = "10s";
+  std::string drain_on_stop = "0s";
   RunAs run_as = RunAs::kSelf;
   bool root_jobs = false;
   int64_t rank_core_bytes = 0;

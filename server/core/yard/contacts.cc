@@ -86,7 +86,8 @@ bool Contacts::TakeReport(const std::string& worker, const SyncReport& report) {
     observed[attempt.attempt] = {attempt.fencing_token, attempt.state};
   }
   bool is_news = !contact.synced || observed != contact.observed ||
-                 report.refused_users != contact.users.refused;
+                 report.refused_users != contact.users.refused ||
+                 (report.leave_within_us > 0) != contact.leaves;
   const bool has_told = report.datasets != nullptr;
   if (has_told && (contact.datasets == nullptr || *contact.datasets != *report.datasets)) {
     contact.datasets = report.datasets;
@@ -97,6 +98,7 @@ bool Contacts::TakeReport(const std::string& worker, const SyncReport& report) {
   contact.synced = true;
   contact.sequence = report.sequence;
   contact.observed = std::move(observed);
+  contact.leaves = report.leave_within_us > 0;
   contact.usage = report.usage;
   return is_news;
 }

@@ -50,6 +50,7 @@ struct Contact {
   std::map<AttemptId, Observed> observed;    // of the last report
   std::vector<DesiredAttempt> desired;       // as of desired_revision
   int64_t desired_revision = 0;              // 0 if the session has no orders yet
+  bool leaves = false;                       // the daemon is to end, as of the last report
   std::map<std::string, std::string> usage;  // of the last report, by name of the device
   // These were told last, in this session or an earlier one. It is null if they never were.
   std::shared_ptr<const WorkerDatasets> datasets;

@@ -127,6 +127,9 @@ struct SyncReport {
   std::shared_ptr<const WorkerDatasets> datasets = {};
   // The users whose jobs the worker cannot run, and why.
   std::map<std::string, std::string> refused_users = {};
+  // If it is not 0, the worker's daemon is to end: its attempts stop after a checkpoint, or when
+  // this time is over, and it gets no others in this session.
+  int64_t leave_within_us = 0;
 };
 
 // Makes a verified checkpoint visible. Returns STALE_FENCING_TOKEN if the attempt was superseded.

@@ -35,6 +35,7 @@ std::string WhyNoRanks(const YardState& state, const WorkerRecord& worker) {
   if (!contact.synced) return "has not reported yet what it runs";
   if (RunsUnknown(state.snapshot(), contact))
     return "runs an attempt that this server does not know";
+  if (contact.leaves) return "is being stopped";
   if (worker.scheduling == Scheduling::kEligible) return "";
   return absl::StrCat("is ", LowerCase(Text(worker.scheduling)));
 }

@@ -317,6 +317,7 @@ absl::Status TakeReport(YardState& state, const SyncReport& report, Now now) {
   const Contact& contact = state.contacts.of(worker);
   // A newer report came first.
   if (contact.synced && report.sequence < contact.sequence) return absl::OkStatus();
+  const bool begins_to_leave = report.leave_within_us > 0 && !contact.leaves;
   if (state.contacts.TakeReport(worker, report)) {
     state.changes.plan_again = true;
     state.changes.Touch(worker);
@@ -324,6 +325,7 @@ absl::Status TakeReport(YardState& state, const SyncReport& report, Now now) {
   Reader reader(state, worker, report, now);
   reader.TakeHealth();
   reader.TakeAttempts();
+  if (begins_to_leave) Stepper(state, now).Leave(worker, report.leave_within_us);
   return absl::OkStatus();
 }
 

@@ -72,6 +72,9 @@ class Stepper {
                               absl::string_view actor, std::string message);
   // Carry out the inputs of the same names.
   absl::Status Drain(const DrainWorker& in);
+  // Empties a worker whose daemon is to end. Its session says so, and nothing is stored: the next
+  // session of the worker gets ranks again.
+  void Leave(const std::string& worker, int64_t within_us);
   absl::Status Quarantine(const QuarantineDevice& in);
   // Notes that a part has failed on the worker before anything else of its attempt did. Only the
   // first failure of an attempt says something about its worker: a hardware failure sets the rank's

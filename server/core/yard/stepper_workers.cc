@@ -64,6 +64,14 @@ absl::Status Stepper::Drain(const DrainWorker& in) {
   return absl::OkStatus();
 }
 
+void Stepper::Leave(const std::string& worker, int64_t within_us) {
+  AddEvent(WorkerName(worker), "WORKER_LEAVING", ActorOf(worker),
+           "its daemon was told to end, and lets its jobs go on elsewhere");
+  DrainAttempts(worker, within_us, ActorOf(worker));
+  yard_.changes.Touch(worker);
+  yard_.changes.plan_again = true;
+}
+
 absl::Status Stepper::Quarantine(const QuarantineDevice& in) {
   const auto worker = yard_.snapshot().workers.find(in.worker);
   if (worker == yard_.snapshot().workers.end()) return error::WorkerNotFound(WorkerName(in.worker));

@@ -199,6 +199,39 @@ TEST_F(AgentTest, WhatIsNoLongerListedIsStoppedAndRemoved) {
   EXPECT_FALSE(FileExists(dir_.root()));
 }
 
+TEST_F(AgentTest, ADaemonThatLeavesHasLeftOnceTheServerHasAllAndGivesNothing) {
+  Trainer("trap 'exit 15' TERM; progress running 1; while true; do sleep 0.02; done");
+  StartAgent();
+  state_.Want(Run(1));
+  ASSERT_TRUE(WaitForState(v1::OBSERVED_STATE_RUNNING));
+  EXPECT_TRUE(FileExists(JoinPath(folder_, "heard")));
+  agent_->Leave(absl::Seconds(20));
+  ASSERT_TRUE(state_.Wait([&] { return state_.leave_within.seconds() == 20; }));
+  EXPECT_FALSE(agent_->has_left()) << "the rank runs";
+  state_.Want(Order(v1::DesiredAttempt::STOP));
+  ASSERT_TRUE(WaitForDrained());
+  EXPECT_FALSE(agent_->has_left()) << "the server has not told it to remove what ran";
+  {
+    absl::MutexLock lock(&state_.mutex);
+    state_.desired.clear();
+    ++state_.revision;
+  }
+  EXPECT_TRUE(testing::WaitUntil([&] { return agent_->has_left(); }, absl::Seconds(20)));
+  EXPECT_FALSE(FileExists(dir_.root()));
+}
+
+TEST_F(AgentTest, ADaemonThatRunsNothingHasNotLeftBeforeTheServerKnowsOfIt) {
+  StartAgent();
+  ASSERT_TRUE(state_.Wait([&] { return state_.registrations == 1; }));
+  EXPECT_FALSE(agent_->has_left());
+  server_.reset();
+  agent_->Leave(absl::Seconds(20));
+  EXPECT_FALSE(testing::WaitUntil([&] { return agent_->has_left(); }, absl::Milliseconds(300)))
+      << "the server may have something on its way";
+  StartServer();
+  EXPECT_TRUE(testing::WaitUntil([&] { return agent_->has_left(); }, absl::Seconds(30)));
+}
+
 TEST_F(AgentTest, ADaemonThatRestartsAdoptsWhatRunsAndRunsNothingTwice) {
   Trainer("echo begun; progress running 1; await go; echo ended");
   StartAgent();

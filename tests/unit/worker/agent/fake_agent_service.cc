@@ -56,6 +56,7 @@ class FakeAgentServer::Service : public v1::AgentService::Service {
       return rpc::ToGrpcStatus(error::UnknownSession(request->session()));
     }
     state_.observed.assign(request->attempts().begin(), request->attempts().end());
+    state_.leave_within = request->leave_within();
     state_.devices.assign(request->devices().begin(), request->devices().end());
     const auto ready = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex) {
       return stopping_ || request->desired_revision() != state_.revision;

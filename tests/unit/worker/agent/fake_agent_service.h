@@ -44,6 +44,7 @@ struct FakeServerState {
   int verifications ABSL_GUARDED_BY(mutex) = 0;
   std::vector<v1::ObservedAttempt> observed ABSL_GUARDED_BY(mutex);  // of the last report
   std::vector<v1::Device> devices ABSL_GUARDED_BY(mutex);            // of the last report
+  google::protobuf::Duration leave_within ABSL_GUARDED_BY(mutex);    // of the last report
   std::map<std::string, v1::DesiredAttempt> desired ABSL_GUARDED_BY(mutex);
   int64_t revision ABSL_GUARDED_BY(mutex) = 1;
   int registrations ABSL_GUARDED_BY(mutex) = 0;
