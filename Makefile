@@ -9,7 +9,7 @@ TEST_JOBS ?= $(shell expr $(JOBS) + 1)
 # it lets the compiler do so: the headers that the compiler names tell it enough.
 export CCACHE_DEPEND ?= 1
 
-.PHONY: demo test bench lint format install-deps sanitize linearizability soak fuzz faults isolation
+.PHONY: demo test bench lint format install-deps sanitize linearizability soak fuzz faults isolation containers kubernetes
 
 # Installs what is missing, builds, and runs a job from submit to a downloaded checkpoint.
 # DATASETS=DIR trains on real Fashion-MNIST found there.
@@ -59,6 +59,19 @@ soak: $(BUILD)/build.ninja
 isolation: $(BUILD)/build.ninja
 	cmake --build --preset $(PRESET) -j$(JOBS) --target trainyard trainyard-server trainyard-worker trainyard-supervisor trainyard-program
 	BIN=$(CURDIR)/$(BUILD)/bin WORK=$(CURDIR)/$(BUILD)/isolation scripts/isolation.sh
+
+PROGRAMS := trainyard trainyard-fetch trainyard-server trainyard-worker trainyard-supervisor trainyard-trainer trainyard-program trainyard-enter
+# Builds the images of deploy/docker from the programs, and runs them with podman and runc. It needs root and the packages of
+# scripts/install_deps.sh --deploy, and skips visibly without them.
+containers: $(BUILD)/build.ninja
+	cmake --build --preset $(PRESET) -j$(JOBS) --target $(PROGRAMS)
+	BIN=$(CURDIR)/$(BUILD)/bin WORK=$(CURDIR)/$(BUILD)/containers scripts/containers_test.sh || [ $$? = 77 ]
+
+# Runs what deploy/kubernetes says on a real Kubernetes API server, with a node that starts processes in place of containers.
+# It needs root, the same packages, npm and the programs that scripts/build_kubernetes.sh builds, and skips visibly without.
+kubernetes: $(BUILD)/build.ninja
+	cmake --build --preset $(PRESET) -j$(JOBS) --target $(PROGRAMS)
+	BIN=$(CURDIR)/$(BUILD)/bin WORK=$(CURDIR)/$(BUILD)/kubernetes scripts/kubernetes_test.sh || [ $$? = 77 ]
 
 # Runs clang-tidy over all sources, or only over LINT_FILES="a.cc b.cc".
 lint:
