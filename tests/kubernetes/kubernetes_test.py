@@ -1,0 +1,470 @@
+#!/usr/bin/env python3
+"""Runs Trainyard on a real Kubernetes API server, as deploy/kubernetes says.
+
+The control plane is real (etcd, API server, controllers, scheduler). The node is a fake kubelet, which runs what the images
+would run as processes. scripts/kubernetes_test.sh starts this in a network namespace of its own.
+"""
+
+import argparse
+import http.client
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import yaml
+
+from api import Api, ApiError
+from fake_kubelet import Kubelet, entrypoint_of
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PORT = 26443
+SPACE = "/api/v1/namespaces/trainyard"
+
+
+class Failed(Exception):
+    """Something is not as it has to be."""
+
+
+def say(text):
+    print(f"== {text}", flush=True)
+
+
+def check(is_so, text):
+    if not is_so:
+        raise Failed(text)
+
+
+def within(seconds, look, what):
+    """Waits until look() returns something true, and returns that."""
+    end = time.monotonic() + seconds
+    while True:
+        found = look()
+        if found:
+            return found
+        check(time.monotonic() < end, f"this took longer than {seconds} s: {what}")
+        time.sleep(0.2)
+
+
+class ControlPlane:
+    """etcd, API server, controllers and scheduler on loopback."""
+
+    def __init__(self, binaries, folder):
+        self.binaries = binaries
+        self.folder = folder
+        self.processes = []
+        self.token = os.urandom(16).hex()
+        self.url = f"https://127.0.0.1:{PORT}"
+        self.kubeconfig = os.path.join(folder, "kubeconfig")
+
+    def start_one(self, name, *words):
+        with open(os.path.join(self.folder, f"{name}.log"), "ab") as log:
+            self.processes.append(subprocess.Popen(words, stdout=log, stderr=log, cwd=self.folder, start_new_session=True))
+
+    def start(self):
+        os.makedirs(self.folder)
+        with open(os.path.join(self.folder, "tokens.csv"), "w", encoding="utf-8") as out:
+            os.chmod(out.name, 0o600)
+            out.write(f'{self.token},admin,1,"system:masters"\n')
+        subprocess.run(["openssl", "genrsa", "-out", "sa.key", "2048"], cwd=self.folder, check=True, capture_output=True)
+        subprocess.run(["openssl", "rsa", "-in", "sa.key", "-pubout", "-out", "sa.pub"], cwd=self.folder, check=True,
+                       capture_output=True)
+        with open(self.kubeconfig, "w", encoding="utf-8") as out:
+            os.chmod(out.name, 0o600)
+            json.dump({"apiVersion": "v1", "kind": "Config", "current-context": "test",
+                       "clusters": [{"name": "test", "cluster": {"server": self.url, "insecure-skip-tls-verify": True}}],
+                       "users": [{"name": "admin", "user": {"token": self.token}}],
+                       "contexts": [{"name": "test", "context": {"cluster": "test", "user": "admin"}}]}, out)
+        store, peer = (f"http://127.0.0.1:{PORT + add}" for add in (1, 2))
+        self.start_one("etcd", "etcd", "--data-dir", "etcd", "--listen-client-urls", store, "--advertise-client-urls", store,
+                       "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster",
+                       f"default={peer}")
+        self.start_one("apiserver", f"{self.binaries}/kube-apiserver", f"--etcd-servers={store}", "--cert-dir=certs",
+                       f"--secure-port={PORT}", "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1",
+                       "--service-cluster-ip-range=10.0.0.0/24", "--service-account-issuer=https://kubernetes.default",
+                       "--service-account-signing-key-file=sa.key", "--service-account-key-file=sa.pub",
+                       "--token-auth-file=tokens.csv", "--authorization-mode=RBAC", "--allow-privileged=true")
+        api = Api(self.url, self.token)
+
+        def is_ready():
+            try:
+                return api.get("/api/v1/namespaces/default") is not None
+            except (ApiError, OSError):
+                return False
+
+        within(90, is_ready, "the API server starts")
+        self.start_one("controllers", f"{self.binaries}/kube-controller-manager", "--kubeconfig", self.kubeconfig,
+                       "--service-account-private-key-file=sa.key", "--use-service-account-credentials", "--port=0",
+                       f"--secure-port={PORT + 3}", "--cert-dir=certs-controllers", "--leader-elect=false")
+        self.start_one("scheduler", f"{self.binaries}/kube-scheduler", "--kubeconfig", self.kubeconfig, "--port=0",
+                       f"--secure-port={PORT + 4}", "--cert-dir=certs-scheduler", "--leader-elect=false")
+        return api
+
+    def stop(self):
+        for process in reversed(self.processes):
+            process.terminate()
+        for process in reversed(self.processes):
+            try:
+                process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+class Lane:
+    """The test, in the order in which it runs."""
+
+    def __init__(self, options):
+        self.options = options
+        self.folder = options.work
+        self.plane = ControlPlane(options.kubernetes, os.path.join(self.folder, "plane"))
+        self.api = None
+        self.kubelet = None
+
+    def kubectl(self, *words, text=None, is_refused=False):
+        done = subprocess.run([self.options.kubectl, "--kubeconfig", self.plane.kubeconfig, *words], input=text, text=True,
+                              capture_output=True, timeout=120, check=False)
+        if is_refused:
+            check(done.returncode != 0, f"kubectl {' '.join(words)} was not refused")
+        else:
+            check(done.returncode == 0, f"kubectl {' '.join(words)}: {done.stderr.strip()}")
+        return done.stdout if not is_refused else done.stderr
+
+    def kustomize(self, folder):
+        done = subprocess.run([self.options.kustomize, "build", folder], capture_output=True, text=True, timeout=60,
+                              check=False)
+        check(done.returncode == 0, f"kustomize build {folder}: {done.stderr.strip()}")
+        return done.stdout
+
+    def for_this_server(self, text):
+        """Writes policy/v1 as the API server of 1.20 knows it. The npm validators check policy/v1 itself."""
+        return text.replace("apiVersion: policy/v1\n", "apiVersion: policy/v1beta1\n")
+
+    def build(self):
+        say("kustomize builds each overlay")
+        deploy = os.path.join(ROOT, "deploy/kubernetes")
+        self.built = {name: self.kustomize(os.path.join(deploy, "overlays", name)) for name in ("single-node", "gpu")}
+        # The component is used as a site would use it.
+        site = os.path.join(self.folder, "site")
+        shutil.copytree(deploy, os.path.join(site, "kubernetes"))
+        with open(os.path.join(site, "kustomization.yaml"), "w", encoding="utf-8") as out:
+            yaml.safe_dump({"resources": ["kubernetes/overlays/single-node"],
+                            "components": ["kubernetes/components/site-certificate"]}, out)
+        self.built["site-certificate"] = self.kustomize(site)
+        for name, text in self.built.items():
+            with open(os.path.join(self.folder, f"{name}.yaml"), "w", encoding="utf-8") as out:
+                out.write(text)
+            print(f"   {name}: {len(list(yaml.safe_load_all(text)))} objects")
+
+    def validate(self):
+        if not self.options.validators:
+            say("SKIPPED: schemas of newer versions, since the npm package kubernetes-models is not there")
+            return
+        say("schemas of newer versions accept each object, and refuse wrong ones")
+        files = [os.path.join(self.folder, f"{name}.yaml") for name in self.built]
+        documents = [document for file in files for document in yaml.safe_load_all(open(file, encoding="utf-8"))]
+        done = subprocess.run(["node", os.path.join(ROOT, "tests/kubernetes/validate.mjs")], input=json.dumps(documents),
+                              capture_output=True, text=True, timeout=120, check=False,
+                              env={**os.environ, "NODE_MODULES": self.options.validators})
+        print("   " + done.stdout.strip().replace("\n", "\n   "))
+        check(done.returncode == 0, f"the schemas refuse an object: {done.stdout}{done.stderr}")
+
+    def dry_run(self):
+        say("the API server accepts each overlay, and a word that it does not know is refused")
+        self.kubectl("create", "namespace", "trainyard")
+        for name, text in self.built.items():
+            self.kubectl("apply", "--dry-run=server", "-f", "-", text=self.for_this_server(text))
+        wrong = self.for_this_server(self.built["single-node"]).replace("terminationGracePeriodSeconds", "terminationGraceSeconds")
+        said = self.kubectl("apply", "--dry-run=server", "-f", "-", text=wrong, is_refused=True)
+        check("unknown field" in said, f"the refusal names no unknown field: {said}")
+
+    def start_node(self):
+        images = {}
+        for name in ("server", "worker"):
+            words = entrypoint_of(os.path.join(ROOT, f"deploy/docker/{name}.Containerfile"))
+            images[f"trainyard-{name}:0.1.0"] = words
+        self.kubelet = Kubelet(self.api, os.path.join(self.folder, "node"), self.options.bin, images,
+                               labels={"trainyard.dev/worker": "gpu"}, gpus=8)
+
+    def ready(self, name, seconds=60):
+        def look():
+            pod = self.api.find(f"{SPACE}/pods/{name}")
+            if pod is None or "deletionTimestamp" in pod["metadata"]:
+                return None
+            conditions = {c["type"]: c["status"] for c in pod.get("status", {}).get("conditions", [])}
+            return pod if conditions.get("Ready") == "True" else None
+
+        return within(seconds, look, f"the pod {name} gets ready")
+
+    def in_server(self, *words):
+        pod = self.kubelet.pod("trainyard-server-0")
+        is_well, said = pod.containers[0].execute(["trainyard", *words], 30)
+        check(is_well, f"trainyard {' '.join(words)}: {said}")
+        return said
+
+    def invite(self, *words):
+        """Runs invite.sh. Its `kubectl exec` goes through the fake kubelet, which serves no exec of the API."""
+        stand_in = os.path.join(self.folder, "kubectl")
+        pod = self.kubelet.pod("trainyard-server-0")
+        container = pod.containers[0]
+        enter = ["nsenter", f"--target={container.pid}", "--mount", "--pid", "--net", "--ipc", "--root", "--wd=/", "env", "-i",
+                 *(f"{name}={value}" for name, value in container.environment.items()), *container.rights()]
+        with open(stand_in, "w", encoding="utf-8") as out:
+            out.write("#!/usr/bin/env bash\nfor ((i = 1; i <= $#; i++)); do\n  if [ \"${!i}\" = exec ]; then\n"
+                      "    while [ \"$1\" != -- ]; do shift; done; shift\n    exec " + " ".join(f"'{w}'" for w in enter) +
+                      " \"$@\"\n  fi\ndone\n" + f"exec {self.options.kubectl} --kubeconfig {self.plane.kubeconfig} \"$@\"\n")
+        os.chmod(stand_in, 0o755)
+        done = subprocess.run([os.path.join(ROOT, "deploy/kubernetes/invite.sh"), *words], capture_output=True, text=True,
+                              env={**os.environ, "KUBECTL": stand_in}, timeout=60, check=False)
+        check(done.returncode == 0, f"invite.sh: {done.stderr}")
+        print("   " + done.stdout.strip().replace("\n", "\n   "))
+
+    def job(self, name):
+        return json.loads(self.client("show", name, "-o", "json"))
+
+    def client(self, *words):
+        """Runs the command line as a person of the cluster: through the Service, with a token, in a pod's network."""
+        pod = self.kubelet.pod("trainyard-worker-0") or self.kubelet.pod("trainyard-server-0")
+        home = os.path.join(self.folder, "home")
+        hosts = self.kubelet.hosts_file
+        inside = ["ip", "netns", "exec", pod.network, "bwrap", "--dev-bind", "/", "/", "--ro-bind", hosts, "/etc/hosts",
+                  "--ro-bind", "/dev/null", "/etc/resolv.conf",
+                  "--setenv", "HOME", home, "--unsetenv", "XDG_CONFIG_HOME", os.path.join(self.options.bin, "trainyard")]
+        done = subprocess.run([*inside, *words], capture_output=True, text=True, timeout=120, check=False)
+        check(done.returncode == 0, f"trainyard {' '.join(words)}: {done.stdout}{done.stderr}")
+        return done.stdout
+
+    def step(self, name):
+        return int(self.job(name).get("progress", {}).get("step", 0))
+
+    def single_node(self):
+        say("the overlay single-node: the server gets ready")
+        self.kubectl("apply", "-f", "-", text=self.for_this_server(self.built["single-node"]))
+        self.ready("trainyard-server-0")
+        say("the worker waits for its invitation, joins with it, and gets ready")
+        within(30, lambda: self.kubelet.pod("trainyard-worker-0") is not None, "the worker is placed")
+        within(20, lambda: "Secret" in self.kubelet.pod("trainyard-worker-0").waits_for, "the worker waits for the Secret")
+        self.invite("trainyard-worker-0")
+        self.ready("trainyard-worker-0")
+        say("a person signs in through the Service, and a job runs to its end")
+        made = json.loads(self.in_server("workers", "invite", "nobody", "-o", "json"))
+        token = self.in_server("tokens", "create", "--user", "anna", "-q").strip().split()[-1]
+        file = os.path.join(self.folder, "token")
+        with open(file, "w", encoding="utf-8") as out:
+            os.chmod(file, 0o600)
+            out.write(token + "\n")
+        self.client("login", "trainyard-server:7070", "--fingerprint", made["fingerprint"], "--token-file", file)
+        spec = os.path.join(ROOT, "jobs/mlp-glyphs.yaml")
+        self.client("submit", spec, "--set", "train.epochs=2")
+        within(90, lambda: self.job("last")["state"].endswith("SUCCEEDED"), "the job succeeds")
+
+    def restarts(self):
+        spec = os.path.join(ROOT, "jobs/mlp-glyphs.yaml")
+        self.client("submit", spec, "--set", "train.epochs=300")
+        within(60, lambda: self.step("last") > 50, "the second job makes steps")
+        say("the server's pod is deleted in the middle of a job, which goes on")
+        old = self.api.get(f"{SPACE}/pods/trainyard-server-0")["metadata"]["uid"]
+        self.api.delete(f"{SPACE}/pods/trainyard-server-0")
+        within(60, lambda: (self.api.find(f"{SPACE}/pods/trainyard-server-0") or {"metadata": {"uid": old}})["metadata"]["uid"]
+               != old, "a new pod of the server is made")
+        self.ready("trainyard-server-0")
+        before = within(60, lambda: self.try_step(), "the server answers through the Service again")
+        within(60, lambda: (self.try_step() or 0) > before, "the job makes further steps")
+        check(self.job("last")["attempt"] == 1, "the job was started again")
+
+        say("the worker's pod is evicted in the middle of a job, which goes on in the new pod without a lost step")
+        name = self.job("last")["name"]
+        old = self.api.get(f"{SPACE}/pods/trainyard-worker-0")["metadata"]["uid"]
+        eviction = {"apiVersion": "policy/v1beta1", "kind": "Eviction",
+                    "metadata": {"name": "trainyard-worker-0", "namespace": "trainyard"}}
+        self.api.create(f"{SPACE}/pods/trainyard-worker-0/eviction", eviction)
+        seen = 0
+
+        def is_replaced():
+            nonlocal seen
+            job = self.call("JobService/GetJob", {"name": name})
+            if job["attempt"] == 1:
+                seen = max(seen, int(job.get("progress", {}).get("step", 0)))
+            pod = self.api.find(f"{SPACE}/pods/trainyard-worker-0")
+            return pod is not None and pod["metadata"]["uid"] != old
+
+        within(60, is_replaced, "a new pod of the worker is made")
+        check(any("worker ended within its grace period, with 0" in line for line in self.kubelet.lines),
+              "the worker did not end by itself")
+        self.ready("trainyard-worker-0")
+        self.went_on(2, seen)
+        workers = json.loads(self.client("workers", "ls", "-o", "json"))
+        check([worker["name"] for worker in workers] == ["workers/trainyard-worker-0"],
+              f"the new pod is another worker: {workers}")
+
+        say("the worker's pod is killed without a warning, and the job goes on from its last checkpoint")
+        pod = self.kubelet.pod("trainyard-worker-0")
+        pod.containers[0].signal(signal.SIGKILL)
+        self.went_on(3, may_lose=True)
+        self.client("cancel", "last")
+
+    def gang(self):
+        say("a gang spans two pods, whose ranks reach each other at the addresses of the pods")
+        self.kubectl("-n", "trainyard", "scale", "statefulset", "trainyard-worker", "--replicas=2")
+        within(30, lambda: self.kubelet.pod("trainyard-worker-1") is not None, "the second worker is placed")
+        self.invite("trainyard-worker-1")
+        self.ready("trainyard-worker-1", 90)
+        rows = json.loads(self.client("workers", "ls", "-o", "json"))
+        devices = sum(len(row["devices"]) for row in rows)
+        self.client("submit", os.path.join(ROOT, "jobs/mlp-glyphs.yaml"), "--devices", str(devices), "--set", "train.epochs=1",
+                    "--set", "train.global_batch=64")
+        job = within(120, self.ended_job, "the gang ends")
+        check(job["state"].endswith("SUCCEEDED"), f"the gang has failed: {job}")
+        workers = {rank["worker"] for rank in job["placement"]}
+        check(len(workers) == 2, f"the gang was on {workers}")
+        print(f"   {devices} ranks on {' and '.join(sorted(workers))}")
+
+    def ended_job(self):
+        job = self.job("last")
+        return job if job["state"].rsplit("_", 1)[1] in ("SUCCEEDED", "FAILED", "CANCELLED") else None
+
+    def site_certificate(self):
+        say("with the component site-certificate, the server shows the certificate of a Secret")
+        files = [os.path.join(self.folder, name) for name in ("tls.key", "tls.crt")]
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days",
+                        "7", "-subj", "/CN=site", "-addext", "subjectAltName=DNS:trainyard-server", "-keyout", files[0],
+                        "-out", files[1]], check=True, capture_output=True)
+        self.kubectl("-n", "trainyard", "create", "secret", "tls", "trainyard-tls", f"--key={files[0]}", f"--cert={files[1]}")
+        self.kubectl("apply", "-f", "-", text=self.for_this_server(self.built["site-certificate"]))
+        # The update strategy is OnDelete.
+        self.api.delete(f"{SPACE}/pods/trainyard-server-0")
+        within(60, lambda: self.kubelet.pod("trainyard-server-0") is None, "the pod of the server ends")
+        pod = self.ready("trainyard-server-0")
+        shown = subprocess.run(["ip", "netns", "exec", self.kubelet.pod("trainyard-server-0").network, "openssl", "s_client",
+                                "-connect", f"{pod['status']['podIP']}:7070", "-servername", "trainyard-server"], input="",
+                               capture_output=True, text=True, timeout=20, check=False).stdout
+        check("CN = site" in shown, f"the server shows another certificate: {shown[:600]}")
+
+    def try_step(self):
+        try:
+            return self.step("last")
+        except Failed:
+            return 0
+
+    def call(self, method, request):
+        """Calls the API over HTTP, on the socket of the server's pod."""
+        volume = self.kubelet.pod("trainyard-server-0").volumes["run"]
+        connection = http.client.HTTPConnection("x", timeout=20)
+        connection.sock = socket.socket(socket.AF_UNIX)
+        connection.sock.connect(os.path.join(volume, "trainyard.sock"))
+        connection.request("POST", f"/trainyard.v1.{method}", json.dumps(request), {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        text = answer.read().decode()
+        connection.close()
+        check(answer.status == 200, f"{method}: {text}")
+        return json.loads(text)
+
+    def resumed_from(self, job, number):
+        attempts = self.call("JobService/ListAttempts", {"parent": job["name"]})["attempts"]
+        return int(attempts[number - 1].get("resumed_from_step", 0))
+
+    def went_on(self, number, reached=0, may_lose=False):
+        """Waits for this attempt of the last job, and checks from which step it began."""
+
+        def look():
+            nonlocal reached
+            job = self.job("last")
+            step = int(job.get("progress", {}).get("step", 0))
+            if job["attempt"] < number:
+                reached = max(reached, step)
+            return job if job["attempt"] == number and job["state"].endswith("RUNNING") else None
+
+        job = within(120, look, f"attempt {number} runs")
+        begun = self.resumed_from(job, number)
+        print(f"   attempt {number - 1} was seen at step {reached}, and attempt {number} began from step {begun}")
+        check(begun > 0, f"attempt {number} began from nothing")
+        check(may_lose or begun >= reached > 0, f"attempt {number} began from step {begun}, and {reached} was reached before")
+        within(60, lambda: self.step("last") > begun, "the job makes further steps")
+
+    def gpu(self):
+        say("the overlay gpu: a DaemonSet's worker has the name of its node and outlives its pod")
+        self.kubectl("-n", "trainyard", "delete", "statefulset,pdb", "trainyard-worker", "--wait=false")
+        within(60, lambda: self.kubelet.pod("trainyard-worker-0") is None, "the worker of the other overlay leaves")
+        text = self.for_this_server(self.built["gpu"])
+        self.kubectl("apply", "-f", "-", text=text)
+        pod = within(60, self.daemon_pod, "the DaemonSet's pod is placed")
+        self.invite("--nodes", "trainyard.dev/worker=gpu")
+        # The pod's own volume has the Secret as it was when it started; a real kubelet refreshes it within a minute.
+        self.ready(pod.name, 90)
+        name = f"workers/{self.kubelet.node.replace('.', '-')}"
+        first = self.worker(name)
+        check(first is not None, f"there is no {name}")
+        self.api.delete(f"{SPACE}/pods/{pod.name}")
+        again = within(60, lambda: self.daemon_pod(other_than=pod.name), "the DaemonSet makes a new pod")
+        self.ready(again.name, 90)
+        second = self.worker(name)
+        check(second["create_time"] == first["create_time"], "the new pod is another worker")
+        check(again.containers[0].restarts == 0, "the new pod needed an invitation")
+
+    def worker(self, name):
+        rows = json.loads(self.in_server("workers", "ls", "-o", "json"))
+        return next((row for row in rows if row["name"] == name), None)
+
+    def daemon_pod(self, other_than=""):
+        for pod in list(self.kubelet.pods.values()):
+            is_meant = pod.name.startswith("trainyard-worker-") and pod.name not in ("trainyard-worker-0", other_than)
+            if is_meant and not pod.deleted.is_set():
+                return pod
+        return None
+
+    def run(self):
+        self.build()
+        self.validate()
+        say("a real control plane starts")
+        started = time.monotonic()
+        self.api = self.plane.start()
+        print(f"   {self.api.get('/version')['gitVersion']}, after {time.monotonic() - started:.1f} s")
+        self.dry_run()
+        self.start_node()
+        self.single_node()
+        self.restarts()
+        self.gang()
+        self.gpu()
+        self.site_certificate()
+        say("kubernetes: all is well")
+
+    def stop(self):
+        if self.kubelet is not None:
+            self.kubelet.stop()
+        self.plane.stop()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--bin", required=True, help="folder of the programs")
+    parser.add_argument("--kubernetes", required=True, help="folder of kube-apiserver and the others")
+    parser.add_argument("--kubectl", required=True)
+    parser.add_argument("--kustomize", required=True)
+    parser.add_argument("--validators", default="", help="folder node_modules with kubernetes-models")
+    parser.add_argument("--work", required=True, help="folder that is made anew")
+    options = parser.parse_args()
+    shutil.rmtree(options.work, ignore_errors=True)
+    os.makedirs(options.work)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    lane = Lane(options)
+    try:
+        lane.run()
+        return 0
+    except Failed as failure:
+        print(f"FAILED: {failure}", file=sys.stderr)
+        if lane.kubelet is not None:
+            for pod in list(lane.kubelet.pods.values()):
+                for container in pod.containers:
+                    with open(container.log_path(), encoding="utf-8", errors="replace") as log:
+                        print(f"--- {pod.name}/{container.name}\n{log.read()[-3000:]}", file=sys.stderr)
+        return 1
+    finally:
+        lane.stop()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
