@@ -434,7 +434,7 @@ export const checks = [
       const { page } = browser;
       await browser.open("/queue");
       await browser.sees("needs 3 devices");
-      await browser.sees("Would start now");
+      await browser.sees("Would start now: with");
       await browser.expectAccessible("queue");
       await browser.shot("queue");
       await browser.open(`/jobs/${jobs.waits}`);

@@ -70,9 +70,9 @@ export function App({ codeError }) {
     ${
       !isConnected.value &&
       html`<div class="stale" role="status">
-        The server does not answer.
-        ${" "}${lastHeard.value ? `What you see is of ${clock(lastHeard.value).slice(11)}. ` : ""}The page goes on by
-        itself once ${" "}the server is back.
+        The server does not answer. ${" "}
+        ${lastHeard.value ? `What you see is of ${clock(lastHeard.value).slice(11)}. ` : ""}The page goes on by
+        itself once the server is back.
       </div>`
     }
     <${View} key=${props.key ?? path} ...${props} />

@@ -51,8 +51,7 @@ export function Facts({ job, row, checkpoints }) {
       job.state !== "JOB_STATE_SUCCEEDED" &&
       html`<div class="facts-progress">
         <span class="num"
-          >step ${number(row.step)} of
-          ${number(row.totalSteps)}${
+          >step ${number(row.step)} of ${number(row.totalSteps)}${
             progress.epochs ? ` · epoch ${number(Number(progress.epoch ?? 0) + 1)} of ${number(progress.epochs)}` : ""
           }</span
         >
@@ -79,7 +78,7 @@ export function Facts({ job, row, checkpoints }) {
     ${
       progress.fallbacks > 0 &&
       html`<p class="warn">
-        ${counted(progress.fallbacks, "operation")} run on slower kernels: ${" "}${progress.first_fallback}
+        ${counted(progress.fallbacks, "operation")} run on slower kernels: ${progress.first_fallback}
       </p>`
     }
     ${

@@ -26,7 +26,7 @@ export function Waiting({ job, etag }) {
       ${
         start !== undefined &&
         html`<p>
-          Expected to start in ${duration((start - now.value) / 1000)}, at
+          Expected to start in ${duration((start - now.value) / 1000)}, at ${" "}
           <${Time} ms=${start} />${data.start_basis ? `: ${data.start_basis}` : ""}.
         </p>`
       }
@@ -36,8 +36,8 @@ export function Waiting({ job, etag }) {
         data?.change_text &&
         html`<p>
           Would start now with a change: ${data.change_text}.
-          ${maySubmit() && data.change?.length > 0 &&
-            html` <${Link} href=${cloneWith(job, data.change)}>Clone with it</${Link}>`}
+          ${" "}${maySubmit() && data.change?.length > 0 &&
+            html`<${Link} href=${cloneWith(job, data.change)}>Clone with it</${Link}>`}
         </p>`
       }
     </div>

@@ -70,8 +70,7 @@ function Line({ job, index, explanation }) {
       ${
         explanation?.change_text &&
         html`<p class="dim">
-          Would start now:
-          ${explanation.change_text}${
+          Would start now: ${explanation.change_text}${
             maySubmit() &&
             explanation.change?.length > 0 &&
             html` · <${Link} href=${cloneWith(job, explanation.change)}>clone with it</${Link}>`

@@ -577,7 +577,7 @@ ${ln(e.failure.exit_code)&&` (${ln(e.failure.exit_code)})`}
 <td>${n===void 0?`–`:qt((r-n)/1e3)}</td>
 <td>${(e.placement??[]).slice(0,16).map(({rank:e=0,worker:t,device:n,cpus:r})=>R`<div key=${e} class="nowrap">
 <span class="dim">${e}</span>
-${V(t)}${n?` ${n}`:``}${r?R`<span class="dim"> ${r} cpu</span>`:``}
+${` `}${V(t)}${n?` ${n}`:``}${r?R`<span class="dim"> ${r} cpu</span>`:``}
 </div>`)}
 ${(e.placement??[]).length>16&&R`<div class="dim">and ${e.placement.length-16} more</div>`}</td>
 <td>${an(e.isolation,`ISOLATION_`)||`–`}</td>
@@ -741,8 +741,7 @@ isResult=${o}
 </div>`}function $l(e,t,n,r,i){return{key:e,label:e,colour:Fr(e.startsWith(`train.`)?0:e.startsWith(`test.`)?1:t),isThinned:n.isThinned,xs:r===`time`?n.times.map(e=>(e-i)/1e3):n.steps,values:n.values}}function eu({job:e,row:t,checkpoints:n}){let r=jt.value,i=e.progress??{},a=n.find(e=>e.is_best),o=[...new Set((e.placement??[]).map(({worker:e})=>V(e)))],s=[[`Owner`,t.user+(t.project?` · ${t.project}`:``)],[`Submitted`,R`<span title=${new Date(t.created).toISOString()}>${Xt(t.created,r)}</span>`],t.started!==void 0&&[`Ran for`,qt(sr(t,r))],t.ended!==void 0&&[`Ended`,R`<${Y} ms=${t.ended} />`],[`Devices`,`${t.devices}${e.resolved_spec?.devices?.type?` × ${e.resolved_spec.devices.type}`:``}${o.length?` on ${o.slice(0,3).join(`, `)}${o.length>3?`…`:``}`:``}`],sn(e.state)&&i.samples_per_s&&[`Speed`,`${B(i.samples_per_s)} samples/s`],e.attempt>1&&[`Attempt`,`${e.attempt}${e.retries?` (${H(e.retries,`retry`,`retries`)})`:``}`],e.preemptions>0&&[`Preempted`,H(e.preemptions,`time`)],e.device_time&&[`Device time`,qt(Jt(e.device_time))],i.checkpoint_step&&[`Checkpoint`,`step ${B(i.checkpoint_step)}${a?`, best at ${B(a.step)}`:``}`],e.provenance?.cloned_from&&[`Cloned from`,R`<${K} href=${`/${e.provenance.cloned_from}`}>${V(e.provenance.cloned_from)}</${K}>`],e.provenance?.verifies&&[`Verifies`,R`<${K} href=${`/${e.provenance.verifies}`}>${V(e.provenance.verifies)}</${K}>`],e.begin_time&&e.state===`JOB_STATE_QUEUED`&&[`Not before`,R`<${Y} ms=${Yt(e.begin_time)} />`]].filter(Boolean),c=Object.entries(e.final_metrics??{}).sort(([e],[t])=>tu(e)-tu(t)||e.localeCompare(t));return R`<section class="panel panel-body facts-panel" aria-label="Facts">
 ${t.totalSteps>0&&e.state!==`JOB_STATE_SUCCEEDED`&&R`<div class="facts-progress">
 <span class="num"
->step ${B(t.step)} of
-${B(t.totalSteps)}${i.epochs?` · epoch ${B(Number(i.epoch??0)+1)} of ${B(i.epochs)}`:``}</span
+>step ${B(t.step)} of ${B(t.totalSteps)}${i.epochs?` · epoch ${B(Number(i.epoch??0)+1)} of ${B(i.epochs)}`:``}</span
 >
 <${Jn} row=${t} large />
 </div>`}
@@ -758,7 +757,7 @@ ${s.map(([e,t])=>R`<div key=${e}>
 </dl>
 ${i.disk_full&&R`<p class="warn">The disk of its worker is full: ${i.disk_full}</p>`}
 ${i.fallbacks>0&&R`<p class="warn">
-${H(i.fallbacks,`operation`)} run on slower kernels: ${` `}${i.first_fallback}
+${H(i.fallbacks,`operation`)} run on slower kernels: ${i.first_fallback}
 </p>`}
 ${(e.deleted_parts??[]).length>0&&R`<p class="dim">
 Deleted for good: ${e.deleted_parts.map(e=>e.replace(`JOB_PART_`,``).toLowerCase()).join(`, `)}.
@@ -985,13 +984,13 @@ Go back
 ${i.map(e=>R`<li key=${e}>${e}</li>`)}
 </ul>
 ${a!==void 0&&R`<p>
-Expected to start in ${qt((a-jt.value)/1e3)}, at
+Expected to start in ${qt((a-jt.value)/1e3)}, at ${` `}
 <${Y} ms=${a} />${r.start_basis?`: ${r.start_basis}`:``}.
 </p>`}
 ${a===void 0&&r?.start_basis&&R`<p class="dim">No start can be foretold: ${r.start_basis}.</p>`}
 ${r?.change_text&&R`<p>
 Would start now with a change: ${r.change_text}.
-${kn()&&r.change?.length>0&&R` <${K} href=${wu(e,r.change)}>Clone with it</${K}>`}
+${` `}${kn()&&r.change?.length>0&&R`<${K} href=${wu(e,r.change)}>Clone with it</${K}>`}
 </p>`}
 </div>
 </section>`}function wu(e,t){let n=new URLSearchParams;for(let{path:e,value_json:r}of t)n.append(`set`,`${e}=${r??``}`);return`/jobs/${e.name.split(`/`)[1]}/clone?${n}`}var Tu=[[``,`Curves`,Ql],[`logs`,`Logs`,bu],[`config`,`Config`,Yl],[`checkpoints`,`Files`,Jl],[`attempts`,`History`,Gl],[`lineage`,`Lineage`,mu]];function Eu({id:e}){let t=`jobs/${e}`,{job:n,error:r,isDeleted:i,show:a}=uu(t),o=Mn(n?.etag??``,2e3),s=jn(`JobService/ListAttempts`,{parent:t},{key:o,isOff:!n}),c=jn(`CheckpointService/ListCheckpoints`,{parent:t},{key:o,isOff:!n}),l=jn(`JobService/ListEvents`,{parent:t,page_size:1e3},{key:o,isOff:!n}),u=Oe(()=>n?ir(n):null,[n]),d=W(`tab`),f=e=>U(fn({tab:e,at:``,rank:``,find:``}));if(Ut([...Tu.map(([e,t],n)=>({key:String(n+1),does:`show ${t.toLowerCase()}`,action:()=>f(e)})),{key:`e`,does:`clone with changes`,action:()=>kn()&&U(`/jobs/${e}/clone`)},{key:`c`,does:`compare with others`,action:()=>U(`/compare?jobs=${e}`)},{key:`u`,does:`back to all runs`,action:()=>U(`/`)}]),!n)return R`<main class="view" id="main">
@@ -1135,8 +1134,7 @@ ${i>n.length&&R`<p class="panel-body dim">and ${B(i-n.length)} more</p>`}
 <td>${a.length===0?R`<span class="dim">about to start</span>`:a.map(e=>R`<p key=${e}>${e}</p>`)}
 ${n?.infeasible&&R`<p class="worse">The pool can never hold it.</p>`}
 ${n?.change_text&&R`<p class="dim">
-Would start now:
-${n.change_text}${kn()&&n.change?.length>0&&R` · <${K} href=${wu(e,n.change)}>clone with it</${K}>`}
+Would start now: ${n.change_text}${kn()&&n.change?.length>0&&R` · <${K} href=${wu(e,n.change)}>clone with it</${K}>`}
 </p>`}</td>
 <td>${i===void 0?e.begin_time?R`not before <${Y} ms=${Yt(e.begin_time)} />`:R`<span class="dim">${n?.start_basis??`–`}</span>`:R`<span title=${new Date(i).toISOString()}>in ${qt((i-jt.value)/1e3)}</span>
 <p class="dim">${n.start_basis}</p>`}</td>
@@ -1544,9 +1542,9 @@ Keys <kbd>?</kbd></button>
 </${Xn}>
 </header>
 ${!Ot.value&&R`<div class="stale" role="status">
-The server does not answer.
-${` `}${Dt.value?`What you see is of ${Zt(Dt.value).slice(11)}. `:``}The page goes on by
-itself once ${` `}the server is back.
+The server does not answer. ${` `}
+${Dt.value?`What you see is of ${Zt(Dt.value).slice(11)}. `:``}The page goes on by
+itself once the server is back.
 </div>`}
 <${n} key=${r.key??t} ...${r} />
 <${Wt} />`}function Qd(e){I(()=>{document.title=e===`Runs`?`Trainyard`:`${e} · Trainyard`},[e])}function $d(){let e=Ot.value;return Dt.value?R`<span class=${z(`fresh`,e?`fresh-good`:`fresh-bad`)}>
