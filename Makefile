@@ -9,7 +9,7 @@ TEST_JOBS ?= $(shell expr $(JOBS) + 1)
 # it lets the compiler do so: the headers that the compiler names tell it enough.
 export CCACHE_DEPEND ?= 1
 
-.PHONY: demo test bench lint format install-deps sanitize linearizability soak fuzz faults isolation containers kubernetes
+.PHONY: demo test bench lint format install-deps sanitize linearizability soak fuzz faults isolation containers kubernetes browser
 
 # Installs what is missing, builds, and runs a job from submit to a downloaded checkpoint.
 # DATASETS=DIR trains on real Fashion-MNIST found there.
@@ -59,6 +59,12 @@ soak: $(BUILD)/build.ninja
 isolation: $(BUILD)/build.ninja
 	cmake --build --preset $(PRESET) -j$(JOBS) --target trainyard trainyard-server trainyard-worker trainyard-supervisor trainyard-program
 	BIN=$(CURDIR)/$(BUILD)/bin WORK=$(CURDIR)/$(BUILD)/isolation scripts/isolation.sh
+
+# Opens every view of the page in Chromium against a real server, and keeps a picture of each in build/.
+browser: $(BUILD)/build.ninja
+	scripts/install_deps.sh --browser
+	cmake --build --preset $(PRESET) -j$(JOBS) --target $(PROGRAMS)
+	tests/browser/browser_test.sh --bin $(CURDIR)/$(BUILD)/bin --shots $(CURDIR)/$(BUILD)/browser
 
 PROGRAMS := trainyard trainyard-fetch trainyard-server trainyard-worker trainyard-supervisor trainyard-trainer trainyard-program trainyard-enter
 # Builds the images of deploy/docker from the programs, and runs them with podman and runc. It needs root and the packages of

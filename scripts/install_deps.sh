@@ -3,6 +3,7 @@
 #   scripts/install_deps.sh           what is needed
 #   scripts/install_deps.sh --lint    also clang-tidy, for make lint
 #   scripts/install_deps.sh --fuzz    also clang with libFuzzer, for make fuzz
+#   scripts/install_deps.sh --browser also Chromium and Node, for make browser
 #   scripts/install_deps.sh --deploy  also podman, etcd and others, for make containers and make kubernetes
 #   scripts/install_deps.sh --peers   also what is only compared against (PyTorch and torchvision, about 600 MB)
 set -euo pipefail
@@ -17,6 +18,8 @@ packages=(
 )
 if [ "${1:-}" = "--peers" ]; then
   packages+=(python3-torch python3-torchvision python3-numpy python3-pil libopenblas0-pthread libopenblas0-openmp zstd)
+elif [ "${1:-}" = "--browser" ]; then
+  packages+=(chromium nodejs npm)
 elif [ "${1:-}" = "--deploy" ]; then
   packages+=(mmdebstrap buildah podman runc etcd-server openssl tini)
 elif [ "${1:-}" = "--lint" ]; then
@@ -24,7 +27,7 @@ elif [ "${1:-}" = "--lint" ]; then
 elif [ "${1:-}" = "--fuzz" ]; then
   packages+=(clang libclang-rt-14-dev)
 elif [ $# -gt 0 ]; then
-  echo "usage: $0 [--lint | --fuzz | --deploy | --peers]" >&2
+  echo "usage: $0 [--browser | --lint | --fuzz | --deploy | --peers]" >&2
   exit 2
 fi
 
