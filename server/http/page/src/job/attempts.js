@@ -56,8 +56,8 @@ export function Attempts({ attempts, events, job }) {
               ({ rank = 0, worker, device, cpus }) =>
                 html`<div key=${rank} class="nowrap">
                   <span class="dim">${rank}</span>
-                  ${" "}${lastPart(worker)}${device ? ` ${device}` : ""}${cpus ? html`<span class="dim"> ${cpus} cpu</span>`
-                    : ""}
+                  ${` ${lastPart(worker)}${device ? ` ${device}` : ""}`}
+                  ${cpus ? html`<span class="dim">${` ${cpus} cpu`}</span>` : ""}
                 </div>`,
             )}
             ${(attempt.placement ?? []).length > 16 &&

@@ -577,7 +577,8 @@ ${ln(e.failure.exit_code)&&` (${ln(e.failure.exit_code)})`}
 <td>${n===void 0?`–`:qt((r-n)/1e3)}</td>
 <td>${(e.placement??[]).slice(0,16).map(({rank:e=0,worker:t,device:n,cpus:r})=>R`<div key=${e} class="nowrap">
 <span class="dim">${e}</span>
-${` `}${V(t)}${n?` ${n}`:``}${r?R`<span class="dim"> ${r} cpu</span>`:``}
+${` ${V(t)}${n?` ${n}`:``}`}
+${r?R`<span class="dim">${` ${r} cpu`}</span>`:``}
 </div>`)}
 ${(e.placement??[]).length>16&&R`<div class="dim">and ${e.placement.length-16} more</div>`}</td>
 <td>${an(e.isolation,`ISOLATION_`)||`–`}</td>
