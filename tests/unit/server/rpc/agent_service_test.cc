@@ -104,11 +104,13 @@ TEST_F(AgentServiceTest, AReportWithFaultsNamesThemAll) {
   v1::ObservedAttempt* attempt = request.add_attempts();
   attempt->set_attempt("jobs/1");
   attempt->set_state(v1::OBSERVED_STATE_EXITED);
+  request.mutable_leave_within()->set_seconds(-1);
   v1::SyncWorkerResponse response;
   const auto status = FromGrpcStatus(agents_->SyncWorker(Context().get(), request, &response));
   std::vector<std::string> fields;
   for (const auto& violation : GetFieldViolations(status)) fields.push_back(violation.field);
-  EXPECT_THAT(fields, ElementsAre("attempts[0].attempt", "attempts[0].outcome.kind"));
+  EXPECT_THAT(fields,
+              ElementsAre("attempts[0].attempt", "attempts[0].outcome.kind", "leave_within"));
 }
 
 TEST_F(AgentServiceTest, StreamsNeedTheSessionTheTokenAndTheRank) {
