@@ -85,6 +85,7 @@ std::optional<http::Response> Gate::Check(http::Request& request) {
                   "This browser is not signed in. Run `trainyard web`, and open the link that it "
                   "prints.");
   }
+  if (request.method == "DELETE" && request.path == kSignInPath) return SignOut();
   // The connection to the server says who the user is.
   request.headers.erase("authorization");
   return std::nullopt;
@@ -118,6 +119,13 @@ std::optional<http::Response> Gate::SignIn(const http::Request& request, bool is
     response.headers.emplace_back(
         "Set-Cookie", absl::StrCat(cookie_, secret_, "; Path=/; HttpOnly; SameSite=Strict"));
   }
+  return response;
+}
+
+http::Response Gate::SignOut() const {
+  http::Response response;
+  response.status = 204;
+  response.headers.emplace_back("Set-Cookie", absl::StrCat(cookie_, "; Path=/; Max-Age=0"));
   return response;
 }
 

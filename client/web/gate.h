@@ -24,6 +24,8 @@ class Gate {
 
  private:
   std::optional<http::Response> SignIn(const http::Request& request, bool is_signed_in);
+  // Has the browser forget the cookie.
+  http::Response SignOut() const;
   bool HasCookie(const http::Request& request) const;
 
   const int port_;

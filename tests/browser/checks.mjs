@@ -71,41 +71,30 @@ export const checks = [
   ],
 
   [
-    "who is not signed in is told how to sign in",
+    "who is not signed in is told how, and signs in with a token and out",
     async (browser, yard) => {
-      const server = await yard.serve("0123abcd");
+      const server = await yard.serve("tyk_0123abcd");
+      const { page } = browser;
+      const giveToken = async (token) => {
+        await page.getByLabel("Token").fill(token);
+        await page.getByRole("button", { name: "Sign in" }).click();
+      };
       try {
-        await browser.page.goto(server.url + "/");
+        await page.goto(server.url + "/queue");
         await browser.sees("trainyard web");
         await browser.expectAccessible("signed out");
-        await browser.page.goto(server.url + "/queue#code=0123abcd");
-        await browser.page.reload();
-        await browser.page.getByRole("heading", { name: "Queue" }).waitFor();
-        assert.equal(new URL(browser.page.url()).hash, "");
-        await browser.page.context().clearCookies();
-        await browser.page.goto(server.url + "/?x=1#code=0123abcd");
-        await browser.page.reload();
-        await browser.sees("trainyard web");
-        await browser.page.goto("about:blank");
-        await browser.page.goto(server.url + "/#code=0123abcd");
-        await browser.sees("This link was used before");
-      } finally {
-        server.close();
-      }
-    },
-  ],
-
-  [
-    "signing out ends the session",
-    async (browser, yard) => {
-      const server = await yard.serve("77");
-      try {
-        await browser.page.goto(server.url + "/#code=77");
+        await giveToken("no token");
+        await browser.sees("this is no token");
+        await giveToken("tyk_of_nobody");
+        await browser.sees("The token is not valid");
+        await giveToken("tyk_0123abcd");
+        await page.getByRole("heading", { name: "Queue" }).waitFor();
+        await page.goto(server.url + "/");
         await browser.sees("fails-early");
-        await browser.page.getByRole("button", { name: "Account" }).click();
-        await browser.page.getByRole("button", { name: "Sign out" }).click();
+        await page.getByRole("button", { name: "Account" }).click();
+        await page.getByRole("button", { name: "Sign out" }).click();
         await browser.sees("trainyard web");
-        await browser.page.goto(server.url + "/");
+        await page.goto(server.url + "/");
         await browser.sees("trainyard web");
       } finally {
         server.close();

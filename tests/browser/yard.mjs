@@ -73,11 +73,11 @@ export class Yard {
     return this.submit("--name", name, ...flags, "--", "sh", "-c", text);
   }
 
-  // Serves the page; returns {url, code, close}.
-  async serve(code) {
+  // Serves the page, for those who have the token if one is given; returns {url, close}.
+  async serve(token) {
     const child = spawn(
       process.execPath,
-      [join(this.page, "dev.mjs"), "--socket", this.socket, "--port", "0", ...(code ? ["--code", code] : [])],
+      [join(this.page, "dev.mjs"), "--socket", this.socket, "--port", "0", ...(token ? ["--token", token] : [])],
       { stdio: ["ignore", "pipe", "inherit"] },
     );
     const url = await new Promise((resolve, reject) => {

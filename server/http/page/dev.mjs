@@ -1,7 +1,7 @@
 // Serves the built page beside a server on a Unix socket, for development and for the tests of the page:
 //   node dev.mjs --socket ~/.local/state/trainyard/server/server.sock --port 8080
 // Whoever reaches the port acts as the owner of this process. It listens on 127.0.0.1 alone, answers no other Host, and
-// with --code it asks for a session as the server's own port does.
+// with --token it asks for that token as the server's own port does.
 import { createServer, request } from "node:http";
 import { readFile } from "node:fs/promises";
 import { randomBytes } from "node:crypto";
@@ -14,7 +14,7 @@ const { values } = parseArgs({
     socket: { type: "string" },
     port: { type: "string", default: "8080" },
     dist: { type: "string", default: join(dirname(fileURLToPath(import.meta.url)), "dist") },
-    code: { type: "string" },
+    token: { type: "string" },
   },
 });
 if (!values.socket) {
@@ -32,7 +32,6 @@ const kPolicy =
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
   "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-let code = values.code;
 const sessions = new Set();
 const cookieOf = (incoming) => /(?:^|;\s*)session=([0-9a-f]+)/.exec(incoming.headers.cookie ?? "")?.[1];
 
@@ -54,17 +53,16 @@ function session(incoming, response) {
   incoming.on("end", () => {
     let given;
     try {
-      given = JSON.parse(text).code;
+      given = JSON.parse(text).token;
     } catch {
       given = undefined;
     }
-    if (!code || given !== code) {
-      answer(response, 401, { code: "unauthenticated", message: "the code is not valid" });
+    if (!/^tyk_[\w-]+$/.test(given ?? "")) {
+      answer(response, 400, { code: "invalid_argument", message: "this is no token" });
       return;
     }
-    code = undefined;
     const id = randomBytes(16).toString("hex");
-    sessions.add(id);
+    if (given === values.token) sessions.add(id);
     answer(response, 200, {}, { "Set-Cookie": `session=${id}; HttpOnly; SameSite=Strict; Path=/` });
   });
 }
@@ -116,7 +114,7 @@ createServer((incoming, response) => {
   } else if (path === "/session") {
     session(incoming, response);
   } else if (/^\/(trainyard\.v1\.|files\/)/.test(path)) {
-    if (values.code && !sessions.has(cookieOf(incoming))) {
+    if (values.token && !sessions.has(cookieOf(incoming))) {
       answer(response, 401, { code: "unauthenticated", message: "nobody is signed in" });
     } else {
       forward(incoming, response);
@@ -125,5 +123,5 @@ createServer((incoming, response) => {
     file(path, response);
   }
 }).listen(Number(values.port), "127.0.0.1", function listening() {
-  console.log(`http://127.0.0.1:${this.address().port}/${values.code ? `#code=${values.code}` : ""}`);
+  console.log(`http://127.0.0.1:${this.address().port}/`);
 });

@@ -6,7 +6,7 @@ import { html, classes } from "./html.js";
 import { isHelpOpen, useKeys } from "./keys.js";
 import { ago, clock, word } from "./pure/format.js";
 import { go, Link, route } from "./router.js";
-import { learnWho, me, signOut } from "./session.js";
+import { learnWho, me, signIn, signInError, signOut } from "./session.js";
 import { viewOf } from "./views.js";
 import { Menu } from "./widgets.js";
 
@@ -19,7 +19,7 @@ const kPlaces = [
   ["/usage", "Usage", "g u"],
 ];
 
-export function App({ codeError }) {
+export function App() {
   useEffect(() => {
     learnWho();
   }, [returns.value, isSignedOut.value]);
@@ -34,7 +34,7 @@ export function App({ codeError }) {
     },
   ]);
   const { path } = route.value;
-  if (isSignedOut.value) return html`<${SignedOut} codeError=${codeError} />`;
+  if (isSignedOut.value) return html`<${SignedOut} />`;
   const { view: View, props, title } = viewOf(path);
   useTitle(title);
   return html`
@@ -95,12 +95,20 @@ function Freshness() {
   >`;
 }
 
-function SignedOut({ codeError }) {
+function SignedOut() {
+  const submit = (event) => {
+    event.preventDefault();
+    signIn(new FormData(event.currentTarget).get("token"));
+  };
   return html`<main class="signed-out" id="main">
     <h1>Trainyard</h1>
-    ${codeError && html`<p class="error-text" role="alert">${codeError}</p>`}
     <p>You are not signed in here. Run this where you use Trainyard, and open the link that it prints:</p>
     <pre class="command">trainyard web</pre>
-    <p class="dim">The link works once, for a short time.</p>
+    <p>Or sign in with a token, which <code>trainyard tokens create</code> makes:</p>
+    <form class="token-form" onSubmit=${submit}>
+      <input class="input" type="password" name="token" aria-label="Token" placeholder="tyk_…" autocomplete="off" required />
+      <button class="button" type="submit">Sign in</button>
+    </form>
+    ${signInError.value && html`<p class="error-text" role="alert">${signInError.value}</p>`}
   </main>`;
 }

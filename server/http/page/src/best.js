@@ -40,6 +40,7 @@ async function work() {
       name: next.row.name,
       metrics: [next.name],
       max_points: kPointsMax,
+      sampling: "METRIC_SAMPLING_EXTREMES",
     });
     const points = (answer.series?.[0]?.points ?? []).map(({ value }) => asNumber(value)).filter(Number.isFinite);
     const better = direction(next.name) === "more" ? Math.max : Math.min;

@@ -9,7 +9,5 @@ import "./css/pool.css";
 import "./css/search.css";
 import { App } from "./app.js";
 import { html } from "./html.js";
-import { takeCode } from "./session.js";
 
-const codeError = await takeCode();
-render(html`<${App} codeError=${codeError} />`, document.getElementById("page"));
+render(html`<${App} />`, document.getElementById("page"));

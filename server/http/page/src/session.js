@@ -1,4 +1,4 @@
-// Signs in with the code of a link that `trainyard web` has printed, and knows who is signed in.
+// Signs in and out, and knows who is signed in. `trainyard web` signs its browser in before the page is there.
 import { signal } from "@preact/signals";
 import { call } from "./api.js";
 import { isSignedOut } from "./connection.js";
@@ -6,25 +6,28 @@ import { isSignedOut } from "./connection.js";
 // The answer of WhoAmI; null before it is known.
 export const me = signal(null);
 
-// Exchanges the code in the address, if there is one, for a session. The code leaves the address first, so that it is
-// in no history and in nobody's screenshot. Returns the reason why it failed, or an empty text.
-export async function takeCode() {
-  const match = /^#code=([^&]+)$/.exec(location.hash);
-  if (!match) return "";
-  history.replaceState(null, "", location.pathname + location.search);
+// The reason why the last token was refused, or an empty text.
+export const signInError = signal("");
+
+// Signs in with a token, which the browser then keeps in a cookie that no script can read.
+export async function signIn(token) {
+  signInError.value = await tryToken(token);
+}
+
+async function tryToken(token) {
   try {
     const response = await fetch("/session", {
       method: "POST",
       headers: { "Content-Type": "application/json" },
-      body: JSON.stringify({ code: decodeURIComponent(match[1]) }),
+      body: JSON.stringify({ token: token.trim() }),
     });
-    if (response.ok) {
-      isSignedOut.value = false;
-      return "";
-    }
-    return "This link was used before, or it is too old.";
-  } catch {
-    return "The server does not answer.";
+    if (!response.ok) return (await response.json().catch(() => ({}))).message ?? "The server refuses this token.";
+    // Only a call says whether the token is valid.
+    isSignedOut.value = false;
+    me.value = await call("AccessService/WhoAmI");
+    return "";
+  } catch (error) {
+    return isSignedOut.value ? `The token is not valid: ${error.message}` : "The server does not answer.";
   }
 }
 

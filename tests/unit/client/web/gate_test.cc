@@ -83,6 +83,17 @@ TEST_F(GateTest, TheCookieIsNeeded) {
   EXPECT_TRUE(other.Check(request).has_value());
 }
 
+TEST_F(GateTest, ABrowserSignsOut) {
+  http::Request request = Get("/session");
+  request.method = "DELETE";
+  EXPECT_EQ(StatusOf(request), 401);
+  request.headers["cookie"] = CookieOf(Follow());
+  const auto answer = gate_.Check(request);
+  ASSERT_TRUE(answer.has_value());
+  EXPECT_EQ(answer->status, 204);
+  EXPECT_EQ(HeaderOf(*answer, "Set-Cookie"), "trainyard_8123=; Path=/; Max-Age=0");
+}
+
 TEST_F(GateTest, OtherSitesMayNotUseIt) {
   http::Request request = Get("/trainyard.v1.JobService/ListJobs");
   request.headers["cookie"] = CookieOf(Follow());

@@ -42,7 +42,7 @@ export class Metrics {
 
   async #load(follow) {
     try {
-      const request = { name: this.#name, max_points: kPointsMax };
+      const request = { name: this.#name, max_points: kPointsMax, sampling: "METRIC_SAMPLING_EXTREMES" };
       if (this.#names) request.metrics = this.#names;
       const answer = await call("JobService/QueryMetrics", request);
       if (this.#isClosed) return;
