@@ -11,6 +11,7 @@ skip() {
 }
 
 command -v npm >/dev/null || skip "there is no npm"
+node -e 'process.exit(process.versions.node.split(".")[0] >= 20 ? 0 : 1)' || skip "node is older than version 20"
 mkdir -p "$work"
 rm -rf "$work/src" "$work/dist"
 cp -r "$page"/{package.json,package-lock.json,.npmrc,vite.config.js,index.html,src} "$work/"
