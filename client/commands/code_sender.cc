@@ -24,16 +24,6 @@ constexpr int64_t kUploadChunk = int64_t{1} << 20;
 constexpr int kUploadTries = 5;
 constexpr absl::Duration kUploadRetry = absl::Milliseconds(300);
 
-std::string VariableFrom(const Context& context, absl::string_view name) {
-  for (const std::string& variable : context.surroundings.environment) {
-    absl::string_view value = variable;
-    if (absl::ConsumePrefix(&value, name) && absl::ConsumePrefix(&value, "=")) {
-      return std::string(value);
-    }
-  }
-  return "";
-}
-
 // Returns the offset that the server expects, or -1 if the failure is another one.
 int64_t OffsetToGoOn(const absl::Status& status) {
   int64_t offset = -1;
@@ -46,7 +36,7 @@ int64_t OffsetToGoOn(const absl::Status& status) {
 }  // namespace
 
 std::string CacheHome(const Context& context) {
-  const std::string home = VariableFrom(context, "XDG_CACHE_HOME");
+  const std::string home = VariableOf(context.surroundings, "XDG_CACHE_HOME").value_or("");
   return JoinPath(home.empty() ? JoinPath(context.surroundings.home, ".cache") : home, "trainyard");
 }
 

@@ -7,6 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "client/output/csv.h"
 #include "client/output/proto_text.h"
 #include "common/base/files.h"
@@ -15,6 +16,16 @@ namespace trainyard::commands {
 
 void Context::Say(absl::string_view text) const {
   if (!options.quiet) err << text << "\n" << std::flush;
+}
+
+std::optional<std::string> VariableOf(const Surroundings& around, absl::string_view name) {
+  for (const std::string& variable : around.environment) {
+    absl::string_view value = variable;
+    if (absl::ConsumePrefix(&value, name) && absl::ConsumePrefix(&value, "=")) {
+      return std::string(value);
+    }
+  }
+  return std::nullopt;
 }
 
 std::string ConfigHome(const Surroundings& around) {

@@ -4,6 +4,7 @@
 
 #include <iosfwd>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,9 @@ struct Surroundings {
   // The server of the machine, which is another one in tests.
   std::string system_server = std::string(rpc::kSystemServerAddress);
 };
+
+// Returns the value of a variable of the environment, or nothing if it is not set.
+std::optional<std::string> VariableOf(const Surroundings& around, absl::string_view name);
 
 // A context holds what a command works with. It borrows everything that it refers to.
 struct Context {

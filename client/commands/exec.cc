@@ -64,16 +64,6 @@ class RawTerminal {
   termios settings_{};
 };
 
-std::string Variable(const Context& context, absl::string_view name) {
-  for (const std::string& variable : context.surroundings.environment) {
-    absl::string_view value = variable;
-    if (absl::ConsumePrefix(&value, name) && absl::ConsumePrefix(&value, "=")) {
-      return std::string(value);
-    }
-  }
-  return "";
-}
-
 // Follows the size of the window, and passes Ctrl-C on. It runs on the thread of the input.
 class Watcher {
  public:
@@ -145,7 +135,7 @@ Result Exec(const Context& context, const ExecOptions& options) {
     command.mutable_terminal()->set_columns(context.terminal.width);
     command.mutable_terminal()->set_rows(context.terminal.height);
     if (size.has_value()) *command.mutable_terminal() = *size;
-    command.set_term(Variable(context, "TERM"));
+    command.set_term(VariableOf(context.surroundings, "TERM").value_or(""));
   }
   std::optional<RawTerminal> raw;
   if (wants_terminal && is_terminal) raw.emplace();

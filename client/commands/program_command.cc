@@ -22,16 +22,6 @@ namespace {
 
 constexpr size_t kNameMax = 63;
 
-std::optional<std::string> VariableOf(const Context& context, absl::string_view name) {
-  for (const std::string& variable : context.surroundings.environment) {
-    absl::string_view value = variable;
-    if (absl::ConsumePrefix(&value, name) && absl::ConsumePrefix(&value, "=")) {
-      return std::string(value);
-    }
-  }
-  return std::nullopt;
-}
-
 // Returns the last part of a path in the letters that a job's name may have.
 std::string NameOf(absl::string_view path) {
   std::string name = std::filesystem::path(std::string(path)).filename();
@@ -79,9 +69,10 @@ absl::StatusOr<spec_loader::SpecText> SpecOfCommand(const Context& context,
   const std::filesystem::path here = std::filesystem::current_path(error);
   if (error) return ErrnoStatus(error.value(), "cannot find", "the present folder");
   program.set_directory(code.empty() ? here.string() : FolderBelow(here, code));
-  if (const auto venv = VariableOf(context, "VIRTUAL_ENV"); venv.has_value() && !venv->empty()) {
+  if (const auto venv = VariableOf(context.surroundings, "VIRTUAL_ENV");
+      venv.has_value() && !venv->empty()) {
     program.mutable_environment()->set_venv(*venv);
-  } else if (const auto conda = VariableOf(context, "CONDA_PREFIX");
+  } else if (const auto conda = VariableOf(context.surroundings, "CONDA_PREFIX");
              conda.has_value() && !conda->empty()) {
     program.mutable_environment()->set_conda(*conda);
   }
@@ -92,7 +83,7 @@ absl::StatusOr<spec_loader::SpecText> SpecOfCommand(const Context& context,
     if (equals != std::string::npos) {
       value = variable.substr(equals + 1);
     } else {
-      value = VariableOf(context, name);
+      value = VariableOf(context.surroundings, name);
     }
     if (!value.has_value()) {
       return absl::InvalidArgumentError(absl::StrCat(

@@ -2,15 +2,12 @@
 #include <ostream>
 #include <string>
 #include <utility>
-#include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/commands/selector.h"
 #include "client/commands/verbs.h"
 #include "client/daemons/child.h"
 #include "client/link/loopback.h"
-#include "client/output/text.h"
 #include "client/web/web_server.h"
 #include "common/base/status_macros.h"
 
@@ -23,27 +20,24 @@ struct WebOptions {
   bool no_open = false;
 };
 
-constexpr absl::Duration kOpenTimeout = absl::Seconds(10);
 constexpr char kPortAdvice[] = "choose another port, or --port 0 for a free one";
 
-// Returns the variable's value, or "".
-std::string Variable(const Surroundings& around, absl::string_view name) {
-  const std::string prefix = absl::StrCat(name, "=");
-  for (const std::string& variable : around.environment) {
-    if (absl::StartsWith(variable, prefix)) return variable.substr(prefix.size());
-  }
-  return "";
+// Returns true if the variable has a value.
+bool IsSet(const Context& context, absl::string_view name) {
+  return !VariableOf(context.surroundings, name).value_or("").empty();
 }
 
-// Opens the link in the user's browser, and returns false if there is none.
+// Starts the user's browser with the link, and returns false if there is none. A browser may stay
+// until the user closes it, so nobody waits for it.
 bool OpenBrowser(const Context& context, const std::string& url) {
-  std::string program = Variable(context.surroundings, "BROWSER");
-  const bool has_screen = !Variable(context.surroundings, "DISPLAY").empty() ||
-                          !Variable(context.surroundings, "WAYLAND_DISPLAY").empty();
-  if (program.empty() && has_screen) program = "xdg-open";
+  std::string program = VariableOf(context.surroundings, "BROWSER").value_or("");
+  if (program.empty() && (IsSet(context, "DISPLAY") || IsSet(context, "WAYLAND_DISPLAY"))) {
+    program = "xdg-open";
+  }
   if (program.empty()) return false;
-  const auto opened = daemons::RunChild({program, url}, "", kOpenTimeout);
-  return opened.ok() && opened->exit_code == 0;
+  // The shell looks for the program in $PATH.
+  return daemons::StartDaemon({"/bin/sh", "-c", "exec \"$0\" \"$1\"", program, url}, "/dev/null")
+      .ok();
 }
 
 Result Web(const Context& context, const WebOptions& options) {
@@ -59,14 +53,16 @@ Result Web(const Context& context, const WebOptions& options) {
   web::WebServer server(std::move(listener), link->channel());
   const std::string url = server.LinkTo(path);
   const bool is_open = !options.no_open && OpenBrowser(context, url);
-  context.Say(is_open ? "The page is open in your browser, as long as this runs; Ctrl-C ends it."
-                      : "Open this link in a browser. It is good once, and as long as this runs; "
-                        "Ctrl-C ends it.");
+  context.Say(
+      absl::StrCat(is_open ? "The page opens in your browser. If it does not, open this link there."
+                           : "Open this link in a browser.",
+                   " It is good once, and as long as this runs; Ctrl-C ends it."));
   context.out << url << "\n" << std::flush;
-  if (!is_open && !Variable(context.surroundings, "SSH_CONNECTION").empty()) {
+  if (!is_open && IsSet(context, "SSH_CONNECTION")) {
     context.Say(
-        absl::StrCat("You are here by ssh. For a browser at your end, run this there: ssh -L ",
-                     port, ":127.0.0.1:", port, " and this host"));
+        absl::StrCat("You are here by ssh. For a browser at your end, run this there, with "
+                     "the name of this host: ssh -N -L ",
+                     port, ":127.0.0.1:", port, " HOST"));
   }
   TY_RETURN_IF_ERROR(server.Run(context.interrupt));
   return link::kOk;

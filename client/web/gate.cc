@@ -2,23 +2,19 @@
 #include "client/web/gate.h"
 
 #include <map>
-#include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "common/base/errors.h"
 #include "common/tls/digest.h"
 #include "server/http/connect_error.h"
+#include "server/http/sign_in.h"
 #include "server/http/url.h"
 
 namespace trainyard::web {
 namespace {
 
-constexpr char kSignInPath[] = "/session";
 constexpr size_t kSecretBytes = 32;
 
 std::string RandomText() {
@@ -55,12 +51,12 @@ http::Response Refuse(const http::Request& request, int status, absl::string_vie
 
 Gate::Gate(int port)
     : port_(port),
-      cookie_(absl::StrCat("trainyard_", port, "=")),
+      cookie_(absl::StrCat("trainyard_", port)),
       secret_(RandomText()),
       code_(RandomText()) {}
 
 std::string Gate::LinkTo(absl::string_view path) const {
-  return absl::StrCat("http://127.0.0.1:", port_, kSignInPath, "?code=", code_, "&to=", path);
+  return absl::StrCat("http://127.0.0.1:", port_, http::kSignInPath, "?code=", code_, "&to=", path);
 }
 
 std::optional<http::Response> Gate::Check(http::Request& request) {
@@ -71,13 +67,9 @@ std::optional<http::Response> Gate::Check(http::Request& request) {
   }
   const bool is_signed_in = HasCookie(request);
   // The link is opened by another program, or from another page, and it changes nothing.
-  if (request.method == "GET" && request.path == kSignInPath) return SignIn(request, is_signed_in);
-  // Pages of other ports belong to the same site, so the cookie goes along with what they send.
-  const absl::string_view site = request.Header("sec-fetch-site");
-  const absl::string_view origin = request.Header("origin");
-  const bool is_own = (site.empty() || site == "same-origin" || site == "none") &&
-                      (origin.empty() || origin == absl::StrCat("http://", host));
-  if (!is_own) {
+  if (request.method == "GET" && request.path == http::kSignInPath)
+    return SignIn(request, is_signed_in);
+  if (!http::IsOfOrigin(request, absl::StrCat("http://", host))) {
     return Refuse(request, 403, "OTHER_ORIGIN", "Pages of other sites may not ask this server.");
   }
   if (!is_signed_in) {
@@ -85,7 +77,7 @@ std::optional<http::Response> Gate::Check(http::Request& request) {
                   "This browser is not signed in. Run `trainyard web`, and open the link that it "
                   "prints.");
   }
-  if (request.method == "DELETE" && request.path == kSignInPath) return SignOut();
+  if (request.method == "DELETE" && request.path == http::kSignInPath) return SignOut();
   // The connection to the server says who the user is.
   request.headers.erase("authorization");
   return std::nullopt;
@@ -117,7 +109,7 @@ std::optional<http::Response> Gate::SignIn(const http::Request& request, bool is
   if (!is_signed_in) {
     is_code_used_ = true;
     response.headers.emplace_back(
-        "Set-Cookie", absl::StrCat(cookie_, secret_, "; Path=/; HttpOnly; SameSite=Strict"));
+        "Set-Cookie", absl::StrCat(cookie_, "=", secret_, "; Path=/; HttpOnly; SameSite=Strict"));
   }
   return response;
 }
@@ -125,17 +117,12 @@ std::optional<http::Response> Gate::SignIn(const http::Request& request, bool is
 http::Response Gate::SignOut() const {
   http::Response response;
   response.status = 204;
-  response.headers.emplace_back("Set-Cookie", absl::StrCat(cookie_, "; Path=/; Max-Age=0"));
+  response.headers.emplace_back("Set-Cookie", absl::StrCat(cookie_, "=; Path=/; Max-Age=0"));
   return response;
 }
 
 bool Gate::HasCookie(const http::Request& request) const {
-  const std::vector<absl::string_view> cookies = absl::StrSplit(request.Header("cookie"), ';');
-  for (absl::string_view cookie : cookies) {
-    cookie = absl::StripAsciiWhitespace(cookie);
-    if (absl::ConsumePrefix(&cookie, cookie_) && IsSame(cookie, secret_)) return true;
-  }
-  return false;
+  return IsSame(http::CookieOf(request, cookie_).value_or(""), secret_);
 }
 
 }  // namespace trainyard::web

@@ -14,8 +14,8 @@ constexpr char kFirstPage[] = "/index.html";
 // The page has one script and one style sheet of this server. Nothing else may run in it or be
 // sent from it, whatever a job is named and whatever it prints.
 constexpr char kPolicy[] =
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
-    "connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'";
 
 Response ResponseOf(const PageFile& file, const Request& request) {

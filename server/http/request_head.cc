@@ -13,6 +13,9 @@
 namespace trainyard::http {
 namespace {
 
+// Such an answer must not have a Content-Length: RFC 9110, 8.6.
+constexpr int kNoContent = 204;
+
 absl::string_view View(boost::beast::string_view text) {
   return {text.data(), text.size()};
 }
@@ -88,7 +91,8 @@ std::string HeadText(const Response& response, bool is_chunked, bool keeps_alive
   }
   if (is_chunked) {
     absl::StrAppend(&text, "Transfer-Encoding: chunked\r\n");
-  } else if (!HasHeader(response, "Content-Length") && response.idle_part.empty()) {
+  } else if (!HasHeader(response, "Content-Length") && response.idle_part.empty() &&
+             response.status != kNoContent) {
     absl::StrAppend(&text, "Content-Length: ", response.body.size(), "\r\n");
   }
   absl::StrAppend(&text, keeps_alive ? "" : "Connection: close\r\n", "\r\n");

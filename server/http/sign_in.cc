@@ -20,9 +20,8 @@
 namespace trainyard::http {
 namespace {
 
-constexpr char kPath[] = "/session";
 // With this prefix, browsers accept the cookie only from this host itself, over TLS.
-constexpr absl::string_view kCookie = "__Host-trainyard=";
+constexpr absl::string_view kCookie = "__Host-trainyard";
 constexpr int64_t kBodyBytesMax = 1024;
 // A browser forgets the cookie after this time. The token may expire before.
 constexpr int kSecondsMax = 30 * 24 * 3600;
@@ -40,7 +39,7 @@ Response CookieResponse(absl::string_view value, int seconds) {
   Response response;
   response.status = 204;
   response.headers.emplace_back("Set-Cookie",
-                                absl::StrCat(kCookie, value, "; Path=/; Max-Age=", seconds,
+                                absl::StrCat(kCookie, "=", value, "; Path=/; Max-Age=", seconds,
                                              "; Secure; HttpOnly; SameSite=Strict"));
   return response;
 }
@@ -72,7 +71,7 @@ Response SignIn(const ExchangePtr& exchange) {
 }  // namespace
 
 void AddSignIn(Routes& routes) {
-  routes.Add(kPath, {"POST", "DELETE"}, [](const ExchangePtr& exchange) {
+  routes.Add(kSignInPath, {"POST", "DELETE"}, [](const ExchangePtr& exchange) {
     exchange->Answer(exchange->request().method == "DELETE" ? CookieResponse("", 0)
                                                             : SignIn(exchange));
   });
@@ -80,24 +79,32 @@ void AddSignIn(Routes& routes) {
 
 bool IsSignIn(const Request& request) {
   int64_t bytes = 0;
-  return request.path == kPath && request.method == "POST" &&
+  return request.path == kSignInPath && request.method == "POST" &&
          absl::SimpleAtoi(request.Header("content-length"), &bytes) && bytes >= 0 &&
          bytes <= kBodyBytesMax;
 }
 
-void AdoptCookie(Request& request) {
-  if (request.headers.contains("authorization")) return;
-  const absl::string_view site = request.Header("sec-fetch-site");
-  if (!site.empty() && site != "same-origin" && site != "none") return;
-  const absl::string_view origin = request.Header("origin");
-  if (!origin.empty() && origin != absl::StrCat("https://", request.Header("host"))) return;
+std::optional<absl::string_view> CookieOf(const Request& request, absl::string_view name) {
   const std::vector<absl::string_view> cookies = absl::StrSplit(request.Header("cookie"), ';');
   for (absl::string_view cookie : cookies) {
     cookie = absl::StripAsciiWhitespace(cookie);
-    if (!absl::ConsumePrefix(&cookie, kCookie) || !MayBeToken(cookie)) continue;
-    request.headers.emplace("authorization", absl::StrCat("Bearer ", cookie));
-    return;
+    if (absl::ConsumePrefix(&cookie, name) && absl::ConsumePrefix(&cookie, "=")) return cookie;
   }
+  return std::nullopt;
+}
+
+bool IsOfOrigin(const Request& request, absl::string_view origin) {
+  const absl::string_view site = request.Header("sec-fetch-site");
+  const absl::string_view given = request.Header("origin");
+  return (site.empty() || site == "same-origin" || site == "none") &&
+         (given.empty() || given == origin);
+}
+
+void AdoptCookie(Request& request) {
+  if (request.headers.contains("authorization")) return;
+  if (!IsOfOrigin(request, absl::StrCat("https://", request.Header("host")))) return;
+  const absl::string_view token = CookieOf(request, kCookie).value_or("");
+  if (MayBeToken(token)) request.headers.emplace("authorization", absl::StrCat("Bearer ", token));
 }
 
 }  // namespace trainyard::http

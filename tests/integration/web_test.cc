@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "absl/strings/match.h"
@@ -103,6 +104,32 @@ TEST_F(Web, ABrowserHasTheRightsOfTheUserAlsoAfterARestartOfTheServer) {
 
   client_->Signal(SIGINT);
   EXPECT_TRUE(client_->Wait(absl::Seconds(30)).ok());
+}
+
+// The browser stays, as one does that the user closes later, and must not keep the page waiting.
+TEST_F(Web, TheUsersBrowserIsStartedWithTheLink) {
+  const std::string browser = yard_.File("browser");
+  ASSERT_TRUE(
+      WriteFileAtomically(browser, absl::StrCat("#!/bin/sh\necho \"$1\" > ", yard_.File("opened"),
+                                                ".new\nmv ", yard_.File("opened"), ".new ",
+                                                yard_.File("opened"), "\nexec sleep 20\n"))
+          .ok());
+  ASSERT_EQ(chmod(browser.c_str(), 0700), 0);
+  Process::Options options;
+  options.args = {Yard::Binary("trainyard"), "--server", yard_.address(), "web"};
+  options.environment = {{"BROWSER", browser}};
+  options.stdout_path = yard_.File("second.out");
+  options.stderr_path = yard_.File("second.err");
+  auto client = Process::Start(options);
+  ASSERT_TRUE(client.ok()) << client.status();
+  ASSERT_TRUE(WaitUntil([this] { return ReadFile(yard_.File("opened")).ok(); }));
+  const std::string opened = ReadFile(yard_.File("opened")).value_or("");
+  EXPECT_TRUE(WaitUntil([&] { return ReadFile(yard_.File("second.out")).value_or("") == opened; }));
+  absl::string_view rest = opened;
+  ASSERT_TRUE(absl::ConsumePrefix(&rest, "http://127.0.0.1:")) << opened;
+  ASSERT_TRUE(absl::SimpleAtoi(rest.substr(0, rest.find('/')), &port_));
+  target_ = std::string(absl::StripSuffix(rest.substr(rest.find('/')), "\n"));
+  EXPECT_NE(SignIn(), "") << "the page is served while the browser runs";
 }
 
 TEST_F(Web, OtherUsersOfTheMachineGetNothing) {

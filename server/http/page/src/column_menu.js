@@ -23,7 +23,7 @@ function Choices({ chosen, metrics, rows }) {
       else if (paths.get(path) !== shown) paths.set(path, null);
     }
   }
-  // What differs between the runs comes first.
+  // Fields that differ between the runs come first.
   const differing = [...paths]
     .filter(([, value]) => value === null)
     .map(([path]) => path)

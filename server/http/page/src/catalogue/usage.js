@@ -1,4 +1,4 @@
-// What users and projects have used, and what their jobs take on the server's disk.
+// Shows what users and projects have used, and what their jobs take on the server's disk.
 import { sayError } from "../api.js";
 import { html, classes } from "../html.js";
 import { useCall } from "../load.js";

@@ -1,4 +1,4 @@
-// What charts on one page share: the place of the cursor, whether it is frozen, and the part of the axis in sight.
+// Holds what the charts of a page share: the place of the cursor, whether it is frozen, and the part of the axis in sight.
 import { signal } from "@preact/signals";
 
 export class ChartGroup {

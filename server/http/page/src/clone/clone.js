@@ -35,7 +35,7 @@ function Form({ job, checkpoints }) {
   const [check, setCheck] = useState({ isBusy: true });
   const [isSending, setSending] = useState(false);
   const [sendError, setSendError] = useState(null);
-  // The same form sent twice makes one job.
+  // A form that is sent twice makes one job.
   const requestId = useRef(newId());
   const changes = changesOf(edits, fields);
   const request = { name: job.name, changes, from_checkpoint: from };

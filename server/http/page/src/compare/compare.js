@@ -133,7 +133,7 @@ function useCharts(runs, all, axis, base) {
         },
       ];
     });
-    // The same list as before, if nothing has changed, so that the chart is not drawn again.
+    // If nothing has changed, the list is the same object as before, so that the chart is not drawn again.
     const old = cache.current.get(one.title);
     const isSame =
       old &&

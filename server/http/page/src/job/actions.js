@@ -1,4 +1,4 @@
-// What can be done to a job. What changes it asks first.
+// Offers what can be done to a job, and asks before it changes the job.
 import { useState } from "preact/hooks";
 import { call } from "../api.js";
 import { html } from "../html.js";

@@ -1,4 +1,4 @@
-// What happened to a job: its attempts, and all events.
+// Shows what happened to a job: its attempts, and all events.
 import { html } from "../html.js";
 import { duration, lastPart, millis, number, word, exitText } from "../pure/format.js";
 import { plainMessage } from "../pure/ansi.js";

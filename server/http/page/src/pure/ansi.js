@@ -32,7 +32,7 @@ export const plainText = (line) =>
     .pieces.map(({ text }) => text)
     .join("");
 
-// What a terminal shows of a line in which a program has returned to its beginning.
+// Returns what a terminal shows of a line in which a program has returned to its beginning.
 export function afterReturns(line) {
   const parts = line.replace(/\r+$/, "").split("\r");
   return parts[parts.length - 1];

@@ -56,7 +56,7 @@ const short = (value) =>
     ? value.toExponential().replace("e+", "e")
     : String(Number(value.toPrecision(3)));
 
-// How good a value is among all, from 0 to 1.
+// Returns how good a value is among all, from 0 to 1.
 export function goodness(value, values, isLarge) {
   const finite = values.filter(Number.isFinite).sort((a, b) => a - b);
   if (!Number.isFinite(value) || finite.length === 0) return 0;
