@@ -49,8 +49,8 @@ struct PointChoice {
   int64_t max_points = 0;
   // If there are more: chosen evenly, with the first and the last kept, so that two series with the
   // same steps show the same ones. Or, for a plot, the first, the last, and of each of
-  // (max_points - 2) / 2 stretches between them the least and the greatest, so that no peak is
-  // lost; if max_points is below 4, they are chosen evenly all the same.
+  // (max_points - 2) / 2 stretches between them two points, with the least and the greatest, so
+  // that no peak is lost; if max_points is below 4, they are chosen evenly all the same.
   bool keeps_extremes = false;
   // Only points of these steps.
   int64_t first_step = std::numeric_limits<int64_t>::min();

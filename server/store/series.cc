@@ -78,6 +78,11 @@ void Extremes::Add(size_t index, double value) {
   }
 }
 
+std::pair<size_t, size_t> Extremes::TwoOf(size_t begin, size_t end) const {
+  if (least() != greatest()) return std::minmax({least(), greatest()});
+  return least() + 1 == end ? std::pair(begin, least()) : std::pair(least(), end - 1);
+}
+
 std::vector<StoredPoint> ThinOut(std::vector<StoredPoint> points, const PointChoice& choice) {
   std::erase_if(points, [&choice](const StoredPoint& stored) {
     return stored.point.step < choice.first_step || stored.point.step > choice.last_step;
@@ -90,13 +95,12 @@ std::vector<StoredPoint> ThinOut(std::vector<StoredPoint> points, const PointCho
     chosen.push_back(0);
     for (size_t i = 0; i < stretches; ++i) {
       Extremes extremes;
+      const size_t begin = StretchBegin(i, stretches, size);
       const size_t end = StretchBegin(i + 1, stretches, size);
-      for (size_t j = StretchBegin(i, stretches, size); j < end; ++j) {
-        extremes.Add(j, points[j].point.value);
-      }
-      const auto [first, second] = std::minmax({extremes.least(), extremes.greatest()});
+      for (size_t j = begin; j < end; ++j) extremes.Add(j, points[j].point.value);
+      const auto [first, second] = extremes.TwoOf(begin, end);
       chosen.push_back(first);
-      if (second != first) chosen.push_back(second);
+      chosen.push_back(second);
     }
     chosen.push_back(size - 1);
   } else {

@@ -6,6 +6,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -35,10 +36,12 @@ class Extremes {
  public:
   // `index` is what the results are named by.
   void Add(size_t index, double value);
-  // Returns true if there was no point.
-  bool empty() const { return !least_.has_value(); }
   size_t least() const { return *least_; }
   size_t greatest() const { return *greatest_; }
+  // Returns both in their order. If all points of [begin, end) are alike, another one at an end of
+  // it takes the second place, so that whoever gets as many points as it has asked for knows that
+  // there are more.
+  std::pair<size_t, size_t> TwoOf(size_t begin, size_t end) const;
 
  private:
   std::optional<size_t> least_;

@@ -221,16 +221,15 @@ class Joiner {
       const size_t begin = StretchBegin(part, parts, size);
       const size_t end = StretchBegin(part + 1, parts, size);
       TY_ASSIGN_OR_RETURN(const Extremes found, FindExtremes(stretches, next, before, begin, end));
-      const auto [first, second] = std::minmax({found.least(), found.greatest()});
-      // The stretches with the extremes were read. None of those behind is needed any more.
+      const auto two = found.TwoOf(begin, end);
+      // None of the stretches that the part leaves behind is needed any more.
       while (before < end) {
         Stretch& stretch = stretches[next];
-        const auto take = [&](size_t index) {
-          if (index < before || index >= before + stretch.size) return;
+        for (const size_t index : {two.first, two.second}) {
+          if (index < before || index >= before + stretch.size) continue;
+          TY_RETURN_IF_ERROR(Load(stretch));
           points.push_back(ToStored(stretch.points[index - before], name_, stretch.attempt));
-        };
-        take(first);
-        if (second != first) take(second);
+        }
         if (before + stretch.size > end) break;
         stretch.points = {};
         before += stretch.size;
