@@ -132,6 +132,7 @@ class App::Impl {
   absl::Status Listen(const ServerOptions& given);
   // Begins with what no request asks for.
   void KeepHouse(const KeepRules& keep);
+  bool IsAlive();
   void Stop();
   const std::vector<std::string>& addresses() const { return entrance_->addresses(); }
 
@@ -192,6 +193,9 @@ class App::Impl {
   std::unique_ptr<rpc::TunnelServiceImpl> tunnels_;
   std::unique_ptr<grpc::Server> server_;
   std::optional<Housekeeper> housekeeper_;
+  // Cleared while the scheduler is asked. The question may outlive this object.
+  const std::shared_ptr<std::atomic<bool>> has_answered_ =
+      std::make_shared<std::atomic<bool>>(true);
 };
 
 absl::Status App::Impl::Open(const std::string& state_dir, const ServerOptions& given) {
@@ -412,6 +416,13 @@ absl::Status App::Impl::Listen(const ServerOptions& given) {
                      absl::StrCat(absl::StrJoin(addresses(), "\n"), "\n"), 0600);
 }
 
+bool App::Impl::IsAlive() {
+  if (!has_answered_->exchange(false)) return false;
+  runtime_->Read(
+      [answered = has_answered_](const absl::StatusOr<const core::Yard*>&) { *answered = true; });
+  return true;
+}
+
 void App::Impl::KeepHouse(const KeepRules& keep) {
   Housekeeper::Options options;
   options.keep = keep;
@@ -465,6 +476,10 @@ App::~App() {
 const std::vector<std::string>& App::addresses() const {
   return impl_->addresses();
 }
+bool App::IsAlive() {
+  return impl_->IsAlive();
+}
+
 void App::Stop() {
   impl_->Stop();
 }

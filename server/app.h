@@ -29,6 +29,10 @@ class App {
   // Returns the addresses on which the server listens, with the ports that were chosen.
   const std::vector<std::string>& addresses() const;
 
+  // Returns true if what it asked of the scheduler at the last call has been answered, and asks
+  // again. The first call returns true.
+  bool IsAlive();
+
   // Ends watches and waiting workers with UNAVAILABLE, and lets calls that have begun finish. It
   // may be called again.
   void Stop();

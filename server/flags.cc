@@ -7,6 +7,7 @@
 #include "common/base/duration.h"
 #include "common/base/flag_style.h"
 #include "common/base/version.h"
+#include "common/daemon/flag_file.h"
 
 namespace trainyard {
 namespace {
@@ -85,6 +86,7 @@ ParsedFlags ParseFlags(int argc, char** argv, const std::string& default_state_d
   CLI::App app("Accepts, queues and places training jobs, and remembers all of it.",
                "trainyard-server");
   app.set_version_flag("--version", std::string("trainyard-server ") + Version());
+  AddFlagFile(app);
   app.add_option("--state_dir", flags.options.state_dir, "Everything that the server remembers")
       ->capture_default_str();
   app.add_option("--listen", flags.options.listen,

@@ -2,7 +2,10 @@
 #include <csignal>
 #include <cstdlib>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/log.h"
+#include "common/daemon/service_manager.h"
 #include "server/app.h"
 #include "server/flags.h"
 
@@ -12,6 +15,7 @@ int main(int argc, char** argv) {
   sigaddset(&stop_signals, SIGINT);
   sigaddset(&stop_signals, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &stop_signals, nullptr);  // all threads inherit the mask
+  const trainyard::ServiceManager manager(trainyard::TakeServiceVariables());
   const auto env = [](const char* name) { return getenv(name) != nullptr ? getenv(name) : ""; };
   const auto flags = trainyard::ParseFlags(
       argc, argv, trainyard::DefaultStateDir(env("XDG_STATE_HOME"), env("HOME")));
@@ -21,8 +25,9 @@ int main(int argc, char** argv) {
     trainyard::LogError(app.status().message());
     return EXIT_FAILURE;
   }
-  int signal = 0;
-  sigwait(&stop_signals, &signal);
+  manager.Ready(absl::StrCat("listening on ", absl::StrJoin((*app)->addresses(), ", ")));
+  manager.WaitForSignal(stop_signals, [&app] { return (*app)->IsAlive(); });
+  manager.Stopping();
   pthread_sigmask(SIG_UNBLOCK, &stop_signals, nullptr);
   (*app)->Stop();
 }

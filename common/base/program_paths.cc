@@ -11,6 +11,12 @@
 #include "common/base/files.h"
 
 namespace trainyard {
+namespace {
+
+// An installation keeps the programs that nobody starts by hand out of everybody's PATH.
+constexpr char kHelpers[] = "../libexec/trainyard";
+
+}  // namespace
 
 std::string ProgramFolder() {
   std::array<char, 4096> path{};
@@ -21,14 +27,18 @@ std::string ProgramFolder() {
 }
 
 std::string SiblingProgram(absl::string_view name) {
-  return JoinPath(ProgramFolder(), name);
+  const std::string folder = ProgramFolder();
+  return FindProgram(folder, name).value_or(JoinPath(folder, name));
 }
 
 absl::StatusOr<std::string> FindProgram(absl::string_view folder, absl::string_view name) {
   std::string path = JoinPath(folder, name);
   if (FileExists(path)) return path;
-  return absl::NotFoundError(
-      absl::StrCat("there is no '", path, "'; it belongs beside the trainyard binary"));
+  const std::string helper = JoinPath(JoinPath(folder, kHelpers), name);
+  if (FileExists(helper)) return helper;
+  return absl::NotFoundError(absl::StrCat(
+      "there is no '", path,
+      "'; it belongs beside the trainyard binary, or into ../libexec/trainyard from there"));
 }
 
 std::string StateHome(absl::string_view xdg_state_home, absl::string_view home) {

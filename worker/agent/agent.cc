@@ -151,6 +151,14 @@ void Agent::Wake() {
   (void)!write(wake_.get(), &one, sizeof one);
 }
 
+bool Agent::IsAlive() {
+  const int64_t turns = turns_;
+  if (turns == turns_seen_) return false;
+  turns_seen_ = turns;
+  Wake();
+  return true;
+}
+
 void Agent::Loop() {
   while (true) {
     {
@@ -158,6 +166,7 @@ void Agent::Loop() {
       if (stop_) return;
     }
     Turn();
+    ++turns_;
     pollfd fds[] = {{wake_.get(), POLLIN, 0}, {watch_.has_value() ? watch_->fd() : -1, POLLIN, 0}};
     // The time is rounded up, because a turn that comes too early finds nothing due.
     const absl::Duration wait = absl::Ceil(NextTurn(), absl::Milliseconds(1));

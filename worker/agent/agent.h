@@ -3,6 +3,7 @@
 // makes progress, or a regular look is due, and it watches the GPUs.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <optional>
@@ -59,6 +60,8 @@ class Agent {
   // Returns true once the server has got all that this host had to send, and will give it nothing
   // more.
   bool has_left() const;
+  // Returns true if the loop has made a turn since the last call, and wakes it for another one.
+  bool IsAlive();
 
  private:
   void Loop();
@@ -102,6 +105,8 @@ class Agent {
   std::map<AttemptId, absl::Duration> device_metrics_due_;
   bool gets_nothing_more_ = false;  // as the server's last answer says
 
+  std::atomic<int64_t> turns_ = 0;
+  int64_t turns_seen_ = -1;
   mutable absl::Mutex mutex_;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Duration leave_within_ ABSL_GUARDED_BY(mutex_);  // 0 if the daemon is not to end

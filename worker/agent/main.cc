@@ -9,10 +9,11 @@ namespace trainyard::agent {
 namespace {
 
 int Main(int argc, char** argv) {
+  const ServiceManager manager(TakeServiceVariables());
   WorkerFlags flags;
   if (const auto code = ReadWorkerFlags(argc, argv, flags)) return *code;
   InitLog("trainyard-worker", LogLevel::kInfo, flags.log_format);
-  const absl::Status status = RunWorker(flags);
+  const absl::Status status = RunWorker(flags, manager);
   if (!status.ok()) {
     std::fprintf(stderr, "trainyard-worker: %s\n", std::string(status.message()).c_str());
     return 1;

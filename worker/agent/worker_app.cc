@@ -127,9 +127,9 @@ void Empty(Agent& daemon, absl::Duration time, const sigset_t& signals) {
 
 }  // namespace
 
-absl::Status RunWorker(const WorkerFlags& flags) {
-  // Signals are blocked before any thread starts, so that all threads inherit the mask; sigwait
-  // below receives them.
+absl::Status RunWorker(const WorkerFlags& flags, const ServiceManager& manager) {
+  // Signals are blocked before any thread starts, so that all threads inherit the mask; the
+  // wait below receives them.
   sigset_t signals;
   sigemptyset(&signals);
   for (const int number : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, number);
@@ -204,8 +204,9 @@ absl::Status RunWorker(const WorkerFlags& flags) {
            {"version", Version()}});
   Agent daemon(std::move(options), *stub, gpus, *Clock::Real(), *Rng::Real());
   daemon.Start();
-  int number = 0;
-  (void)sigwait(&signals, &number);
+  manager.Ready(absl::StrCat("worker ", flags.name, " of ", flags.server));
+  const int number = manager.WaitForSignal(signals, [&daemon] { return daemon.IsAlive(); });
+  manager.Stopping(drain_time);
   if (drain_time > absl::ZeroDuration()) {
     LogInfo("worker is to end; its jobs go on elsewhere", {{"signal", absl::StrCat(number)}});
     Empty(daemon, drain_time, signals);

@@ -10,6 +10,7 @@
 #include "common/base/program_paths.h"
 #include "common/base/version.h"
 #include "common/base/worker_name.h"
+#include "common/daemon/flag_file.h"
 #include "common/rpc/address.h"
 
 namespace trainyard::agent {
@@ -39,6 +40,7 @@ std::optional<int> ReadWorkerFlags(int argc, char** argv, WorkerFlags& flags) {
       "jobs running; the next one on the same state directory adopts them.",
       "trainyard-worker");
   app.set_version_flag("--version", Version());
+  AddFlagFile(app);
   app.option_defaults()->always_capture_default();
   app.add_option("--server", flags.server, "unix:/path, or tls://host:port");
   app.add_option("--join_token_file", flags.join_token_file,

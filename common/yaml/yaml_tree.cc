@@ -1,6 +1,6 @@
 // Builds the tree from yaml-cpp's events, because yaml-cpp's own tree would expand aliases and
 // forget the places of keys.
-#include "client/spec_loader/yaml_tree.h"
+#include "common/yaml/yaml_tree.h"
 
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/exceptions.h>
@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/strings.h"
 
-namespace trainyard::spec_loader {
+namespace trainyard::yaml {
 namespace {
 
 int Characters(absl::string_view text) {
@@ -221,4 +221,4 @@ YamlDocument ParseYaml(absl::string_view text) {
   return std::move(builder).Take();
 }
 
-}  // namespace trainyard::spec_loader
+}  // namespace trainyard::yaml
