@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/commands/machine.h"
+#include "client/commands/user_service.h"
 #include "client/commands/verbs.h"
 #include "client/daemons/pid_file.h"
 #include "client/output/text.h"
@@ -112,11 +113,16 @@ Result Down(const Context& context, const DownOptions& options) {
   const Machine machine = MachineOf(context, options.state_dir);
   const auto server = daemons::RunningProcess(machine.server_pid_file);
   const auto worker = daemons::RunningProcess(machine.worker_pid_file);
-  if (!server.has_value() && !worker.has_value()) {
+  if (!server.has_value() && !worker.has_value() && !UserService(context).IsOf(machine)) {
     context.Say(absl::StrCat("nothing of `trainyard up` runs with state in ", machine.state_dir));
     return link::kOk;
   }
   if (server.has_value()) TY_RETURN_IF_ERROR(SettleJobs(context, options, server->note));
+  // systemd would start them again.
+  if (const UserService service(context); service.IsOf(machine)) {
+    TY_RETURN_IF_ERROR(service.Remove());
+    context.Say("the service is removed");
+  }
   // The worker is stopped first, while the server can still take its last report.
   if (worker.has_value()) {
     TY_RETURN_IF_ERROR(daemons::StopProcess(*worker, kDownGrace, context.clock));

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/commands/machine.h"
 #include "client/commands/up_settings.h"
+#include "client/commands/user_service.h"
 #include "client/commands/verbs.h"
 #include "client/daemons/child.h"
 #include "client/daemons/log_tail.h"
@@ -36,6 +37,8 @@ struct UpOptions {
   std::string dataset_dir;
   bool reset = false;
   bool detach = false;
+  bool stay = false;
+  bool service = false;
 };
 
 // A server that recovers a large store takes seconds to start.
@@ -315,11 +318,62 @@ absl::StatusOr<bool> BringUp(const Context& context, const UpOptions& options,
   return false;
 }
 
+// Returns the server's address once both daemons of the service run and the server answers.
+absl::StatusOr<std::string> WaitForService(const Context& context, const Machine& machine) {
+  const absl::Duration start = context.clock.Uptime();
+  while (true) {
+    const auto server = daemons::RunningProcess(machine.server_pid_file);
+    if (server.has_value() && daemons::RunningProcess(machine.worker_pid_file).has_value() &&
+        IsServing(context, server->note)) {
+      return server->note;
+    }
+    if (context.clock.Uptime() - start > kStartTimeout) {
+      return absl::DeadlineExceededError(absl::StrCat(
+          "the service did not start within ", kStartTimeout / absl::Seconds(1),
+          " s; `journalctl --user -u trainyard` and ", machine.server_log, " tell why"));
+    }
+    if (context.interrupt.WaitFor(kPollInterval)) return absl::CancelledError("interrupted");
+  }
+}
+
+// Lets systemd start both daemons, now and whenever the machine starts.
+Result UpAsService(const Context& context, const UpOptions& options, const UpSettings& given,
+                   const Machine& machine) {
+  const UserService service(context);
+  TY_RETURN_IF_ERROR(service.Check(machine));
+  for (const char* program : {"trainyard", "trainyard-server", "trainyard-worker"}) {
+    TY_RETURN_IF_ERROR(FindProgram(context.surroundings.binary_dir, program).status());
+  }
+  {
+    TY_ASSIGN_OR_RETURN(const DirectoryLock lock, DirectoryLock::Acquire(machine.state_dir));
+    UpSettings remembered;
+    if (!options.reset) {
+      TY_ASSIGN_OR_RETURN(remembered, ReadUpSettings(machine.settings_file));
+    }
+    const UpSettings settings = Merged(given, remembered);
+    TY_RETURN_IF_ERROR(CheckDatasetDir(settings));
+    TY_RETURN_IF_ERROR(WriteUpSettings(machine.settings_file, settings));
+  }
+  // Daemons that were started otherwise make room for those of the service, which take over what
+  // runs.
+  if (!service.IsOf(machine)) TY_RETURN_IF_ERROR(StopBoth(context, machine));
+  TY_ASSIGN_OR_RETURN(const std::string remark, service.Install(machine));
+  TY_ASSIGN_OR_RETURN(const std::string address, WaitForService(context, machine));
+  context.Say(absl::StrCat("up, as a service of yours: server at ", address, ", state in ",
+                           machine.state_dir));
+  if (!remark.empty()) context.Say(absl::StrCat("  ", remark));
+  context.Say(
+      "  systemctl --user status trainyard    shows how it is\n"
+      "  trainyard down                       stops both, and removes the service");
+  return link::kOk;
+}
+
 Result Up(const Context& context, const UpOptions& options) {
   Machine machine = MachineOf(context, options.state_dir, options.listen);
   TY_RETURN_IF_ERROR(rpc::ParseAddress(machine.address).status());
   TY_ASSIGN_OR_RETURN(const UpSettings given, GivenSettings(options));
   TY_RETURN_IF_ERROR(MakeDirectories(machine.state_dir, 0700));
+  if (options.service) return UpAsService(context, options, given, machine);
   TY_ASSIGN_OR_RETURN(const bool was_running, BringUp(context, options, given, machine));
   const bool is_default =
       machine.address ==
@@ -335,8 +389,10 @@ Result Up(const Context& context, const UpOptions& options) {
       absl::StrCat("  trainyard submit jobs/convnet-glyphs.yaml --follow\n"
                    "  trainyard down",
                    state_flag, "    stops both\n  trainyard up --detach", state_flag,
-                   "    starts both again with the same flags, also after a reboot"));
-  if (options.detach || was_running) return link::kOk;
+                   "    starts both again with the same flags, also after a reboot\n"
+                   "  trainyard up --service",
+                   state_flag, "   lets systemd do that"));
+  if (options.detach || (was_running && !options.stay)) return link::kOk;
   context.Say("Ctrl-C stops both");
   return StayInForeground(context, machine);
 }
@@ -366,6 +422,10 @@ void AddUp(VerbTable& verbs) {
                      "Forget the flags of earlier calls, which are used again otherwise");
         flags.Switch("--detach", options.detach,
                      "Return once both are up instead of staying until Ctrl-C");
+        flags.Switch("--stay", options.stay,
+                     "Stay until Ctrl-C also if both ran already, as the service does");
+        flags.Switch("--service", options.service,
+                     "Make a service of your own systemd, which starts both with the machine");
       },
       Up);
 }

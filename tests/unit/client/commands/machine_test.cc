@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <cstdlib>
 #include <optional>
 #include <thread>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/daemons/child.h"
 #include "client/daemons/pid_file.h"
@@ -59,7 +61,8 @@ TEST_F(MachineTest, AServerThatDoesNotStartIsToldWithTheCauseFromItsLog) {
 TEST_F(MachineTest, BinariesThatAreMissingAreNamed) {
   const CommandResult result = runner_.Run({"up", "--detach", "--state_dir", state_});
   EXPECT_EQ(result.exit_code, 3);
-  EXPECT_THAT(result.err, HasSubstr("trainyard-server'; it belongs beside the trainyard binary"));
+  EXPECT_THAT(result.err,
+              HasSubstr("trainyard-server'; it belongs beside the trainyard binary, or "));
 }
 
 TEST_F(MachineTest, AStateDirectoryWhoseSocketWouldNotFitIsRefused) {
@@ -108,6 +111,98 @@ TEST_F(MachineTest, AWorkerThatEndsIsNotTakenForUp) {
                                     "need 4 processors"));
   EXPECT_FALSE(FileExists(JoinPath(state_, "worker.pid")));
   EXPECT_EQ(runner_.Run({"down", "--state-dir", state_}).exit_code, 0);
+}
+
+// Puts scripts in the place of systemd's programs, which write down how they are called.
+class UserServiceTest : public MachineTest {
+ protected:
+  UserServiceTest() {
+    const char* path = getenv("PATH");
+    path_ = path == nullptr ? "" : path;
+    setenv("PATH", absl::StrCat(runner_.home.path(), ":", path_).c_str(), 1);
+    for (const char* name : {"trainyard", "trainyard-server", "trainyard-worker"}) {
+      Script(name, "exit 1\n");
+    }
+    Script("loginctl", absl::StrCat("echo loginctl $* >> ", calls_, "\n"));
+    Script("systemctl", absl::StrCat("echo $* >> ", calls_, "\n"));
+  }
+  ~UserServiceTest() override { setenv("PATH", path_.c_str(), 1); }
+
+  std::string Calls() const { return ReadFileRange(calls_, 0, 4096).value_or(""); }
+
+  // Runs `up --service`. Two processes stand for the daemons that systemd starts.
+  CommandResult UpAsService() {
+    std::thread systemd([this] {
+      const bool is_asked = WaitUntil([this] { return absl::StrContains(Calls(), "restart"); });
+      EXPECT_TRUE(is_asked);
+      server_id_ = Daemon("server.pid", server_.address());
+      worker_id_ = Daemon("worker.pid", "lab-1");
+    });
+    CommandResult result =
+        runner_.Run({"up", "--service", "--state-dir", state_, "--cpu-devices", "2"});
+    systemd.join();
+    return result;
+  }
+
+  std::string path_;
+  const std::string calls_ = runner_.home.File("calls");
+  const std::string unit_ = runner_.home.File(".config/systemd/user/trainyard.service");
+  daemons::ProcessId server_id_;
+  daemons::ProcessId worker_id_;
+};
+
+TEST_F(UserServiceTest, StartsBothWithTheMachineAndForgetsItAgain) {
+  const CommandResult up = UpAsService();
+  EXPECT_EQ(up.exit_code, 0) << up.err;
+  EXPECT_EQ(Calls(),
+            "--user show-environment\n--user daemon-reload\n--user enable trainyard.service\n"
+            "--user restart trainyard.service\nloginctl enable-linger\n");
+  const std::string unit = ReadFileRange(unit_, 0, 4096).value_or("");
+  EXPECT_THAT(unit,
+              HasSubstr(absl::StrCat("ExecStart=\"", runner_.home.path(),
+                                     "/trainyard\" up --stay --state-dir \"", state_, "\"\n")));
+  EXPECT_THAT(unit, HasSubstr("KillMode=process")) << "a stop must not end ranks";
+  EXPECT_THAT(ReadFileRange(JoinPath(state_, "up.json"), 0, 4096).value_or(""),
+              HasSubstr("--cpu-devices"));
+  EXPECT_THAT(up.err, AllOf(HasSubstr("as a service of yours: server at " + server_.address()),
+                            Not(HasSubstr("log in"))));
+
+  const CommandResult down = runner_.Run({"down", "--state-dir", state_});
+  EXPECT_EQ(down.exit_code, 0) << down.err;
+  EXPECT_THAT(Calls(), HasSubstr("--user disable --now trainyard.service\n--user daemon-reload\n"));
+  EXPECT_FALSE(FileExists(unit_));
+  EXPECT_FALSE(daemons::IdentifyProcess(server_id_.pid).ok());
+  EXPECT_FALSE(daemons::IdentifyProcess(worker_id_.pid).ok());
+}
+
+TEST_F(UserServiceTest, SaysSoIfItWillNotStartBeforeALogin) {
+  Script("loginctl", "exit 1\n");
+  const CommandResult up = UpAsService();
+  EXPECT_EQ(up.exit_code, 0) << up.err;
+  EXPECT_THAT(up.err, HasSubstr("it starts when you log in, and ends when you log out; `sudo "
+                                "loginctl enable-linger"));
+  EXPECT_EQ(runner_.Run({"down", "--state-dir", state_}).exit_code, 0);
+}
+
+TEST_F(UserServiceTest, WithoutASystemdOfTheUserNothingIsChanged) {
+  Script("systemctl", "echo 'Failed to connect to bus: No medium found' >&2; exit 1\n");
+  const CommandResult up = runner_.Run({"up", "--service", "--state-dir", state_});
+  EXPECT_EQ(up.exit_code, 6);
+  EXPECT_THAT(up.err, AllOf(HasSubstr("no systemd runs for you here"),
+                            HasSubstr("Failed to connect to bus: No medium found"),
+                            HasSubstr("`trainyard up --detach` starts both without one")));
+  EXPECT_FALSE(FileExists(unit_));
+}
+
+TEST_F(UserServiceTest, TheServiceOfAnotherStateDirectoryStays) {
+  ASSERT_TRUE(MakeDirectories(unit_.substr(0, unit_.rfind('/'))).ok());
+  const std::string other = "ExecStart=\"/usr/bin/trainyard\" up --stay --state-dir \"/other\"\n";
+  runner_.home.Write(".config/systemd/user/trainyard.service", other);
+  const CommandResult up = runner_.Run({"up", "--service", "--state-dir", state_});
+  EXPECT_EQ(up.exit_code, 6);
+  EXPECT_THAT(up.err, HasSubstr("is the service of another state directory"));
+  EXPECT_EQ(runner_.Run({"down", "--state-dir", state_}).exit_code, 0);
+  EXPECT_EQ(ReadFileRange(unit_, 0, 4096).value_or(""), other);
 }
 
 TEST_F(MachineTest, AFolderOfDataThatIsNotThereIsRefused) {
