@@ -9,7 +9,7 @@ TEST_JOBS ?= $(shell expr $(JOBS) + 1)
 # it lets the compiler do so: the headers that the compiler names tell it enough.
 export CCACHE_DEPEND ?= 1
 
-.PHONY: demo test bench lint format install-deps sanitize linearizability soak fuzz faults isolation containers kubernetes browser
+.PHONY: demo test bench lint format install-deps sanitize linearizability soak fuzz faults isolation containers kubernetes browser packages install-test
 
 # Installs what is missing, builds, and runs a job from submit to a downloaded checkpoint.
 # DATASETS=DIR trains on real Fashion-MNIST found there.
@@ -78,6 +78,17 @@ containers: $(BUILD)/build.ninja
 kubernetes: $(BUILD)/build.ninja
 	cmake --build --preset $(PRESET) -j$(JOBS) --target $(PROGRAMS)
 	BIN=$(CURDIR)/$(BUILD)/bin WORK=$(CURDIR)/$(BUILD)/kubernetes scripts/kubernetes_test.sh || [ $$? = 77 ]
+
+# Makes Debian packages in build/packages. PRESET=cuda makes trainyard-worker-cuda as well.
+packages: $(BUILD)/build.ninja
+	cmake --build --preset $(PRESET) -j$(JOBS) --target shipped
+	scripts/package.sh $(BUILD)
+
+# Installs the packages in a Debian 12 under user-mode Linux: two users, a reboot and an upgrade in the middle of a job,
+# removal. It needs root and the packages user-mode-linux, mmdebstrap and e2fsprogs, and skips visibly without them.
+install-test: $(BUILD)/build.ninja
+	cmake --build --preset $(PRESET) -j$(JOBS) --target shipped
+	BUILD=$(CURDIR)/$(BUILD) WORK=$(CURDIR)/$(BUILD)/install scripts/install_test.sh
 
 # Runs clang-tidy over all sources, or only over LINT_FILES="a.cc b.cc".
 lint:

@@ -2,13 +2,14 @@
 # Boots a Debian 12 with systemd and control groups of version 2 under user-mode Linux, runs one script in it as root,
 # prints what that prints, and returns its exit status; 77 if it cannot start here.
 # usage: boot.sh DIR SCRIPT [FILE...]     the FILEs lie in /inside/ there, and SCRIPT is /inside/run
+# SCRIPT runs again after a reboot, for which it asks with the exit status 88. PACKAGES names further packages of Debian.
 # DIR keeps the root file system for the next run. It needs user-mode-linux, mmdebstrap, e2fsprogs and a C compiler, and
 # root. There is one processor, no GPU, and no network but loopback.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 dir=$1 script=$(realpath "$2"); shift 2
 files=(); for file in "$@"; do files+=("$(realpath "$file")"); done
-packages=systemd,systemd-sysv,dbus,procps,python3-minimal,bubblewrap,passwd,libabsl20220623,libgrpc++1.51,libprotobuf32,libre2-9,libsqlite3-0,libssl3,openssl,libxxhash0,libyaml-cpp0.7
+packages=systemd,systemd-sysv,dbus,procps,python3-minimal,bubblewrap,passwd,libabsl20220623,libgrpc++1.51,libprotobuf32,libre2-9,libsqlite3-0,libssl3,openssl,libxxhash0,libyaml-cpp0.7${PACKAGES:+,$PACKAGES}
 skip() { echo "SKIPPED: $1" >&2; exit 77; }
 for tool in linux mmdebstrap mke2fs cc; do
   command -v "$tool" >/dev/null || skip "$tool is missing (apt install user-mode-linux mmdebstrap e2fsprogs gcc)"
@@ -26,7 +27,7 @@ After=multi-user.target
 [Service]
 Type=oneshot
 TimeoutStartSec=infinity
-ExecStart=/bin/sh -c '/inside/run > /dev/tty0 2>&1; echo "exit status $$?" > /dev/tty0; systemctl poweroff --force --force'
+ExecStart=/bin/sh -c '/inside/run > /dev/tty0 2>&1; status=$$?; if [ $$status = 88 ]; then systemctl --no-block reboot; else echo "exit status $$status" > /dev/tty0; systemctl poweroff --force --force; fi'
 U
   mkdir -p root/etc/systemd/system/multi-user.target.wants
   ln -sf ../inside.service root/etc/systemd/system/multi-user.target.wants/inside.service
