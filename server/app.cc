@@ -34,6 +34,7 @@
 #include "server/entrance.h"
 #include "server/housekeeper.h"
 #include "server/leftovers.h"
+#include "server/metrics/exposition.h"
 #include "server/notify/courier.h"
 #include "server/rpc/access_service.h"
 #include "server/rpc/agent_service.h"
@@ -150,7 +151,9 @@ class App::Impl {
 
   const DirectoryLock lock_;
   std::string state_dir_;
+  metrics::Meters meters_{*Clock::Real()};
   std::unique_ptr<store::Store> store_;
+  std::unique_ptr<store::Store> measured_store_;
   std::unique_ptr<store::MetricsStore> metrics_;
   std::unique_ptr<runtime::BlobStore> blobs_;
   std::unique_ptr<runtime::CodeStore> code_;
@@ -191,6 +194,7 @@ class App::Impl {
   std::unique_ptr<rpc::SpecServiceImpl> spec_service_;
   std::unique_ptr<rpc::SweepServiceImpl> sweep_service_;
   std::unique_ptr<rpc::TunnelServiceImpl> tunnels_;
+  std::optional<metrics::Exposition> exposition_;
   std::unique_ptr<grpc::Server> server_;
   std::optional<Housekeeper> housekeeper_;
   // Cleared while the scheduler is asked. The question may outlive this object.
@@ -217,10 +221,12 @@ absl::Status App::Impl::Open(const std::string& state_dir, const ServerOptions& 
   TY_ASSIGN_OR_RETURN(sweep_store_, store::SweepStore::Open(JoinPath(state_dir_, "sweeps.db")));
   runtime::Runtime::Options options;
   options.config = given.config;
+  measured_store_ = meters_.measures.MeasuredStore(*store_);
   const std::string orphans = OrphanFolder(state_dir_, Clock::Real()->Now());
   DeletedStreams deleted;
   options.on_load = [this, &given, &orphans,
                      &deleted](const core::Snapshot& stored) -> absl::Status {
+    meters_.yard.Load(stored);
     TY_RETURN_IF_ERROR(OpenNotifications(given, stored.next_event));
     for (const store::RemarkedJob& job : remarks_->ListJobs()) {
       if (WasDeleted(stored, job.number)) RemoveRemarksOn(job.number);
@@ -229,12 +235,13 @@ absl::Status App::Impl::Open(const std::string& state_dir, const ServerOptions& 
     return SetStreamsAside(stored, state_dir_, orphans, *logs_, *metrics_);
   };
   options.on_turn = [this](const core::Turn& turn) {
+    meters_.yard.Take(turn.delta, Clock::Real()->Now());
     CleanUp(turn);
     courier_->Take(turn);
   };
   options.on_fatal = Die;
-  TY_ASSIGN_OR_RETURN(runtime_,
-                      runtime::Runtime::Start(std::move(options), *store_, *Clock::Real(), board_));
+  TY_ASSIGN_OR_RETURN(runtime_, runtime::Runtime::Start(std::move(options), *measured_store_,
+                                                        *Clock::Real(), board_));
   executor_.Post([this, orphans] {
     RemoveUploadsOfTheDead();
     SetBlobsAside(orphans, *blobs_, board_);
@@ -277,6 +284,7 @@ absl::Status App::Impl::Open(const std::string& state_dir, const ServerOptions& 
   sweep_service_ = std::make_unique<rpc::SweepServiceImpl>(*services_);
   tunnels_ = std::make_unique<rpc::TunnelServiceImpl>(*services_);
   sweeps_->Start();
+  exposition_.emplace(meters_, *runtime_, board_, directory_, state_dir_, *Clock::Real());
   return absl::OkStatus();
 }
 
@@ -407,11 +415,16 @@ absl::Status App::Impl::Listen(const ServerOptions& given) {
   builder.RegisterService(sweep_service_.get());
   builder.RegisterService(notify_service_.get());
   builder.RegisterService(tunnels_.get());
+  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> watches;
+  watches.push_back(meters_.calls.Interceptors());
+  builder.experimental().SetInterceptorCreators(std::move(watches));
   server_ = builder.BuildAndStart();
   if (server_ == nullptr) return absl::InternalError("the gRPC server does not start");
-  entrance_->Begin([this](UniqueFd connection) {
-    grpc::AddInsecureChannelFromFd(server_.get(), connection.release());
-  });
+  entrance_->Begin(
+      [this](UniqueFd connection) {
+        grpc::AddInsecureChannelFromFd(server_.get(), connection.release());
+      },
+      [this](metrics::Exposition::Done done) { exposition_->Write(std::move(done)); });
   return ReplaceFile(JoinPath(state_dir_, "ready"),
                      absl::StrCat(absl::StrJoin(addresses(), "\n"), "\n"), 0600);
 }

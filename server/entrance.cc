@@ -132,13 +132,14 @@ absl::Status Entrance::OpenCertificates(const ServerOptions& options,
   return absl::OkStatus();
 }
 
-void Entrance::Begin(Serve serve) {
+void Entrance::Begin(Serve serve, http::WriteMetrics write_metrics) {
   serve_ = std::move(serve);
   const auto take = [this](relay::Relay::Opened opened) { TakeRelayed(std::move(opened)); };
   http::DoorOptions door;
   door.connect = [this](const access::Peer& peer, const auto& is_known) {
     return ConnectAs(peer, is_known);
   };
+  door.write_metrics = std::move(write_metrics);
   door.is_host = [this](const std::string& host) { return IsHost(host); };
   door.guard = [](const access::Peer& peer, http::Request& request) {
     if (peer.user.empty()) http::AdoptCookie(request);

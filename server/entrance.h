@@ -42,7 +42,8 @@ class Entrance {
   absl::Status Listen(const ServerOptions& options, const std::string& state_dir);
   // Takes the plain bytes of a connection of gRPC whose other end is known.
   using Serve = std::function<void(UniqueFd connection)>;
-  void Begin(Serve serve);
+  // `write_metrics` writes what GET /metrics answers.
+  void Begin(Serve serve, http::WriteMetrics write_metrics);
   // Lets nobody in any more. What is open stays open.
   void StopAccepting();
   // Sends the last answers and closes the connections of users and of other hosts.

@@ -118,6 +118,7 @@ class Door::Impl {
       if (name == "GetCheckpoint") get_checkpoint = &method;
       if (name == "DownloadCheckpoint") download = &method;
       if (name == "WhoAmI") SetCheck(method);
+      if (name == "WhoAmI" && options_.write_metrics != nullptr) AddMetrics(method);
       if (name == "ListAttempts") list_attempts = &method;
       std::vector<std::string> verbs = {"POST"};
       if (method.is_read) verbs.insert(verbs.begin(), "GET");
@@ -138,6 +139,12 @@ class Door::Impl {
     if (get_checkpoint == nullptr || download == nullptr) return;
     routes_.Add(kFilesPath, {"GET"}, [get_checkpoint, download](const ExchangePtr& exchange) {
       ServeCheckpointFile(*get_checkpoint, *download, exchange);
+    });
+  }
+
+  void AddMetrics(const RpcMethod& who_am_i) {
+    routes_.Add(kMetricsPath, {"GET"}, [this, &who_am_i](const ExchangePtr& exchange) {
+      ServeMetrics(who_am_i, options_.write_metrics, exchange);
     });
   }
 

@@ -18,6 +18,7 @@
 #include "server/access/peer.h"
 #include "server/http/exchange.h"
 #include "server/http/limits.h"
+#include "server/http/metrics_page.h"
 
 namespace trainyard::http {
 
@@ -33,6 +34,8 @@ struct DoorOptions {
   // Looks at each request before anything else does, and may change its headers. What it returns is
   // the answer, and the connection ends with it. It is called by the thread of the door.
   std::function<std::optional<Response>(const access::Peer& peer, Request& request)> guard;
+  // Writes what GET /metrics answers. Without it, there is no such path.
+  WriteMetrics write_metrics = nullptr;
   Limits limits = {};
 };
 

@@ -53,6 +53,7 @@ DoorTest::DoorTest(const Limits& limits) {
   DoorOptions options;
   options.limits = limits;
   options.is_host = [](const std::string& host) { return host == "lab.example"; };
+  options.write_metrics = [this](const auto& done) { done(metrics_); };
   options.connect = [this](const access::Peer& peer, const auto& is_known) {
     int ends[2];
     TY_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0);

@@ -52,6 +52,8 @@ class DoorTest : public rpc::RpcTest {
   static int StatusOf(const std::string& answer);
   static nlohmann::json BodyOf(const std::string& answer);
 
+  // Is answered to GET /metrics.
+  absl::StatusOr<std::string> metrics_ = "test_metric 1\n";
   std::unique_ptr<Door> door_;
 };
 
