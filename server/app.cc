@@ -221,6 +221,7 @@ absl::Status App::Impl::Open(const std::string& state_dir, const ServerOptions& 
   TY_ASSIGN_OR_RETURN(sweep_store_, store::SweepStore::Open(JoinPath(state_dir_, "sweeps.db")));
   runtime::Runtime::Options options;
   options.config = given.config;
+  options.make_policy = [this] { return meters_.measures.MeasuredPolicy(); };
   measured_store_ = meters_.measures.MeasuredStore(*store_);
   const std::string orphans = OrphanFolder(state_dir_, Clock::Real()->Now());
   DeletedStreams deleted;

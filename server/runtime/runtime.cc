@@ -42,7 +42,8 @@ Runtime::Runtime(Options options, store::Store& store, Clock& clock, Board& boar
       store_(store),
       clock_(clock),
       board_(board),
-      loop_(options_.config, options_.retry_after_full_disk, std::move(stored), Now()) {}
+      loop_(options_.config, options_.retry_after_full_disk, std::move(stored), Now(),
+            options_.make_policy) {}
 
 Runtime::~Runtime() {
   Stop();

@@ -39,6 +39,8 @@ class Runtime {
     size_t batch_max = 1024;
     // After a commit for which there was no space, timers rest for this long.
     absl::Duration retry_after_full_disk = absl::Seconds(1);
+    // Makes the policy by which the scheduler decides.
+    TurnLoop::PolicyMaker make_policy = [] { return core::MakePolicy(); };
     // Start calls it with the content of the store, before anything changes it. An error ends the
     // start.
     std::function<absl::Status(const core::Snapshot&)> on_load = [](const core::Snapshot&) {

@@ -7,10 +7,11 @@
 namespace trainyard::runtime {
 
 TurnLoop::TurnLoop(core::Config config, absl::Duration rest_after_full_disk, core::Snapshot stored,
-                   core::Now now)
+                   core::Now now, PolicyMaker make_policy)
     : config_(std::move(config)),
       rest_after_full_disk_us_(absl::ToInt64Microseconds(rest_after_full_disk)),
-      yard_(config_, std::move(stored), now) {}
+      make_policy_(std::move(make_policy)),
+      yard_(config_, std::move(stored), now, make_policy_()) {}
 
 std::optional<int64_t> TurnLoop::NextDeadline() const {
   std::optional<int64_t> next = yard_.NextDeadline();
@@ -73,7 +74,7 @@ std::vector<TurnLoop::Answer> TurnLoop::Committed() {
 std::vector<TurnLoop::Answer> TurnLoop::OutOfSpace(const absl::Status& status,
                                                    core::Snapshot stored) {
   settle_after_us_ = now_.uptime_us + rest_after_full_disk_us_;
-  yard_ = core::Yard(config_, std::move(stored), now_);
+  yard_ = core::Yard(config_, std::move(stored), now_, make_policy_());
   std::vector<Answer> answers;
   while (!waiting_.empty()) AnswerWaiting(std::string(waiting_.begin()->first), answers);
   AnswerAll(status, answers);

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -23,6 +24,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "server/core/scheduling/policy.h"
 #include "server/core/yard/deadlines.h"
 #include "server/core/yard/yard.h"
 
@@ -70,9 +72,13 @@ class TurnLoop {
   // An answer that is ready to be given.
   using Answer = std::function<void()>;
 
+  // Makes the policy of a yard, of which there is another one after a commit without space.
+  using PolicyMaker = std::function<std::unique_ptr<const core::Policy>()>;
+
   // After a commit for which there was no space, timers rest for `rest_after_full_disk`.
-  TurnLoop(core::Config config, absl::Duration rest_after_full_disk, core::Snapshot stored,
-           core::Now now);
+  TurnLoop(
+      core::Config config, absl::Duration rest_after_full_disk, core::Snapshot stored,
+      core::Now now, PolicyMaker make_policy = [] { return core::MakePolicy(); });
 
   // Returns the yard. Between turns all of its state is committed.
   const core::Yard& yard() const { return yard_; }
@@ -121,6 +127,7 @@ class TurnLoop {
 
   const core::Config config_;
   const int64_t rest_after_full_disk_us_;
+  const PolicyMaker make_policy_;
   core::Yard yard_;
   std::map<std::string, Waiting> waiting_;  // by worker
   core::Deadlines<std::string> answer_by_;  // the deadline of each of them
