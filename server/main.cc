@@ -20,6 +20,10 @@ int main(int argc, char** argv) {
   const auto flags = trainyard::ParseFlags(
       argc, argv, trainyard::DefaultStateDir(env("XDG_STATE_HOME"), env("HOME")));
   if (flags.exit_code.has_value()) return *flags.exit_code;
+  if (flags.task) {
+    pthread_sigmask(SIG_UNBLOCK, &stop_signals, nullptr);
+    return flags.task();
+  }
   auto app = trainyard::App::Start(flags.options);
   if (!app.ok()) {
     trainyard::LogError(app.status().message());

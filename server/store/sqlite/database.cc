@@ -240,6 +240,25 @@ absl::Status Transaction::Commit() {
   return absl::OkStatus();
 }
 
+absl::Status Database::CopyTo(const std::string& path) {
+  TY_ASSIGN_OR_RETURN(const auto copy, Open(path, Mode::kRelaxed));
+  TY_RETURN_IF_ERROR(copy->Execute("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;"));
+  sqlite3_backup* backup = sqlite3_backup_init(copy->connection_, "main", connection_, "main");
+  if (backup == nullptr) {
+    return ErrorOf(copy->connection_, sqlite3_errcode(copy->connection_), path);
+  }
+  // All pages are copied in one step, which holds one read transaction of the source.
+  const int code = sqlite3_backup_step(backup, -1);
+  sqlite3_backup_finish(backup);
+  if (code != SQLITE_DONE) {
+    // SQLite does not say which of the two files has failed, except for damage and a full disk.
+    const bool is_source = (code & 0xff) == SQLITE_CORRUPT || (code & 0xff) == SQLITE_NOTADB;
+    return ErrorOf(is_source ? nullptr : copy->connection_, code, is_source ? path_ : path);
+  }
+  // The pages say that the file has a write-ahead log. The copy is to be read without one.
+  return copy->Execute("PRAGMA journal_mode = DELETE;");
+}
+
 Transaction::~Transaction() {
   // SQLite may have rolled back by itself, for example on a full disk. Then there is nothing to do.
   if (open_) (void)db_.Prepared("ROLLBACK").Run();

@@ -93,6 +93,9 @@ class Database {
   int ChangedRows() const;
   // Returns how many instructions SQLite has run for all prepared statements since the last call.
   int64_t TakeInstructions();
+  // Copies one moment of the database to a new file, while others write to this one. The copy is
+  // complete in one file, without a write-ahead log. It is not synced.
+  absl::Status CopyTo(const std::string& path);
   const std::string& path() const { return path_; }
 
  private:

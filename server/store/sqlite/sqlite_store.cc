@@ -189,4 +189,16 @@ absl::StatusOr<std::unique_ptr<Store>> OpenSqliteStore(const std::string& path,
   return std::make_unique<SqliteStore>(std::move(writer), std::move(reader), std::move(mark));
 }
 
+absl::Status SkipGivenNumbers(const std::string& path, const std::string& mark_path) {
+  if (!FileExists(mark_path)) return absl::OkStatus();
+  TY_ASSIGN_OR_RETURN(const HighWaterMark mark_file, HighWaterMark::Open(mark_path));
+  TY_ASSIGN_OR_RETURN(const std::optional<Watermark> mark, mark_file.Read());
+  TY_ASSIGN_OR_RETURN(auto db, Database::Open(path, Database::Mode::kDurable));
+  TY_RETURN_IF_ERROR(Migrate(*db, "state", StateMigrations()));
+  core::Snapshot have;
+  TY_RETURN_IF_ERROR(ReadMeta(*db, have));
+  if (!mark.has_value() || mark->revision <= have.revision) return absl::OkStatus();
+  return MoveTo(*mark, *db);
+}
+
 }  // namespace trainyard::store

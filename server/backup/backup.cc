@@ -1,0 +1,217 @@
+// A database names files that were there before it did. So files are copied first, then the
+// databases, then the files that have come or changed in between. A file that the copies name was
+// there at their moment: either it was copied before, or it is new and the second pass, which is
+// short, finds it. A file of a checkpoint that was deleted during the first pass is named no more.
+// Files that nothing names do no harm: a server moves them to orphans/ when it starts.
+#include "server/backup/backup.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <optional>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/files.h"
+#include "common/base/status_macros.h"
+#include "common/base/version.h"
+#include "server/backup/manifest.h"
+#include "server/store/sqlite/database.h"
+
+namespace trainyard::backup {
+namespace {
+
+constexpr size_t kFilesMax = 50'000'000;
+constexpr char kPartial[] = ".partial";
+// Beside these, a state directory has databases, locks, sockets and uploads that begin again.
+constexpr const char* kFolders[] = {"blobs", "logs", "code/archives", "tls"};
+
+class Copier {
+ public:
+  Copier(const BackupOptions& options, std::string partial, BackupResult& result)
+      : options_(options), partial_(std::move(partial)), result_(result) {}
+
+  // Takes the newest snapshot as the one to which files are linked.
+  absl::Status LinkTo(const std::string& snapshot) {
+    auto manifest = ReadManifest(snapshot);
+    if (!manifest.ok()) return manifest.status();
+    before_ = *std::move(manifest);
+    before_path_ = snapshot;
+    return absl::OkStatus();
+  }
+
+  absl::Status CopyFiles() {
+    for (const char* folder : kFolders) {
+      const std::string path = JoinPath(options_.state_dir, folder);
+      if (!FileExists(path)) continue;
+      TY_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListTree(path, kFilesMax));
+      for (const std::string& name : names) TY_RETURN_IF_ERROR(Take(JoinPath(folder, name)));
+    }
+    return FileExists(JoinPath(options_.state_dir, "secrets.key")) ? Take("secrets.key")
+                                                                   : absl::OkStatus();
+  }
+
+  absl::Status CopyDatabases() {
+    for (const std::string name : kDatabases) {
+      const std::string from = JoinPath(options_.state_dir, name);
+      if (!FileExists(from)) continue;
+      TY_ASSIGN_OR_RETURN(auto db, store::Database::Open(from, store::Database::Mode::kReadOnly));
+      const std::string raw = JoinPath(partial_, name + ".raw");
+      TY_RETURN_IF_ERROR(db->CopyTo(raw));
+      const std::string to = JoinPath(partial_, name);
+      TY_RETURN_IF_ERROR(Check(raw));
+      if (rename(raw.c_str(), to.c_str()) != 0) return ErrnoStatus(errno, "cannot rename", raw);
+      TY_RETURN_IF_ERROR(Seal(name, to));
+    }
+    return absl::OkStatus();
+  }
+
+  Manifest& manifest() { return manifest_; }
+
+ private:
+  // Links or copies one file, unless the snapshot has it already as it is.
+  absl::Status Take(const std::string& name) {
+    const std::string from = JoinPath(options_.state_dir, name);
+    const auto now = Look(from);
+    // It was deleted after it was listed.
+    if (absl::IsNotFound(now.status())) return absl::OkStatus();
+    TY_RETURN_IF_ERROR(now.status());
+    const auto same = [&now](const FileEntry& other) {
+      return other.size == now->size && other.mtime_ns == now->mtime_ns && other.mode == now->mode;
+    };
+    const auto taken = manifest_.files.find(name);
+    if (taken != manifest_.files.end() && same(taken->second)) return absl::OkStatus();
+    const std::string to = JoinPath(partial_, name);
+    const auto old = before_.files.find(name);
+    if (taken == manifest_.files.end() && old != before_.files.end() && same(old->second)) {
+      TY_RETURN_IF_ERROR(MakeDirectories(to.substr(0, to.rfind('/')), 0700));
+      if (link(JoinPath(before_path_, name).c_str(), to.c_str()) == 0) {
+        manifest_.files[name] = old->second;
+        ++result_.linked;
+        return absl::OkStatus();
+      }
+    }
+    auto entry = CopyFile(from, to);
+    if (absl::IsNotFound(entry.status())) return absl::OkStatus();
+    TY_RETURN_IF_ERROR(entry.status());
+    manifest_.files[name] = *std::move(entry);
+    ++result_.copied;
+    return absl::OkStatus();
+  }
+
+  // A copy of a damaged database is no backup, and must not push out whole ones.
+  static absl::Status Check(const std::string& copy) {
+    TY_ASSIGN_OR_RETURN(auto db, store::Database::Open(copy, store::Database::Mode::kReadOnly));
+    store::Statement& check = db->Prepared("PRAGMA quick_check(1)");
+    TY_ASSIGN_OR_RETURN(const bool row, check.Step());
+    const std::string text = row ? check.Text(0) : "no answer";
+    check.Reset();
+    if (text == "ok") return absl::OkStatus();
+    return absl::DataLossError(absl::StrCat(
+        "the copy '", copy, "' is damaged: ", text,
+        "; look at the disk and at the database in the state directory. Older snapshots stay"));
+  }
+
+  absl::Status Seal(const std::string& name, const std::string& path) {
+    if (name == "trainyard.db") {
+      TY_ASSIGN_OR_RETURN(auto db, store::Database::Open(path, store::Database::Mode::kReadOnly));
+      store::Statement& meta = db->Prepared("SELECT revision FROM meta");
+      TY_ASSIGN_OR_RETURN(const bool row, meta.Step());
+      if (row) manifest_.revision = meta.Int(0);
+      meta.Reset();
+    }
+    TY_ASSIGN_OR_RETURN(const UniqueFd file, OpenFile(path, O_RDWR));
+    if (fchmod(file.get(), 0600) != 0) return ErrnoStatus(errno, "cannot set the mode of", path);
+    if (fsync(file.get()) != 0) return ErrnoStatus(errno, "cannot sync", path);
+    TY_ASSIGN_OR_RETURN(FileEntry entry, Look(path));
+    TY_ASSIGN_OR_RETURN(entry.sha256, HashOf(path));
+    manifest_.files[name] = entry;
+    ++result_.copied;
+    return absl::OkStatus();
+  }
+
+  const BackupOptions& options_;
+  const std::string partial_;
+  BackupResult& result_;
+  std::string before_path_;
+  Manifest before_;
+  Manifest manifest_;
+};
+
+absl::Status Fill(const BackupOptions& options, const std::string& partial,
+                  const std::vector<std::string>& old, BackupResult& result) {
+  Copier copier(options, partial, result);
+  if (!old.empty()) {
+    TY_RETURN_IF_ERROR(copier.LinkTo(JoinPath(options.directory, old.back())));
+  }
+  TY_RETURN_IF_ERROR(copier.CopyFiles());
+  TY_RETURN_IF_ERROR(copier.CopyDatabases());
+  TY_RETURN_IF_ERROR(copier.CopyFiles());
+  copier.manifest().server_version = Version();
+  copier.manifest().time = absl::FormatTime(absl::RFC3339_sec, options.now, absl::UTCTimeZone());
+  TY_RETURN_IF_ERROR(WriteManifest(partial, copier.manifest()));
+  return SyncFolders(partial);
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::string>> ListSnapshots(const std::string& directory) {
+  TY_ASSIGN_OR_RETURN(std::vector<std::string> names, ListDirectory(directory));
+  std::erase_if(names, [&directory](const std::string& name) {
+    absl::Time time;
+    std::string error;
+    return !absl::ParseTime("%Y%m%dT%H%M%SZ", name, &time, &error) ||
+           !FileExists(JoinPath(JoinPath(directory, name), kManifestName));
+  });
+  return names;
+}
+
+absl::StatusOr<BackupResult> Backup(const BackupOptions& options) {
+  if (!FileExists(JoinPath(options.state_dir, "trainyard.db"))) {
+    return absl::NotFoundError(absl::StrCat("'", options.state_dir,
+                                            "' has no trainyard.db; name the server's state "
+                                            "directory with --state_dir"));
+  }
+  // Another user would leave files beside the databases that the server cannot open.
+  TY_RETURN_IF_ERROR(CheckPrivateDirectory(options.state_dir));
+  TY_RETURN_IF_ERROR(MakeDirectories(options.directory, 0700));
+  TY_ASSIGN_OR_RETURN(const DirectoryLock lock, DirectoryLock::Acquire(options.directory));
+  TY_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(options.directory));
+  for (const std::string& name : names) {
+    // What a backup that was killed has left serves nobody.
+    if (absl::EndsWith(name, kPartial)) {
+      TY_RETURN_IF_ERROR(RemoveTree(JoinPath(options.directory, name)));
+    }
+  }
+  TY_ASSIGN_OR_RETURN(std::vector<std::string> snapshots, ListSnapshots(options.directory));
+  const std::string name = absl::FormatTime("%Y%m%dT%H%M%SZ", options.now, absl::UTCTimeZone());
+  BackupResult result;
+  result.snapshot = JoinPath(options.directory, name);
+  if (FileExists(result.snapshot)) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("'", result.snapshot, "' is there already; try again in a second"));
+  }
+  const std::string partial = absl::StrCat(result.snapshot, kPartial);
+  TY_RETURN_IF_ERROR(MakeDirectories(partial, 0700));
+  absl::Status filled = Fill(options, partial, snapshots, result);
+  if (filled.ok() && rename(partial.c_str(), result.snapshot.c_str()) != 0) {
+    filled = ErrnoStatus(errno, "cannot rename", partial);
+  }
+  if (!filled.ok()) {
+    RemoveTree(partial).IgnoreError();  // the next backup removes it otherwise
+    return filled;
+  }
+  TY_RETURN_IF_ERROR(SyncDirectory(options.directory));
+  snapshots.push_back(name);
+  while (options.keep > 0 && snapshots.size() > static_cast<size_t>(options.keep)) {
+    TY_RETURN_IF_ERROR(RemoveTree(JoinPath(options.directory, snapshots.front())));
+    result.removed.push_back(snapshots.front());
+    snapshots.erase(snapshots.begin());
+  }
+  return result;
+}
+
+}  // namespace trainyard::backup

@@ -1,0 +1,169 @@
+// Writes and reads manifests, and copies the files that they name.
+#include "server/backup/manifest.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/base/errors.h"
+#include "common/base/files.h"
+#include "common/base/status_macros.h"
+#include "common/tls/digest.h"
+#include "nlohmann/json.hpp"
+
+namespace trainyard::backup {
+namespace {
+
+constexpr int kFormat = 1;
+constexpr size_t kBlockBytes = size_t{1} << 20;
+
+FileEntry EntryOf(const struct stat& info) {
+  FileEntry entry;
+  entry.size = info.st_size;
+  entry.mode = static_cast<int>(info.st_mode & 0777);
+  entry.mtime_ns = int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
+  return entry;
+}
+
+// A manifest that somebody has changed must not lead out of its folder.
+bool IsSafe(const std::string& name) {
+  for (const absl::string_view part : absl::StrSplit(name, '/')) {
+    if (part.empty() || part == "." || part == "..") return false;
+  }
+  return true;
+}
+
+// Reads to the end, and hashes and, if `to` is valid, writes what comes. Returns the bytes.
+absl::StatusOr<int64_t> Pump(int from, const std::string& from_path, int to,
+                             const std::string& to_path, tls::Sha256Hasher& hasher) {
+  std::string block(kBlockBytes, '\0');
+  int64_t total = 0;
+  while (true) {
+    const ssize_t got = read(from, block.data(), block.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return ErrnoStatus(errno, "cannot read", from_path);
+    if (got == 0) return total;
+    const absl::string_view bytes(block.data(), static_cast<size_t>(got));
+    hasher.Update(bytes);
+    if (to >= 0) TY_RETURN_IF_ERROR(WriteFully(to, bytes, to_path));
+    total += got;
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<Manifest> ReadManifest(const std::string& snapshot) {
+  const std::string path = JoinPath(snapshot, kManifestName);
+  TY_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("format") || !json["format"].is_number_integer() ||
+      !json.contains("files") || !json["files"].is_object()) {
+    return error::CorruptFile(path, "it is no manifest of a snapshot");
+  }
+  if (json["format"].get<int>() > kFormat) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "'", path, "' has format ", json["format"].get<int>(), ", and this server knows ", kFormat,
+        "; use the server that wrote it, or a newer one"));
+  }
+  Manifest manifest;
+  const auto text_of = [](const nlohmann::json& object, const char* key) {
+    const auto found = object.find(key);
+    return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+  };
+  const auto number_of = [](const nlohmann::json& object, const char* key) {
+    const auto found = object.find(key);
+    return found != object.end() && found->is_number_integer() ? found->get<int64_t>() : -1;
+  };
+  manifest.server_version = text_of(json, "server_version");
+  manifest.time = text_of(json, "time");
+  manifest.revision = number_of(json, "revision");
+  for (const auto& [name, file] : json["files"].items()) {
+    const bool is_whole = file.is_object() && number_of(file, "size") >= 0 &&
+                          number_of(file, "mode") >= 0 && !text_of(file, "sha256").empty();
+    if (!is_whole || !IsSafe(name)) {
+      return error::CorruptFile(path, absl::StrCat("the entry of '", name, "' is damaged"));
+    }
+    manifest.files[name] = {number_of(file, "size"),
+                            static_cast<int>(number_of(file, "mode") & 0777),
+                            number_of(file, "mtime_ns"), text_of(file, "sha256")};
+  }
+  return manifest;
+}
+
+absl::Status WriteManifest(const std::string& snapshot, const Manifest& manifest) {
+  nlohmann::json files = nlohmann::json::object();
+  for (const auto& [name, file] : manifest.files) {
+    files[name] = {{"size", file.size},
+                   {"mode", file.mode},
+                   {"mtime_ns", file.mtime_ns},
+                   {"sha256", file.sha256}};
+  }
+  const nlohmann::json json = {{"format", kFormat},
+                               {"server_version", manifest.server_version},
+                               {"time", manifest.time},
+                               {"revision", manifest.revision},
+                               {"files", files}};
+  return WriteFileAtomically(
+      JoinPath(snapshot, kManifestName),
+      absl::StrCat(json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace), "\n"), 0600);
+}
+
+absl::StatusOr<FileEntry> CopyFile(const std::string& from, const std::string& to) {
+  TY_ASSIGN_OR_RETURN(const UniqueFd source, OpenRegularFile(from, O_RDONLY));
+  struct stat info {};
+  if (fstat(source.get(), &info) != 0) return ErrnoStatus(errno, "cannot look at", from);
+  FileEntry entry = EntryOf(info);
+  TY_RETURN_IF_ERROR(MakeDirectories(std::filesystem::path(to).parent_path().string(), 0700));
+  // It is no truncation: the name may be a link to the file of an older snapshot.
+  if (unlink(to.c_str()) != 0 && errno != ENOENT) return ErrnoStatus(errno, "cannot replace", to);
+  TY_ASSIGN_OR_RETURN(const UniqueFd target, OpenFile(to, O_WRONLY | O_CREAT | O_EXCL, 0600));
+  tls::Sha256Hasher hasher;
+  // A log may grow while it is copied. The entry then says what the copy has.
+  TY_ASSIGN_OR_RETURN(entry.size, Pump(source.get(), from, target.get(), to, hasher));
+  entry.sha256 = hasher.Text();
+  if (fchmod(target.get(), static_cast<mode_t>(entry.mode)) != 0) {
+    return ErrnoStatus(errno, "cannot set the mode of", to);
+  }
+  if (fsync(target.get()) != 0) return ErrnoStatus(errno, "cannot sync", to);
+  return entry;
+}
+
+absl::StatusOr<FileEntry> Look(const std::string& path) {
+  struct stat info {};
+  if (lstat(path.c_str(), &info) != 0) return ErrnoStatus(errno, "cannot look at", path);
+  return EntryOf(info);
+}
+
+absl::StatusOr<std::string> HashOf(const std::string& path) {
+  TY_ASSIGN_OR_RETURN(const UniqueFd file, OpenRegularFile(path, O_RDONLY));
+  tls::Sha256Hasher hasher;
+  TY_RETURN_IF_ERROR(Pump(file.get(), path, -1, "", hasher).status());
+  return hasher.Text();
+}
+
+std::string DamageOf(const std::string& snapshot, const std::string& name, const FileEntry& entry) {
+  const auto hash = HashOf(JoinPath(snapshot, name));
+  if (!hash.ok()) return std::string(hash.status().message());
+  if (*hash == entry.sha256) return "";
+  return absl::StrCat("'", JoinPath(snapshot, name), "' has the hash ", *hash, "; expected ",
+                      entry.sha256);
+}
+
+absl::Status SyncFolders(const std::string& folder) {
+  std::error_code error;
+  for (std::filesystem::recursive_directory_iterator at(folder, error), end; !error && at != end;
+       at.increment(error)) {
+    if (at->is_directory(error)) TY_RETURN_IF_ERROR(SyncDirectory(at->path().string()));
+  }
+  if (error) return ErrnoStatus(error.value(), "cannot list", folder);
+  return SyncDirectory(folder);
+}
+
+}  // namespace trainyard::backup

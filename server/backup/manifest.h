@@ -1,0 +1,52 @@
+// Describes a snapshot: a folder with all files of a state directory at one time, and their hashes.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace trainyard::backup {
+
+// The file of a snapshot that lists all others.
+inline constexpr char kManifestName[] = "manifest.json";
+// All databases of a state directory, in the order in which they are copied. Remarks, sweeps and
+// notifications name jobs by their numbers, so they come before the jobs: a number that the copy of
+// trainyard.db does not know would be given to another job. What jobs refer to comes after them.
+inline constexpr const char* kDatabases[] = {"remarks.db",   "sweeps.db",  "notify.db",
+                                             "trainyard.db", "metrics.db", "access.db",
+                                             "secrets.db",   "specs.db"};
+
+struct FileEntry {
+  int64_t size = 0;
+  int mode = 0600;
+  int64_t mtime_ns = 0;  // of the source
+  std::string sha256;    // "sha256:<64 hex digits>"
+};
+
+struct Manifest {
+  std::string server_version;
+  std::string time;
+  int64_t revision = 0;
+  std::map<std::string, FileEntry> files;  // by path in the snapshot
+};
+
+// Reads the manifest of a snapshot. Returns NOT_FOUND if the folder has none, DATA_LOSS
+// (CORRUPT_FILE) if it is damaged, and FAILED_PRECONDITION if a newer server wrote it.
+absl::StatusOr<Manifest> ReadManifest(const std::string& snapshot);
+absl::Status WriteManifest(const std::string& snapshot, const Manifest& manifest);
+
+// Copies a file and syncs the copy. Returns what was copied, with its hash.
+absl::StatusOr<FileEntry> CopyFile(const std::string& from, const std::string& to);
+// Returns size, mode and time of a file, without a hash.
+absl::StatusOr<FileEntry> Look(const std::string& path);
+// Returns the SHA-256 of a file. It reads the file once, in blocks.
+absl::StatusOr<std::string> HashOf(const std::string& path);
+// Returns what is wrong with a file of a snapshot, or an empty text.
+std::string DamageOf(const std::string& snapshot, const std::string& name, const FileEntry& entry);
+// Syncs a folder and all folders below it.
+absl::Status SyncFolders(const std::string& folder);
+
+}  // namespace trainyard::backup

@@ -1,0 +1,24 @@
+// Makes a state directory from a snapshot.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace trainyard::backup {
+
+struct RestoreOptions {
+  std::string snapshot;
+  std::string state_dir;
+  bool replace = false;  // moves a state directory that is not empty aside
+  absl::Time now;
+};
+
+// Verifies the whole snapshot, copies it beside the state directory, and renames the copy. Returns
+// the path to which the old state directory was moved, or an empty text if there was none. Returns
+// DATA_LOSS if the snapshot is damaged, FAILED_PRECONDITION if a server uses the state directory
+// (STATE_LOCKED) or if it is not empty and `replace` is not set. Nothing is changed then.
+absl::StatusOr<std::string> Restore(const RestoreOptions& options);
+
+}  // namespace trainyard::backup
