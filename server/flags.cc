@@ -2,19 +2,13 @@
 #include "server/flags.h"
 
 #include <CLI/CLI.hpp>
-#include <filesystem>
-#include <iostream>
 #include <map>
-#include <memory>
 
 #include "common/base/duration.h"
-#include "common/base/env.h"
 #include "common/base/flag_style.h"
 #include "common/base/version.h"
 #include "common/daemon/flag_file.h"
-#include "server/backup/backup.h"
-#include "server/backup/check.h"
-#include "server/backup/restore.h"
+#include "server/maintenance.h"
 
 namespace trainyard {
 namespace {
@@ -82,79 +76,6 @@ void AddNotifyFlags(CLI::App& app, ServerOptions& options) {
   app.add_option("--mail_from", options.mail_from,
                  "The sender of mail; the mail system decides otherwise")
       ->type_name("ADDRESS");
-}
-
-int Failed(const absl::Status& status) {
-  std::cerr << "trainyard-server: " << status.message() << "\n";
-  return 1;
-}
-
-// Renaming needs the name of the folder itself, without a slash at its end.
-std::string Absolute(const std::string& path) {
-  std::string absolute = std::filesystem::absolute(path).lexically_normal().string();
-  while (absolute.size() > 1 && absolute.back() == '/') absolute.pop_back();
-  return absolute;
-}
-
-void AddBackup(CLI::App& app, ParsedFlags& flags) {
-  auto options = std::make_shared<backup::BackupOptions>();
-  CLI::App* verb = app.add_subcommand(
-      "backup", "Copy the state directory to DIR/<time>/, also while the server runs");
-  verb->add_option("dir", options->directory, "The folder of all snapshots")->required();
-  verb->add_option("--keep", options->keep, "Remove the oldest snapshots, so that this many stay")
-      ->check(CLI::NonNegativeNumber);
-  verb->callback([&flags, options] {
-    flags.task = [options, state_dir = flags.options.state_dir] {
-      options->state_dir = Absolute(state_dir);
-      options->directory = Absolute(options->directory);
-      options->now = Clock::Real()->Now();
-      const auto result = backup::Backup(*options);
-      if (!result.ok()) return Failed(result.status());
-      std::cout << result->snapshot << ": " << result->copied << " files were copied, "
-                << result->linked << " are those of the snapshot before\n";
-      for (const std::string& name : result->removed) std::cout << name << " was removed\n";
-      return 0;
-    };
-  });
-}
-
-void AddRestore(CLI::App& app, ParsedFlags& flags) {
-  auto options = std::make_shared<backup::RestoreOptions>();
-  CLI::App* verb =
-      app.add_subcommand("restore", "Make the state directory from a snapshot; no server runs");
-  verb->add_option("snapshot", options->snapshot, "The folder that backup has made")->required();
-  verb->add_flag("--replace", options->replace,
-                 "Move a state directory that is not empty to STATE_DIR.before-<time>");
-  verb->callback([&flags, options] {
-    flags.task = [options, state_dir = flags.options.state_dir] {
-      options->state_dir = Absolute(state_dir);
-      options->snapshot = Absolute(options->snapshot);
-      options->now = Clock::Real()->Now();
-      const auto aside = backup::Restore(*options);
-      if (!aside.ok()) return Failed(aside.status());
-      std::cout << options->state_dir << " is restored; start the server\n";
-      if (!aside->empty()) std::cout << "The old one is in " << *aside << "\n";
-      return 0;
-    };
-  });
-}
-
-void AddCheck(CLI::App& app, ParsedFlags& flags) {
-  auto directory = std::make_shared<std::string>();
-  auto output = std::make_shared<std::string>("table");
-  CLI::App* verb = app.add_subcommand(
-      "check", "Look for damage in a state directory, also of a running server, or in a snapshot");
-  verb->add_option("dir", *directory, "A state directory or a snapshot [STATE_DIR]");
-  verb->add_option("-o,--output", *output, "table or json")
-      ->check(CLI::IsMember({"table", "json"}));
-  verb->callback([&flags, directory, output] {
-    flags.task = [directory, output, state_dir = flags.options.state_dir] {
-      const auto result = backup::Check(Absolute(directory->empty() ? state_dir : *directory));
-      if (!result.ok()) return Failed(result.status());
-      std::cout << (*output == "json" ? backup::JsonOf(*result) : backup::TableOf(*result));
-      return result->damages.empty() ? 0 : 1;
-    };
-  });
 }
 
 }  // namespace
@@ -234,11 +155,7 @@ ParsedFlags ParseFlags(int argc, char** argv, const std::string& default_state_d
               "For fair share, device time that was used this long ago counts half");
   AddDuration(app, "--overdue_after", config.overdue_after_us,
               "A job that has waited this long goes before fair share");
-  app.fallthrough();  // --state_dir may stand behind the word
-  app.require_subcommand(0, 1);
-  AddBackup(app, flags);
-  AddRestore(app, flags);
-  AddCheck(app, flags);
+  AddMaintenance(app, flags.options.state_dir, flags.task);
   try {
     std::vector<std::string> args = ReversedArgs(argc, argv, FlagStyle::kUnderscores);
     app.parse(args);

@@ -48,6 +48,8 @@ struct Surroundings {
   std::vector<std::string> environment = {};
   // The server of the machine, which is another one in tests.
   std::string system_server = std::string(rpc::kSystemServerAddress);
+  // The flags of that server, as the package trainyard-server keeps them.
+  std::string server_settings = "/etc/trainyard/server.yaml";
 };
 
 // Returns the value of a variable of the environment, or nothing if it is not set.

@@ -5,7 +5,7 @@
 // Files that nothing names do no harm: a server moves them to orphans/ when it starts.
 #include "server/backup/backup.h"
 
-#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,7 +24,6 @@
 namespace trainyard::backup {
 namespace {
 
-constexpr size_t kFilesMax = 50'000'000;
 constexpr char kPartial[] = ".partial";
 // Beside these, a state directory has databases, locks, sockets and uploads that begin again.
 constexpr const char* kFolders[] = {"blobs", "logs", "code/archives", "tls"};
@@ -123,9 +122,7 @@ class Copier {
       if (row) manifest_.revision = meta.Int(0);
       meta.Reset();
     }
-    TY_ASSIGN_OR_RETURN(const UniqueFd file, OpenFile(path, O_RDWR));
-    if (fchmod(file.get(), 0600) != 0) return ErrnoStatus(errno, "cannot set the mode of", path);
-    if (fsync(file.get()) != 0) return ErrnoStatus(errno, "cannot sync", path);
+    if (chmod(path.c_str(), 0600) != 0) return ErrnoStatus(errno, "cannot set the mode of", path);
     TY_ASSIGN_OR_RETURN(FileEntry entry, Look(path));
     TY_ASSIGN_OR_RETURN(entry.sha256, HashOf(path));
     manifest_.files[name] = entry;
@@ -153,7 +150,7 @@ absl::Status Fill(const BackupOptions& options, const std::string& partial,
   copier.manifest().server_version = Version();
   copier.manifest().time = absl::FormatTime(absl::RFC3339_sec, options.now, absl::UTCTimeZone());
   TY_RETURN_IF_ERROR(WriteManifest(partial, copier.manifest()));
-  return SyncFolders(partial);
+  return SyncFileSystem(partial);
 }
 
 }  // namespace

@@ -16,8 +16,6 @@
 namespace trainyard::backup {
 namespace {
 
-constexpr size_t kFilesMax = 50'000'000;
-
 class Checker {
  public:
   explicit Checker(std::string directory) : directory_(std::move(directory)) {}

@@ -7,7 +7,7 @@
 
 #include <cerrno>
 #include <filesystem>
-#include <system_error>
+#include <memory>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -43,14 +43,14 @@ bool IsSafe(const std::string& name) {
 // Reads to the end, and hashes and, if `to` is valid, writes what comes. Returns the bytes.
 absl::StatusOr<int64_t> Pump(int from, const std::string& from_path, int to,
                              const std::string& to_path, tls::Sha256Hasher& hasher) {
-  std::string block(kBlockBytes, '\0');
+  const auto block = std::make_unique_for_overwrite<char[]>(kBlockBytes);
   int64_t total = 0;
   while (true) {
-    const ssize_t got = read(from, block.data(), block.size());
+    const ssize_t got = read(from, block.get(), kBlockBytes);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return ErrnoStatus(errno, "cannot read", from_path);
     if (got == 0) return total;
-    const absl::string_view bytes(block.data(), static_cast<size_t>(got));
+    const absl::string_view bytes(block.get(), static_cast<size_t>(got));
     hasher.Update(bytes);
     if (to >= 0) TY_RETURN_IF_ERROR(WriteFully(to, bytes, to_path));
     total += got;
@@ -131,7 +131,6 @@ absl::StatusOr<FileEntry> CopyFile(const std::string& from, const std::string& t
   if (fchmod(target.get(), static_cast<mode_t>(entry.mode)) != 0) {
     return ErrnoStatus(errno, "cannot set the mode of", to);
   }
-  if (fsync(target.get()) != 0) return ErrnoStatus(errno, "cannot sync", to);
   return entry;
 }
 
@@ -156,14 +155,9 @@ std::string DamageOf(const std::string& snapshot, const std::string& name, const
                       entry.sha256);
 }
 
-absl::Status SyncFolders(const std::string& folder) {
-  std::error_code error;
-  for (std::filesystem::recursive_directory_iterator at(folder, error), end; !error && at != end;
-       at.increment(error)) {
-    if (at->is_directory(error)) TY_RETURN_IF_ERROR(SyncDirectory(at->path().string()));
-  }
-  if (error) return ErrnoStatus(error.value(), "cannot list", folder);
-  return SyncDirectory(folder);
+absl::Status SyncFileSystem(const std::string& folder) {
+  TY_ASSIGN_OR_RETURN(const UniqueFd opened, OpenFile(folder, O_RDONLY | O_DIRECTORY));
+  return syncfs(opened.get()) == 0 ? absl::OkStatus() : ErrnoStatus(errno, "cannot sync", folder);
 }
 
 }  // namespace trainyard::backup

@@ -12,6 +12,7 @@ namespace trainyard::backup {
 
 // The file of a snapshot that lists all others.
 inline constexpr char kManifestName[] = "manifest.json";
+inline constexpr size_t kFilesMax = 50'000'000;
 // All databases of a state directory, in the order in which they are copied. Remarks, sweeps and
 // notifications name jobs by their numbers, so they come before the jobs: a number that the copy of
 // trainyard.db does not know would be given to another job. What jobs refer to comes after them.
@@ -38,7 +39,7 @@ struct Manifest {
 absl::StatusOr<Manifest> ReadManifest(const std::string& snapshot);
 absl::Status WriteManifest(const std::string& snapshot, const Manifest& manifest);
 
-// Copies a file and syncs the copy. Returns what was copied, with its hash.
+// Copies a file, without a sync. Returns what was copied, with its hash.
 absl::StatusOr<FileEntry> CopyFile(const std::string& from, const std::string& to);
 // Returns size, mode and time of a file, without a hash.
 absl::StatusOr<FileEntry> Look(const std::string& path);
@@ -46,7 +47,7 @@ absl::StatusOr<FileEntry> Look(const std::string& path);
 absl::StatusOr<std::string> HashOf(const std::string& path);
 // Returns what is wrong with a file of a snapshot, or an empty text.
 std::string DamageOf(const std::string& snapshot, const std::string& name, const FileEntry& entry);
-// Syncs a folder and all folders below it.
-absl::Status SyncFolders(const std::string& folder);
+// Syncs the whole file system of a folder, which costs far less than a sync of each of its files.
+absl::Status SyncFileSystem(const std::string& folder);
 
 }  // namespace trainyard::backup

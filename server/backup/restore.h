@@ -1,6 +1,7 @@
 // Makes a state directory from a snapshot.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -15,10 +16,16 @@ struct RestoreOptions {
   absl::Time now;
 };
 
-// Verifies the whole snapshot, copies it beside the state directory, and renames the copy. Returns
-// the path to which the old state directory was moved, or an empty text if there was none. Returns
-// DATA_LOSS if the snapshot is damaged, FAILED_PRECONDITION if a server uses the state directory
-// (STATE_LOCKED) or if it is not empty and `replace` is not set. Nothing is changed then.
-absl::StatusOr<std::string> Restore(const RestoreOptions& options);
+struct RestoreResult {
+  std::string aside;  // the path to which the old state directory was moved, or empty
+  std::string time;   // of the snapshot
+  int64_t files = 0;
+};
+
+// Verifies the whole snapshot, copies it beside the state directory, and renames the copy. All of
+// it belongs to the owner of the old state directory, if there is one. Returns DATA_LOSS if the
+// snapshot is damaged, FAILED_PRECONDITION if a server uses the state directory (STATE_LOCKED) or
+// if it is not empty and `replace` is not set. Nothing is changed then.
+absl::StatusOr<RestoreResult> Restore(const RestoreOptions& options);
 
 }  // namespace trainyard::backup

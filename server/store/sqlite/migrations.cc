@@ -1,14 +1,25 @@
 // Runs the migrations that a file has not seen yet, each in a transaction of its own.
 #include "server/store/sqlite/migrations.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
+#include "common/base/files.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 
 namespace trainyard::store {
 namespace {
 
+constexpr char kCopySuffix[] = ".version-";
 constexpr char kVersionTable[] = R"sql(
 CREATE TABLE schema_version (
   version INTEGER NOT NULL PRIMARY KEY,
@@ -59,6 +70,38 @@ absl::Status CheckReferences(Database& db) {
                             absl::StrCat("a row of ", table, " refers to one that is not there"));
 }
 
+// Keeps the file as it is, beside it, and removes the copy of an older version.
+absl::Status KeepCopy(Database& db, int64_t version) {
+  const std::string path = absl::StrCat(db.path(), kCopySuffix, version);
+  const std::string partial = absl::StrCat(path, ".partial");
+  unlink(partial.c_str());
+  absl::Status copied = db.CopyTo(partial);
+  if (copied.ok()) {
+    TY_ASSIGN_OR_RETURN(const UniqueFd file, OpenFile(partial, O_RDONLY));
+    if (fsync(file.get()) != 0) copied = ErrnoStatus(errno, "cannot sync", partial);
+  }
+  if (!copied.ok()) {
+    unlink(partial.c_str());
+    return Annotate(copied,
+                    absl::StrCat("the store '", db.path(), "' needs a copy before it is changed"));
+  }
+  if (rename(partial.c_str(), path.c_str()) != 0) {
+    return ErrnoStatus(errno, "cannot rename", partial);
+  }
+  const std::filesystem::path file(path);
+  const std::string folder = file.has_parent_path() ? file.parent_path().string() : ".";
+  TY_RETURN_IF_ERROR(SyncDirectory(folder));
+  const std::string copies =
+      absl::StrCat(std::filesystem::path(db.path()).filename().string(), kCopySuffix);
+  TY_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(folder));
+  for (const std::string& name : names) {
+    if (absl::StartsWith(name, copies) && name != file.filename()) {
+      unlink(JoinPath(folder, name).c_str());
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status Migrate(Database& db, absl::string_view kind,
@@ -70,6 +113,7 @@ absl::Status Migrate(Database& db, absl::string_view kind,
   if (version > 0) {
     LogInfo("bringing a store to a newer version",
             {{"file", db.path()}, {"from", absl::StrCat(version)}, {"to", absl::StrCat(newest)}});
+    TY_RETURN_IF_ERROR(KeepCopy(db, version));
   }
   // A migration may replace a table by another, as long as all references are valid in the end.
   TY_RETURN_IF_ERROR(db.Execute("PRAGMA foreign_keys = OFF"));

@@ -28,6 +28,7 @@ class CommandRunner {
     surroundings.home = home.path();
     surroundings.binary_dir = home.path();
     surroundings.system_server = "unix:" + home.File("system.sock");
+    surroundings.server_settings = home.File("server.yaml");
   }
 
   // `trainyard ARGS`, with `input` on its stdin.

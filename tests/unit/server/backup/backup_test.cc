@@ -15,6 +15,7 @@
 #include "common/base/files.h"
 #include "common/base/hash.h"
 #include "server/backup/check.h"
+#include "server/backup/packed.h"
 #include "server/backup/restore.h"
 #include "server/store/sqlite/database.h"
 #include "server/store/sqlite/sqlite_store.h"
@@ -67,7 +68,7 @@ class BackupTest : public ::testing::Test {
   absl::StatusOr<BackupResult> BackUp(int second, int keep = 0) {
     return Backup({state_, snapshots_, keep, kNow + absl::Seconds(second)});
   }
-  absl::StatusOr<std::string> Restored(const std::string& snapshot, bool replace = false) {
+  absl::StatusOr<RestoreResult> Restored(const std::string& snapshot, bool replace = false) {
     return Restore({snapshot, state_, replace, kNow});
   }
 
@@ -164,9 +165,9 @@ TEST_F(BackupTest, RestoreGivesNoNumberAgain) {
   delta.next_event = 40;
   ASSERT_TRUE(store_->Commit(delta).ok());
   store_.reset();
-  const auto aside = Restored(backup->snapshot, /*replace=*/true);
-  ASSERT_TRUE(aside.ok()) << aside.status();
-  EXPECT_TRUE(FileExists(JoinPath(*aside, "trainyard.db")));
+  const auto restored = Restored(backup->snapshot, /*replace=*/true);
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  EXPECT_TRUE(FileExists(JoinPath(restored->aside, "trainyard.db")));
   EXPECT_EQ(*ReadFile(JoinPath(state_, blob_)), "weights");
   auto store = store::OpenSqliteStore(JoinPath(state_, "trainyard.db"));
   ASSERT_TRUE(store.ok()) << store.status();
@@ -174,6 +175,48 @@ TEST_F(BackupTest, RestoreGivesNoNumberAgain) {
   ASSERT_TRUE(snapshot.ok()) << snapshot.status();
   EXPECT_EQ(snapshot->next_job, 17);
   EXPECT_EQ(snapshot->next_event, 40);
+}
+
+TEST_F(BackupTest, ABackupAfterARestoreLinksToTheOnesBefore) {
+  const auto first = BackUp(0);
+  ASSERT_TRUE(first.ok()) << first.status();
+  store_.reset();
+  ASSERT_TRUE(Restored(first->snapshot, /*replace=*/true).ok());
+  const auto second = BackUp(1);
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_EQ(second->linked, 2) << "the log and the blob are as they were";
+}
+
+TEST_F(BackupTest, AFileHasAllOfASnapshot) {
+  const auto backup = BackUp(0);
+  ASSERT_TRUE(backup.ok()) << backup.status();
+  const std::string file = dir_.File("backup.tar");
+  ASSERT_TRUE(Pack(backup->snapshot, file).ok());
+  const std::string unpacked = dir_.File("unpacked");
+  ASSERT_TRUE(MakeDirectories(unpacked, 0700).ok());
+  ASSERT_TRUE(Unpack(file, unpacked).ok());
+  EXPECT_THAT(Check(unpacked)->damages, IsEmpty());
+  const std::string other = dir_.File("other");
+  const auto restored = Restore({unpacked, other, /*replace=*/false, kNow});
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  EXPECT_EQ(restored->aside, "");
+  EXPECT_EQ(restored->time, "2023-11-14T22:13:20+00:00");
+  EXPECT_EQ(*ReadFile(JoinPath(other, blob_)), "weights");
+}
+
+TEST_F(BackupTest, ADamagedFileIsRefused) {
+  const auto backup = BackUp(0);
+  ASSERT_TRUE(backup.ok()) << backup.status();
+  const std::string file = dir_.File("backup.tar");
+  ASSERT_TRUE(Pack(backup->snapshot, file).ok());
+  const std::string text = *ReadFile(file);
+  const std::string half = dir_.File("half.tar");
+  ASSERT_TRUE(WriteFileAtomically(half, text.substr(0, text.size() / 2)).ok());
+  const std::string unpacked = dir_.File("unpacked");
+  ASSERT_TRUE(MakeDirectories(unpacked, 0700).ok());
+  const absl::Status status = Unpack(half, unpacked);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+  EXPECT_THAT(status.message(), HasSubstr("half.tar"));
 }
 
 }  // namespace

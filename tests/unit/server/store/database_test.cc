@@ -120,6 +120,27 @@ TEST_F(DatabaseTest, AMigrationThatFailsLeavesTheOldVersion) {
   EXPECT_EQ(Count(*db), 1);
 }
 
+TEST_F(DatabaseTest, AMigrationKeepsACopyOfTheVersionBefore) {
+  constexpr char kFirst[] = "CREATE TABLE t (i INTEGER NOT NULL) STRICT";
+  constexpr char kNext[] = "INSERT INTO t (i) VALUES (1)";
+  auto db = Open();
+  ASSERT_TRUE(Migrate(*db, "test", {kFirst, kNext}).ok());
+  const auto names = [this] {
+    std::vector<std::string> copies = *ListDirectory(directory_.path());
+    std::erase_if(copies, [](const std::string& name) { return !name.starts_with("test.db.v"); });
+    return copies;
+  };
+  EXPECT_TRUE(names().empty()) << "a new file has nothing to keep";
+  ASSERT_TRUE(Migrate(*db, "test", {kFirst, kNext, kNext}).ok());
+  EXPECT_EQ(names(), std::vector<std::string>{"test.db.version-2"});
+  ASSERT_TRUE(Migrate(*db, "test", {kFirst, kNext, kNext, kNext}).ok());
+  EXPECT_EQ(names(), std::vector<std::string>{"test.db.version-3"});
+  EXPECT_EQ(Count(*db), 3);
+  auto copy = Open("test.db.version-3");
+  EXPECT_EQ(Count(*copy), 2);
+  EXPECT_TRUE(Migrate(*copy, "test", {kFirst, kNext, kNext}).ok()) << "its own program opens it";
+}
+
 TEST_F(DatabaseTest, AMigrationMustLeaveNoReferenceBroken) {
   constexpr char kFirst[] =
       "CREATE TABLE t (i INTEGER PRIMARY KEY) STRICT; INSERT INTO t (i) VALUES (1);"

@@ -1,0 +1,188 @@
+// Each word gathers its options, and leaves a task that runs after all flags are known.
+#include "server/maintenance.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/env.h"
+#include "common/base/errors.h"
+#include "common/base/files.h"
+#include "common/base/status_macros.h"
+#include "common/base/strings.h"
+#include "server/backup/as_owner.h"
+#include "server/backup/backup.h"
+#include "server/backup/check.h"
+#include "server/backup/packed.h"
+#include "server/backup/restore.h"
+
+namespace trainyard {
+namespace {
+
+// Makes the folder for the owner of the state directory, who may have no right to make it.
+absl::Status MakeFolderOf(const std::string& state_dir, const std::string& folder) {
+  struct stat state {};
+  if (FileExists(folder) || stat(state_dir.c_str(), &state) != 0) return absl::OkStatus();
+  TY_RETURN_IF_ERROR(MakeDirectories(folder, 0700));
+  if (geteuid() != 0 || chown(folder.c_str(), state.st_uid, state.st_gid) == 0) {
+    return absl::OkStatus();
+  }
+  return ErrnoStatus(errno, "cannot give away", folder);
+}
+
+// Renaming needs the name of the folder itself, without a slash at its end.
+std::string Absolute(const std::string& path) {
+  std::string absolute = std::filesystem::absolute(path).lexically_normal().string();
+  while (absolute.size() > 1 && absolute.back() == '/') absolute.pop_back();
+  return absolute;
+}
+
+int ExitCodeOf(const absl::Status& status) {
+  if (status.ok()) return 0;
+  std::cerr << "trainyard-server: " << status.message() << "\n";
+  return 1;
+}
+
+std::string Files(int64_t count) {
+  return absl::StrCat(FormatCount(count), count == 1 ? " file" : " files");
+}
+
+absl::Status BackUp(backup::BackupOptions options) {
+  const bool is_file = absl::EndsWith(options.directory, backup::kPackedSuffix);
+  if (is_file && options.keep > 0) {
+    return absl::InvalidArgumentError("--keep is for a folder of snapshots, and not for a file");
+  }
+  const std::string file = options.directory;
+  if (is_file) options.directory = absl::StrCat(file, ".snapshot");
+  TY_RETURN_IF_ERROR(MakeFolderOf(options.state_dir, options.directory));
+  absl::StatusOr<backup::BackupResult> made;
+  {
+    const backup::AsOwner owner(options.state_dir);
+    made = backup::Backup(options);
+  }
+  if (is_file) {
+    absl::Status packed = made.status();
+    if (packed.ok()) packed = backup::Pack(made->snapshot, file);
+    const absl::Status removed = RemoveTree(options.directory);
+    TY_RETURN_IF_ERROR(packed);
+    TY_RETURN_IF_ERROR(removed);
+    TY_ASSIGN_OR_RETURN(const int64_t bytes, FileSize(file));
+    std::cout << file << ": " << FormatBytes(bytes) << " with " << Files(made->copied) << "\n";
+    return absl::OkStatus();
+  }
+  TY_RETURN_IF_ERROR(made.status());
+  std::cout << made->snapshot << ": " << Files(made->copied) << " copied, " << Files(made->linked)
+            << " as in the snapshot before\n";
+  for (const std::string& name : made->removed) std::cout << name << " was removed\n";
+  return absl::OkStatus();
+}
+
+absl::Status RestoreFrom(backup::RestoreOptions options) {
+  const std::string unpacked = absl::StrCat(options.state_dir, ".unpacked");
+  const bool is_file = !std::filesystem::is_directory(options.snapshot);
+  if (is_file) {
+    TY_RETURN_IF_ERROR(RemoveTree(unpacked));
+    TY_RETURN_IF_ERROR(MakeDirectories(unpacked, 0700));
+    const absl::Status status = backup::Unpack(options.snapshot, unpacked);
+    if (!status.ok()) {
+      RemoveTree(unpacked).IgnoreError();  // the next restore removes it otherwise
+      return status;
+    }
+    options.snapshot = unpacked;
+  }
+  const auto restored = backup::Restore(options);
+  if (is_file) RemoveTree(unpacked).IgnoreError();
+  TY_RETURN_IF_ERROR(restored.status());
+  std::cout << options.state_dir << " is as it was at " << restored->time << ", with "
+            << Files(restored->files) << "; start the server\n";
+  if (!restored->aside.empty()) std::cout << "The old one is in " << restored->aside << "\n";
+  return absl::OkStatus();
+}
+
+void AddBackup(CLI::App& app, const std::string& state_dir, std::function<int()>& task) {
+  auto options = std::make_shared<backup::BackupOptions>();
+  CLI::App* verb = app.add_subcommand(
+      "backup",
+      "Copy the state directory, also while the server runs. A folder gets a snapshot DIR/<time>/, "
+      "whose files are links to those of the snapshot before where nothing has changed; a name "
+      "that ends in .tar gets a single file");
+  verb->add_option("dir", options->directory, "The folder of all snapshots, or FILE.tar")
+      ->required()
+      ->type_name("DIR");
+  verb->add_option("--keep", options->keep,
+                   "Remove the oldest snapshots, so that this many stay; 0 keeps all")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("NUMBER");
+  verb->callback([options, &state_dir, &task] {
+    options->state_dir = Absolute(state_dir);
+    options->directory = Absolute(options->directory);
+    task = [options] {
+      options->now = Clock::Real()->Now();
+      return ExitCodeOf(BackUp(*options));
+    };
+  });
+}
+
+void AddRestore(CLI::App& app, const std::string& state_dir, std::function<int()>& task) {
+  auto options = std::make_shared<backup::RestoreOptions>();
+  CLI::App* verb = app.add_subcommand(
+      "restore", "Make the state directory from a snapshot, while no server uses it");
+  verb->add_option("snapshot", options->snapshot, "DIR/<time> or FILE.tar, as backup has made it")
+      ->required()
+      ->type_name("SNAPSHOT");
+  verb->add_flag("--replace", options->replace,
+                 "Move a state directory that is not empty to STATE_DIR.before-<time>");
+  verb->callback([options, &state_dir, &task] {
+    options->state_dir = Absolute(state_dir);
+    options->snapshot = Absolute(options->snapshot);
+    task = [options] {
+      options->now = Clock::Real()->Now();
+      return ExitCodeOf(RestoreFrom(*options));
+    };
+  });
+}
+
+void AddCheck(CLI::App& app, const std::string& state_dir, std::function<int()>& task) {
+  struct CheckOptions {
+    std::string directory;
+    std::string output = "table";
+  };
+  auto options = std::make_shared<CheckOptions>();
+  CLI::App* verb = app.add_subcommand(
+      "check", "Look for damage in a state directory, also of a running server, or in a snapshot");
+  verb->add_option("dir", options->directory, "A state directory or a snapshot [STATE_DIR]")
+      ->type_name("DIR");
+  verb->add_option("-o,--output", options->output, "table or json")
+      ->check(CLI::IsMember({"table", "json"}))
+      ->type_name("FORMAT");
+  verb->callback([options, &state_dir, &task] {
+    const std::string directory =
+        Absolute(options->directory.empty() ? state_dir : options->directory);
+    task = [options, directory] {
+      const backup::AsOwner owner(directory);
+      const auto result = backup::Check(directory);
+      if (!result.ok()) return ExitCodeOf(result.status());
+      std::cout << (options->output == "json" ? backup::JsonOf(*result) : backup::TableOf(*result));
+      return result->damages.empty() ? 0 : 1;
+    };
+  });
+}
+
+}  // namespace
+
+void AddMaintenance(CLI::App& app, const std::string& state_dir, std::function<int()>& task) {
+  app.fallthrough();  // --state_dir may stand behind the word
+  app.require_subcommand(0, 1);
+  AddBackup(app, state_dir, task);
+  AddRestore(app, state_dir, task);
+  AddCheck(app, state_dir, task);
+}
+
+}  // namespace trainyard

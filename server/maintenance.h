@@ -1,0 +1,21 @@
+// Declares the words of trainyard-server that work on a state directory and end: backup, restore
+// and check.
+#pragma once
+
+#include <functional>
+#include <string>
+
+namespace CLI {
+class App;
+}  // namespace CLI
+
+namespace trainyard {
+
+// Adds the words to a command line. After it was parsed, `task` is set if one of them was given; it
+// returns the exit code. `state_dir` is the value of --state_dir.
+//
+// Root does all of this as the owner of the state directory, so that no file of it ever belongs to
+// somebody whom the server cannot do without.
+void AddMaintenance(CLI::App& app, const std::string& state_dir, std::function<int()>& task);
+
+}  // namespace trainyard
