@@ -32,7 +32,7 @@ add_custom_command(
   COMMAND ${CMAKE_COMMAND} -E touch ${words}/made
   DEPENDS trainyard trainyard-server trainyard-worker ${PROJECT_SOURCE_DIR}/scripts/man_pages.py
   COMMENT "manual pages and completions" VERBATIM)
-add_custom_target(words DEPENDS ${words}/made)
+add_custom_target(words ALL DEPENDS ${words}/made)
 # All that is installed.
 add_custom_target(shipped DEPENDS ${shipped} words)
 
@@ -50,6 +50,7 @@ foreach(daemon server worker)
   set(units_${daemon} deploy/systemd/trainyard-${daemon}.service)
 endforeach()
 install(FILES deploy/sysusers/trainyard-server.conf DESTINATION lib/sysusers.d COMPONENT server)
+list(APPEND units_server deploy/systemd/trainyard-backup.service deploy/systemd/trainyard-backup.timer)
 list(APPEND units_worker deploy/systemd/trainyard-jobs.service)
 install(DIRECTORY client/python/trainyard DESTINATION lib/python3/dist-packages COMPONENT python
         FILES_MATCHING PATTERN "*.py" PATTERN "py.typed" PATTERN "__pycache__" EXCLUDE)

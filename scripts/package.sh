@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Makes Debian packages of what was built: package.sh [--version VERSION] [BUILD [OUT]]. BUILD is build/release by default, or
 # build/cuda for trainyard-worker-cuda, and OUT is build/packages. The version is that of the tag, vX.Y.Z, or else that of
-# the project with the day and the commit. The same commit and the same build give the same bytes.
+# the project with the day and the commit. The same commit and the same build give the same bytes. DEBFULLNAME and DEBEMAIL
+# name who answers for the packages.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 version=
@@ -33,12 +34,13 @@ cp -r "$root/deploy/debian" "$source/debian"
 cp "$root/LICENSE" "$source/"
 if grep -q "^TRAINYARD_CUDA:STRING=ON$" "$build/CMakeCache.txt"; then cat "$root/deploy/debian/control.cuda" >> "$source/debian/control"; fi
 cat "$root/deploy/debian/control.python" >> "$source/debian/control"
+sed -i "s/^Maintainer: .*/Maintainer: ${DEBFULLNAME:-Trainyard} <${DEBEMAIL:-trainyard@localhost}>/" "$source/debian/control"
 cat > "$source/debian/changelog" <<C
 trainyard ($version) unstable; urgency=medium
 
   * See /usr/share/doc/trainyard/CHANGELOG.md of the package trainyard.
 
- -- Trainyard <trainyard@localhost>  $(date -u -R -d "@$epoch")
+ -- ${DEBFULLNAME:-Trainyard} <${DEBEMAIL:-trainyard@localhost}>  $(date -u -R -d "@$epoch")
 C
 log=$work/log
 if ! (cd "$source" && BUILD=$build DEB_BUILD_OPTIONS="nocheck noautodbgsym" dpkg-buildpackage -b -us -uc -d) > "$log" 2>&1; then

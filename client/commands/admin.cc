@@ -41,7 +41,8 @@ absl::StatusOr<std::vector<std::string>> StateFlags(const Context& context,
                                                     const StateOptions& options) {
   if (!options.state_dir.empty()) return std::vector<std::string>{"--state_dir", options.state_dir};
   const std::string own = MachineOf(context, "").server_state_dir;
-  if (FileExists(JoinPath(own, "trainyard.db"))) return std::vector<std::string>{"--state_dir", own};
+  if (FileExists(JoinPath(own, "trainyard.db")))
+    return std::vector<std::string>{"--state_dir", own};
   const std::string& settings = context.surroundings.server_settings;
   if (FileExists(settings)) return std::vector<std::string>{"--config", settings};
   return absl::NotFoundError(absl::StrCat("this host has no state of a server: neither '", own,
@@ -78,11 +79,13 @@ Result Check(const Context& context, const CheckOptions& options) {
 void AddAdmin(VerbTable& verbs) {
   verbs.Group("admin", "Back up, restore and check the state of a server of this host");
   verbs.Add<BackupOptions>(
-      "admin backup", "Copy the state of a server, also while it runs", "/backup/trainyard --keep 48",
+      "admin backup", "Copy the state of a server, also while it runs",
+      "/backup/trainyard --keep 48",
       [](client::Flags& flags, BackupOptions& options) {
-        flags.Word("DIR", options.target,
-                   "The folder of snapshots, each of which links what has not changed to the one "
-                   "before; or the single file NAME.tar")
+        flags
+            .Word("DIR", options.target,
+                  "The folder of snapshots, each of which links what has not changed to the one "
+                  "before; or the single file NAME.tar")
             .Required();
         flags.Value("--keep", options.keep, "Remove the oldest snapshots, so that this many stay")
             .Range(0, 1'000'000);

@@ -50,7 +50,8 @@ void ServiceManager::Ready(absl::string_view status) const {
 void ServiceManager::Stopping(absl::Duration time) const {
   std::string lines = "STOPPING=1\nSTATUS=stopping";
   if (time > absl::ZeroDuration()) {
-    absl::StrAppend(&lines, "\nEXTEND_TIMEOUT_USEC=", absl::ToInt64Microseconds(time + kStopMargin));
+    absl::StrAppend(&lines,
+                    "\nEXTEND_TIMEOUT_USEC=", absl::ToInt64Microseconds(time + kStopMargin));
   }
   Send(lines);
 }

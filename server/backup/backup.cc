@@ -178,7 +178,7 @@ absl::StatusOr<BackupResult> Backup(const BackupOptions& options) {
   TY_ASSIGN_OR_RETURN(const DirectoryLock lock, DirectoryLock::Acquire(options.directory));
   TY_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(options.directory));
   for (const std::string& name : names) {
-    // What a backup that was killed has left serves nobody.
+    // A backup that was killed has left it, and nobody can use it.
     if (absl::EndsWith(name, kPartial)) {
       TY_RETURN_IF_ERROR(RemoveTree(JoinPath(options.directory, name)));
     }

@@ -79,7 +79,7 @@ void YardCounts::Load(const core::Snapshot& stored) {
   for (const auto& [id, job] : stored.jobs) {
     const auto attempt = stored.attempts.find({id, job.attempt});
     const int64_t ended_us = attempt == stored.attempts.end() ? 0 : attempt->second.end_us;
-    // What was used and retried before this start is no growth.
+    // Use and retries from before this start are no growth.
     Job& known = jobs_[id.value];
     known.retries = job.retries;
     known.preemptions = job.preemptions;

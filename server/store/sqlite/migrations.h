@@ -25,10 +25,11 @@ struct Migration {
   absl::string_view end;
 };
 
-// Runs the missing migrations. A file that has been used is first copied to <path>.version-<N>, from
-// which the program that wrote it could go on; the copy of an older version is removed. `kind` keeps the files apart: "state", "metrics", "access" and so
-// on. Returns FAILED_PRECONDITION (STORE_TOO_NEW) if the file is newer than the last migration, and
-// DATA_LOSS (CORRUPT_FILE) if it is something else.
+// Runs the missing migrations. A file that has been used is first copied to <path>.version-<N>,
+// from which the program that wrote it could go on; the copy of an older version is removed. `kind`
+// keeps the files apart: "state", "metrics", "access" and so on. Returns FAILED_PRECONDITION
+// (STORE_TOO_NEW) if the file is newer than the last migration, and DATA_LOSS (CORRUPT_FILE) if it
+// is something else.
 absl::Status Migrate(Database& db, absl::string_view kind,
                      const std::vector<Migration>& migrations);
 

@@ -27,8 +27,9 @@ struct SqliteStoreOptions {
 absl::StatusOr<std::unique_ptr<Store>> OpenSqliteStore(const std::string& path,
                                                        const SqliteStoreOptions& options = {});
 
-// Moves the counters of a database that nobody has open to those of the mark in `mark_path`, if that
-// is readable and ahead of it, so that what was given out after the copy is not given out again.
+// Moves the counters of a database that nobody has open to those of the mark in `mark_path`, if
+// that is readable and ahead of it, so that what was given out after the copy is not given out
+// again.
 absl::Status SkipGivenNumbers(const std::string& path, const std::string& mark_path);
 
 }  // namespace trainyard::store

@@ -37,8 +37,9 @@ TEST_F(AdminTest, TakesTheStateOfUpBeforeThatOfTheHost) {
   EXPECT_NE(none.exit_code, 0);
   EXPECT_THAT(none.err, HasSubstr("name the directory with --state-dir"));
   Touch(runner_.surroundings.server_settings);
-  EXPECT_EQ(runner_.Run({"admin", "backup", "/b"}).out,
-            absl::StrCat("--config ", runner_.surroundings.server_settings, " backup /b --keep 0\n"));
+  EXPECT_EQ(
+      runner_.Run({"admin", "backup", "/b"}).out,
+      absl::StrCat("--config ", runner_.surroundings.server_settings, " backup /b --keep 0\n"));
   const std::string own = runner_.home.File(".local/state/trainyard/server");
   Touch(own + "/trainyard.db");
   EXPECT_EQ(runner_.Run({"admin", "backup", "/b", "--keep", "3"}).out,
