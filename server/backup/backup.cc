@@ -160,7 +160,7 @@ absl::StatusOr<std::vector<std::string>> ListSnapshots(const std::string& direct
   std::erase_if(names, [&directory](const std::string& name) {
     absl::Time time;
     std::string error;
-    return !absl::ParseTime("%Y%m%dT%H%M%SZ", name, &time, &error) ||
+    return !absl::ParseTime("%E4Y%m%dT%H%M%SZ", name, &time, &error) ||
            !FileExists(JoinPath(JoinPath(directory, name), kManifestName));
   });
   return names;
@@ -184,12 +184,13 @@ absl::StatusOr<BackupResult> Backup(const BackupOptions& options) {
     }
   }
   TY_ASSIGN_OR_RETURN(std::vector<std::string> snapshots, ListSnapshots(options.directory));
-  const std::string name = absl::FormatTime("%Y%m%dT%H%M%SZ", options.now, absl::UTCTimeZone());
+  // The names are in the order of the snapshots, also of two in a second.
+  std::string name;
   BackupResult result;
-  result.snapshot = JoinPath(options.directory, name);
-  if (FileExists(result.snapshot)) {
-    return absl::AlreadyExistsError(
-        absl::StrCat("'", result.snapshot, "' is there already; try again in a second"));
+  for (absl::Time time = options.now; name.empty() || FileExists(result.snapshot);
+       time += absl::Seconds(1)) {
+    name = absl::FormatTime("%Y%m%dT%H%M%SZ", time, absl::UTCTimeZone());
+    result.snapshot = JoinPath(options.directory, name);
   }
   const std::string partial = absl::StrCat(result.snapshot, kPartial);
   TY_RETURN_IF_ERROR(MakeDirectories(partial, 0700));

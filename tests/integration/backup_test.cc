@@ -47,7 +47,7 @@ TEST(Backup, AYardThatWasLostComesBackFromASnapshot) {
 
   const ProcessResult used = admin({"restore", snapshot, "--replace"});
   EXPECT_EQ(used.exit_code, 1);
-  EXPECT_THAT(used.err, HasSubstr("another server")) << used.err;
+  EXPECT_THAT(used.err, HasSubstr("is in use by process")) << used.err;
 
   // The machine of the server is lost, with its disk. The worker's one is not.
   yard.KillServer();

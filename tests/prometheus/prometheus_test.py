@@ -20,8 +20,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 RULES = ROOT / "deploy/prometheus/rules.yaml"
 DASHBOARD = ROOT / "deploy/grafana/trainyard.json"
 # Only a GPU has these. tests/unit/server/metrics/parts_test.cc shows that they are written.
-OF_GPUS = {"trainyard_device_power_watts", "trainyard_device_temperature_celsius",
-           "trainyard_device_uncorrected_ecc_errors"}
+OF_GPUS = {"trainyard_device_power_watts", "trainyard_device_memory_used_bytes", "trainyard_device_temperature_celsius",
+           "trainyard_device_uncorrected_ecc_errors", "trainyard_device_utilization_ratio"}
 SERIES = re.compile(r"\b(?:trainyard[_:]|process_)[a-z0-9_:]+")
 
 
@@ -114,6 +114,7 @@ class Lab:
 
     def scrape(self, token):
         context = ssl.create_default_context(cafile=self.folder / "s/tls/authority.pem")
+        context.set_alpn_protocols(["http/1.1"])
         request = urllib.request.Request(f"https://{self.target}/metrics")
         if token:
             request.add_header("Authorization", f"Bearer {token}")

@@ -49,15 +49,16 @@ class BackupTest : public ::testing::Test {
     Put(blob_, "weights");
     auto db =
         store::Database::Open(JoinPath(state_, "trainyard.db"), store::Database::Mode::kDurable);
-    EXPECT_TRUE(
-        (*db)
-            ->Execute(absl::StrCat(
-                "PRAGMA foreign_keys = OFF;"
-                "INSERT INTO checkpoints (job, step, attempt, create_us) VALUES (1, 10, 1, 0);"
-                "INSERT INTO checkpoint_files (job, step, name, size, hash) VALUES (1, 10, "
-                "'model', 7, '",
-                hash, "');"))
-            .ok());
+    EXPECT_TRUE((*db)
+                    ->Execute(absl::StrCat(
+                        "PRAGMA foreign_keys = OFF;"
+                        "INSERT INTO checkpoints (job, step, attempt, create_us, is_evaluated, "
+                        "loss, accuracy) "
+                        "VALUES (1, 10, 1, 0, 0, 0.0, 0.0);"
+                        "INSERT INTO checkpoint_files (job, step, name, size, hash) VALUES (1, 10, "
+                        "'model', 7, '",
+                        hash, "');"))
+                    .ok());
   }
 
   void Put(const std::string& name, const std::string& content) {
