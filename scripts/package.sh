@@ -20,6 +20,7 @@ if [ -z "$version" ]; then
   tag=$(git -C "$root" describe --tags --exact-match --match 'v[0-9]*' 2>/dev/null || true)
   project=$(sed -n 's/^project(trainyard VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.txt")
   version=${tag#v}
+  version=${version/-/\~}  # Debian sorts a candidate before its release by a tilde
   [ -n "$version" ] || version=$project+$(date -u -d "@$epoch" +%Y%m%d).$(git -C "$root" rev-parse --short=8 HEAD)
 fi
 

@@ -71,6 +71,19 @@ grep -q 'SUCCEEDED\|succeeded' "$work/job.out" || fail "$(cat "$work/job.out")"
 trainyard run --devices 1 -- true > "$work/run.out" 2>&1 || fail "$(cat "$work/run.out")"
 PYTHONPATH=$work/root/usr/lib/python3/dist-packages python3 -c 'import trainyard; trainyard.in_job()' || fail "no module for Python"
 
+# The bill of materials names what is linked, what is compiled in, and what is in the page.
+"$root/scripts/sbom.py" "$build" "$work"/one/*.deb > "$work/sbom.json"
+python3 - "$work/sbom.json" <<'P' || fail "the bill of materials is not right"
+import json, sys
+document = json.load(open(sys.argv[1]))
+names = {package["name"] for package in document["packages"]}
+assert {"trainyard-server", "libssl3", "libsqlite3-0", "nlohmann-json3-dev", "preact"} <= names, names
+ids = {package["SPDXID"] for package in document["packages"]} | {"SPDXRef-DOCUMENT"}
+assert len(ids) == len(document["packages"]) + 1
+for one in document["relationships"]:
+    assert {one["spdxElementId"], one["relatedSpdxElement"]} <= ids, one
+P
+
 # The same build gives the same bytes.
 "$root/scripts/package.sh" --version 0.0.1 "$build" "$work/two" >/dev/null
 for file in "$work"/one/*.deb; do
