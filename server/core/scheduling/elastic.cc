@@ -2,9 +2,11 @@
 #include "server/core/scheduling/elastic.h"
 
 #include <algorithm>
+#include <map>
 #include <tuple>
 
 #include "server/core/scheduling/backfill.h"
+#include "server/core/scheduling/host_caps.h"
 #include "server/core/scheduling/packing.h"
 
 namespace trainyard::core {
@@ -34,16 +36,23 @@ std::vector<const RunningJob*> InOrderOfNeed(const std::map<JobId, RunningJob>& 
 
 // Picks free slots on workers where the job runs already.
 std::vector<int32_t> PickNear(const Slots& slots, const Offer& offer, size_t count,
-                              const std::vector<int32_t>& own, std::vector<int32_t> caps) {
-  std::set<int32_t> workers;
-  for (const int32_t slot : own) workers.insert(slots.ShelfOf(slot).worker);
+                              const std::vector<int32_t>& own, const GangDemand& gang) {
+  const HostCaps caps(slots, offer, gang);
+  const bool is_bound = IsBoundByHosts(slots, gang);
+  std::map<int32_t, int32_t> left;  // by worker, how many more ranks its host can hold
+  for (const int32_t slot : own) {
+    const int32_t worker = slots.ShelfOf(slot).worker;
+    left[worker] = is_bound ? caps.Of(worker) : slots.size();
+  }
   std::vector<int32_t> picked;
   for (const Shelf& shelf : slots.shelves()) {
     const Access access = offer[static_cast<size_t>(shelf.cls)];
-    if (access == Access::kNone || shelf.open == 0 || workers.count(shelf.worker) == 0) continue;
+    if (access == Access::kNone || shelf.open == 0) continue;
+    const auto on_host = left.find(shelf.worker);
+    if (on_host == left.end()) continue;
     for (int32_t slot = shelf.begin; slot < shelf.end && picked.size() < count; ++slot) {
       if (!slots.IsFree(slot, access)) continue;
-      if (!caps.empty() && caps[static_cast<size_t>(shelf.worker)]-- <= 0) break;
+      if (on_host->second-- <= 0) break;
       picked.push_back(slot);
     }
   }
@@ -81,10 +90,8 @@ std::vector<std::pair<JobId, std::vector<int32_t>>> GrowElastic(
     if (more <= 0 || job->demand.one_host) continue;
     GangDemand gang{1, more, job->demand.mixed, job->demand.spread, job->demand.resources};
     gang.reservations = &job->reservations;
-    std::vector<int32_t> caps;
-    if (IsBoundByHosts(slots, gang)) caps = RanksThatFit(slots, offer, gang);
     std::vector<int32_t> picked =
-        PickNear(slots, offer, static_cast<size_t>(more), own->second, std::move(caps));
+        PickNear(slots, offer, static_cast<size_t>(more), own->second, gang);
     for (const int32_t slot : picked) slots.SetClaim(slot, job->id);
     const int32_t rest = more - static_cast<int32_t>(picked.size());
     if (rest > 0) {

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "server/core/scheduling/host_caps.h"
 #include "server/core/scheduling/preemption.h"
 
 namespace trainyard::core {

@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/base/strings.h"
+#include "server/core/scheduling/host_caps.h"
 
 namespace trainyard::core {
 namespace {
@@ -312,7 +313,6 @@ void CapacityReasons::AddHosts(const QueuedJob& job, std::vector<std::string>& r
       state_.backfill.OfferFor(state_.ReachOf(job).now, job.id, RoundUpExpected(job.expected_us));
   GangDemand gang = state_.GangOf(job.demand, kNoLimit);
   gang.reservations = &job.reservations;
-  const std::vector<HostAmount> rooms = RoomFor(slots, offer, gang);
   size_t named = 0;
   int32_t rest = 0;
   int32_t last = -1;
@@ -321,8 +321,9 @@ void CapacityReasons::AddHosts(const QueuedJob& job, std::vector<std::string>& r
     const int32_t free = shelf.open + (offer[cls] == Access::kKept ? shelf.kept : 0);
     if (offer[cls] == Access::kNone || shelf.worker == last || free == 0) continue;
     const HostAmount need = slots.NeedOn(job.demand.resources, slots.classes()[cls]);
-    const HostAmount& room = rooms[static_cast<size_t>(shelf.worker)];
-    if (need.empty() || need.Fits(room)) continue;
+    if (need.empty()) continue;
+    const HostAmount room = RoomOn(slots, offer, gang, shelf.worker);
+    if (need.Fits(room)) continue;
     last = shelf.worker;
     if (named++ >= kNamed) {
       ++rest;

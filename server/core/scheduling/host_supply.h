@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "server/core/scheduling/host_caps.h"
 #include "server/core/scheduling/packing.h"
 #include "server/core/scheduling/slots.h"
 

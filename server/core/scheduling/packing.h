@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -25,20 +24,6 @@ struct GangDemand {
   const Offer* lent = nullptr;
   bool one_host = false;  // all ranks have to be on one worker
 };
-
-// Returns true if what is left of the hosts may bound the gang, and not only the free slots.
-bool IsBoundByHosts(const Slots& slots, const GangDemand& gang);
-
-// Returns for each worker how many ranks of the gang what is left of its host can hold. If it has
-// offered slots of several classes, each rank counts as the most that it holds on any of them.
-std::vector<int32_t> RanksThatFit(const Slots& slots, const Offer& offer, const GangDemand& gang);
-
-// Returns how many ranks that hold `need` have room; at least 0.
-int32_t RanksIn(const HostAmount& room, const HostAmount& need);
-
-// Returns what is left of each host for the gang: without what is held, claimed, kept for others or
-// reserved for others.
-std::vector<HostAmount> RoomFor(const Slots& slots, const Offer& offer, const GangDemand& gang);
 
 // Returns the size of the largest gang that the free slots of the offer hold, up to `most`, or 0 if
 // they do not hold `least`. It reads only counts, and no slots.

@@ -9,6 +9,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "common/base/check.h"
 #include "server/core/scheduling/elastic.h"
+#include "server/core/scheduling/host_caps.h"
 
 namespace trainyard::core {
 namespace {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "server/core/scheduling/backfill.h"
+#include "server/core/scheduling/host_caps.h"
 #include "server/core/scheduling/host_supply.h"
 
 namespace trainyard::core {

@@ -43,9 +43,11 @@ Slots::Slots(const Pool& pool, const std::map<DeviceKey, std::string>& coming,
     AddHost(pool[i]);
     AddWorker(static_cast<int32_t>(i), pool[i], coming);
     AddSeats(static_cast<int32_t>(i), pool[i], seats);
+    hosts_.back().shelves.end = shelves_.size();
   }
   islands_ = MakePlaces(/*by_island=*/true);
   workers_ = MakePlaces(/*by_island=*/false);
+  most_left_.resize(classes_.size());
 }
 
 std::vector<Slots::ClassedDevice> Slots::ClassDevices(
@@ -99,6 +101,7 @@ void Slots::AddWorker(int32_t index, const PoolWorker& worker,
                         shelves_.back().cls != entry.cls;
     if (is_new) shelves_.push_back({index, entry.island, entry.cls, 0, 0, size(), size()});
     const PoolDevice& device = worker.devices[static_cast<size_t>(entry.device)];
+    if (!device.reservation.empty()) hosts_.back().has_reserved = true;
     Slot slot;
     slot.shelf = static_cast<int32_t>(shelves_.size()) - 1;
     slot.device = entry.device;
@@ -121,6 +124,7 @@ void Slots::AddWorker(int32_t index, const PoolWorker& worker,
 void Slots::AddHost(const PoolWorker& worker) {
   HostRoom host;
   host.is_divided = !worker.host.empty();
+  host.shelves.begin = shelves_.size();
   host.all = worker.host;
   host.device_share = worker.device_share;
   hosts_.push_back(host);
@@ -228,6 +232,30 @@ bool Slots::HostsFit(const std::vector<int32_t>& slots, const HostAmount& resour
     room -= host.held;
     return !host.is_divided || need.second.Fits(room);
   });
+}
+
+HostAmount Slots::LeftOn(int32_t worker) const {
+  const HostRoom& host = hosts_[static_cast<size_t>(worker)];
+  HostAmount left = host.all;
+  left -= host.held;
+  left -= host.claimed;
+  return left;
+}
+
+const HostAmount& Slots::MostLeft(size_t cls) const {
+  std::optional<HostAmount>& most = most_left_[cls];
+  if (most.has_value()) return *most;
+  most.emplace();
+  const Places::OfClass& of = workers_.by_class[cls];
+  for (int32_t free = 1; free <= of.free.largest(); ++free) {
+    for (int32_t i = of.free.Find(free, 0); i >= 0; i = of.free.Find(free, i + 1)) {
+      const Shelf& shelf = shelves_[of.ranges[static_cast<size_t>(i)].begin];
+      const HostAmount left = LeftOn(shelf.worker);
+      most->cpus = std::max(most->cpus, left.cpus);
+      most->memory_bytes = std::max(most->memory_bytes, left.memory_bytes);
+    }
+  }
+  return *most;
 }
 
 int32_t Slots::TypeNumber(const std::string& type) const {
@@ -344,6 +372,7 @@ void Slots::Count(const Slot& slot, int32_t by) {
   const auto cls = static_cast<size_t>(shelf.cls);
   (slot.kept ? shelf.kept : shelf.open) += by;
   (slot.kept ? classes_[cls].kept : classes_[cls].open) += by;
+  if (slot.kept) hosts_[static_cast<size_t>(shelf.worker)].kept += by;
   for (Places* places : {&islands_, &workers_}) {
     const int32_t item = places->item_of[at];
     if (item < 0) continue;
@@ -352,23 +381,29 @@ void Slots::Count(const Slot& slot, int32_t by) {
   }
 }
 
-void Slots::SetHolder(int32_t slot, JobId job, HostAmount held) {
+template <typename Set>
+void Slots::Change(int32_t slot, Set set) {
   Slot& it = slots_[static_cast<size_t>(slot)];
   Count(it, -1);
   CountHost(it, -1);
-  it.holder = job;
-  it.held = held;
+  set(it);
   CountHost(it, 1);
   Count(it, 1);
+  const ShelfRange& on_host = hosts_[static_cast<size_t>(ShelfOf(slot).worker)].shelves;
+  for (size_t i = on_host.begin; i < on_host.end; ++i) {
+    most_left_[static_cast<size_t>(shelves_[i].cls)].reset();
+  }
+}
+
+void Slots::SetHolder(int32_t slot, JobId job, HostAmount held) {
+  Change(slot, [&](Slot& it) {
+    it.holder = job;
+    it.held = held;
+  });
 }
 
 void Slots::SetClaim(int32_t slot, JobId job) {
-  Slot& it = slots_[static_cast<size_t>(slot)];
-  Count(it, -1);
-  CountHost(it, -1);
-  it.claim = job;
-  CountHost(it, 1);
-  Count(it, 1);
+  Change(slot, [&](Slot& it) { it.claim = job; });
 }
 
 void Slots::SetKept(int32_t slot, bool kept) {

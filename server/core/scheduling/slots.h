@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
@@ -58,6 +59,9 @@ struct HostRoom {
   HostAmount held;
   // The resources that the jobs of claims will hold, beyond those of the present holders.
   HostAmount claimed;
+  int32_t kept = 0;           // its free slots that are kept for a waiting job
+  bool has_reserved = false;  // true if a reservation in force has some of its devices
+  ShelfRange shelves;         // the shelves of the worker
 };
 
 struct Shelf {
@@ -126,6 +130,11 @@ class Slots {
   // Returns the most that one such rank holds on any slot of the offer.
   HostAmount MostOn(const Offer& offer, const HostAmount& resources) const;
   const std::vector<HostRoom>& hosts() const { return hosts_; }  // by worker
+  // Returns what is left of the host of a worker, whatever is kept or reserved there; at least 0.
+  HostAmount LeftOn(int32_t worker) const;
+  // Returns no less than what is left of any host with free slots of a class whose hosts are
+  // divided, as far as the workers are indexed by this class.
+  const HostAmount& MostLeft(size_t cls) const;
   // Returns true if a host may have less left than its free devices hold by default.
   bool is_strained() const { return is_strained_; }
   // Returns true if ranks of these resources fit on all of these slots beside what is held,
@@ -183,6 +192,9 @@ class Slots {
   void AddSeats(int32_t index, const PoolWorker& worker, int32_t seats);
   // Changes what is held and claimed of its host by that of the slot.
   void CountHost(const Slot& slot, int32_t by);
+  // Changes who holds or claims the slot.
+  template <typename Set>
+  void Change(int32_t slot, Set set);
   Places MakePlaces(bool by_island) const;
   void Count(const Slot& slot, int32_t by);  // changes the counts by the slot, if it is free
 
@@ -204,6 +216,8 @@ class Slots {
   Places islands_;
   Places workers_;
   std::map<JobId, std::vector<int32_t>> claims_;
+  // By class; unset if it is not known. It is found out when somebody asks for it.
+  mutable std::vector<std::optional<HostAmount>> most_left_;
 };
 
 }  // namespace trainyard::core

@@ -1,0 +1,67 @@
+// Says what is left of hosts for a gang, and how many of its ranks that can hold.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "server/core/scheduling/packing.h"
+#include "server/core/scheduling/slots.h"
+
+namespace trainyard::core {
+
+// Returns true if what is left of the hosts may bound the gang, and not only the free slots.
+bool IsBoundByHosts(const Slots& slots, const GangDemand& gang);
+
+// Returns how many ranks that hold `need` have room; at least 0.
+int32_t RanksIn(const HostAmount& room, const HostAmount& need);
+
+// Returns what is left of the host of a worker for the gang: without what is held, claimed, kept
+// for others or reserved for others.
+HostAmount RoomOn(const Slots& slots, const Offer& offer, const GangDemand& gang, int32_t worker);
+// Returns that of each worker.
+std::vector<HostAmount> RoomFor(const Slots& slots, const Offer& offer, const GangDemand& gang);
+
+// Counts the ranks of a gang that each host can hold. A host is looked at when somebody asks for
+// it, because most gangs are placed or refused after a look at a few. The caps borrow everything,
+// and hold until the slots change.
+class HostCaps {
+ public:
+  HostCaps(const Slots& slots, const Offer& offer, const GangDemand& gang)
+      : slots_(slots),
+        offer_(offer),
+        gang_(gang),
+        needs_(slots.classes().size(), HostAmount{kUnknown, 0}),
+        caps_(slots.hosts().size(), kUnknown) {}
+
+  // If the worker has offered slots of several classes, each rank counts as the most that it holds
+  // on any of them.
+  int32_t Of(int32_t worker) const {
+    int32_t& cap = caps_[static_cast<size_t>(worker)];
+    if (cap == kUnknown) cap = Count(worker);
+    return cap;
+  }
+  // Returns false if no host of the workers that are indexed by this class can hold a rank.
+  bool MayHold(size_t cls) const {
+    return slots_.classes()[cls].host.empty() || NeedOn(cls).Fits(slots_.MostLeft(cls));
+  }
+  // Returns the most that a rank holds on any offered slot of the worker.
+  HostAmount NeedOnWorker(int32_t worker) const;
+
+ private:
+  static constexpr int32_t kUnknown = -1;
+  const HostAmount& NeedOn(size_t cls) const {
+    HostAmount& need = needs_[cls];
+    if (need.cpus == kUnknown) need = slots_.NeedOn(gang_.resources, slots_.classes()[cls]);
+    return need;
+  }
+  int32_t Count(int32_t worker) const;
+
+  const Slots& slots_;
+  const Offer& offer_;
+  const GangDemand& gang_;
+  mutable std::vector<HostAmount> needs_;  // by class
+  mutable std::vector<int32_t> caps_;      // by worker
+};
+
+}  // namespace trainyard::core
