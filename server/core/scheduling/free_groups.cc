@@ -38,7 +38,7 @@ Supply::Supply(const View& view, bool by_island) : view_(view) {
   for (const ShelfRange& range : places_->shared[static_cast<size_t>(view.type)]) {
     int32_t free = 0;
     for (size_t i = range.begin; i < range.end; ++i) free += view.FreeOn(view.slots.shelves()[i]);
-    const Group group = GroupOf(range, free);
+    const Group group{range.begin, range.end, view.Bound(range.begin, free)};
     if (group.free > 0) groups_.push_back(group);
   }
 }
@@ -53,7 +53,7 @@ Group Supply::Tightest(int32_t count, const Group& last) const {
     }
   };
   const bool is_bound = view_.caps != nullptr;
-  ForIndices([&](const Places::OfClass& of, const FreeIndex& index) {
+  ForIndices([&](size_t cls, const Places::OfClass& of, const FreeIndex& index) {
     const int32_t most = is_bound ? index.largest() : std::min(last.free, index.largest());
     for (int32_t free = count; free <= most; ++free) {
       const int32_t least = is_bound ? count : free;  // no item of the row has fewer for the gang
@@ -61,7 +61,7 @@ Group Supply::Tightest(int32_t count, const Group& last) const {
       for (int32_t i = First(of, index, free, last); i >= 0; i = index.Find(free, i + 1)) {
         const ShelfRange& range = of.ranges[static_cast<size_t>(i)];
         if (best.free == least && best.begin <= range.begin) break;
-        keep_better(GroupOf(range, free));
+        keep_better(GroupOf(cls, range, free));
       }
     }
   });
@@ -75,13 +75,13 @@ Group Supply::Fullest(const Group& last) const {
     if (Follows(group, last) && (best.free == 0 || Follows(best, group))) best = group;
   };
   const bool is_bound = view_.caps != nullptr;
-  ForIndices([&](const Places::OfClass& of, const FreeIndex& index) {
+  ForIndices([&](size_t cls, const Places::OfClass& of, const FreeIndex& index) {
     int32_t free = is_bound ? index.largest() : std::min(last.free, index.largest());
     for (; free >= std::max(best.free, 1); --free) {
       for (int32_t i = First(of, index, free, last); i >= 0; i = index.Find(free, i + 1)) {
         const ShelfRange& range = of.ranges[static_cast<size_t>(i)];
         if (best.free == free && best.begin <= range.begin) break;
-        const Group group = GroupOf(range, free);
+        const Group group = GroupOf(cls, range, free);
         if (group.free > 0) keep_better(group);
       }
     }
@@ -95,24 +95,15 @@ int32_t Supply::Sum(int32_t limit) const {
   for (const Group& group : groups_) {
     sum += std::min(group.free, limit - sum);
   }
-  ForIndices([&](const Places::OfClass& of, const FreeIndex& index) {
+  ForIndices([&](size_t cls, const Places::OfClass& of, const FreeIndex& index) {
     for (int32_t free = index.largest(); free > 0 && sum < limit; --free) {
       for (int32_t i = index.Find(free, 0); i >= 0 && sum < limit; i = index.Find(free, i + 1)) {
-        const Group group = GroupOf(of.ranges[static_cast<size_t>(i)], free);
+        const Group group = GroupOf(cls, of.ranges[static_cast<size_t>(i)], free);
         sum += std::min(group.free, limit - sum);
       }
     }
   });
   return sum;
-}
-
-int32_t Supply::First(const Places::OfClass& of, const FreeIndex& index, int32_t free,
-                      const Group& last) const {
-  if (view_.caps != nullptr || free != last.free) return index.Find(free, 0);
-  const auto next =
-      std::upper_bound(of.ranges.begin(), of.ranges.end(), last.begin,
-                       [](size_t begin, const ShelfRange& range) { return begin < range.begin; });
-  return index.Find(free, static_cast<int32_t>(next - of.ranges.begin()));
 }
 
 }  // namespace trainyard::core

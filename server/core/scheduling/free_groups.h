@@ -96,22 +96,32 @@ class Supply {
   template <typename Visit>
   void ForIndices(Visit visit) const {
     if (places_ == nullptr) return;
-    for (size_t cls = 0; cls < view_.offer.size(); ++cls) {
-      if (!view_.IsOffered(cls)) continue;
+    for (const int32_t number : view_.slots.ClassesOf(view_.type)) {
+      const auto cls = static_cast<size_t>(number);
+      if (view_.offer[cls] == Access::kNone) continue;
       if (view_.caps != nullptr && !view_.caps->MayHold(cls)) continue;
       const Places::OfClass& of = places_->by_class[cls];
-      visit(of, view_.offer[cls] == Access::kKept ? of.free : of.open);
+      visit(cls, of, view_.offer[cls] == Access::kKept ? of.free : of.open);
     }
   }
 
-  Group GroupOf(const ShelfRange& range, int32_t free) const {
-    return {range.begin, range.end, view_.Bound(range.begin, free)};
+  // Returns an item of the index, which has this many free slots of the class.
+  Group GroupOf(size_t cls, const ShelfRange& range, int32_t free) const {
+    if (view_.caps == nullptr) return {range.begin, range.end, free};
+    const int32_t worker = view_.slots.shelves()[range.begin].worker;
+    return {range.begin, range.end, std::min(free, view_.caps->Of(worker, cls))};
   }
 
   // Returns the first item of the class with this many free slots that may follow `last`. Where
   // hosts bound the gang, any item may.
   int32_t First(const Places::OfClass& of, const FreeIndex& index, int32_t free,
-                const Group& last) const;
+                const Group& last) const {
+    if (view_.caps != nullptr || free != last.free) return index.Find(free, 0);
+    const auto next =
+        std::upper_bound(of.ranges.begin(), of.ranges.end(), last.begin,
+                         [](size_t begin, const ShelfRange& range) { return begin < range.begin; });
+    return index.Find(free, static_cast<int32_t>(next - of.ranges.begin()));
+  }
 
   const View& view_;
   const Places* places_ = nullptr;

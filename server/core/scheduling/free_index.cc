@@ -34,9 +34,7 @@ void FreeIndex::Change(int32_t item, int32_t by) {
   ++items_with_[static_cast<size_t>(count)];
 }
 
-int32_t FreeIndex::Find(int32_t count, int32_t from) const {
-  const auto row = static_cast<size_t>(count);
-  if (items_with_[row] == 0) return -1;
+int32_t FreeIndex::FindInRow(size_t row, int32_t from) const {
   size_t word = static_cast<size_t>(from) / 64;
   uint64_t mask = ~uint64_t{0} << (static_cast<uint32_t>(from) % 64);
   for (; word < words_; ++word, mask = ~uint64_t{0}) {

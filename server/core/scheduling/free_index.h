@@ -17,10 +17,14 @@ class FreeIndex {
 
   void Change(int32_t item, int32_t by);
   // Returns the first item from `from` on that has this count, or -1.
-  int32_t Find(int32_t count, int32_t from) const;
+  int32_t Find(int32_t count, int32_t from) const {
+    const auto row = static_cast<size_t>(count);
+    return items_with_[row] == 0 ? -1 : FindInRow(row, from);
+  }
   int32_t largest() const { return static_cast<int32_t>(items_with_.size()) - 1; }
 
  private:
+  int32_t FindInRow(size_t row, int32_t from) const;
   uint64_t& BitsOf(int32_t item) {
     const auto at = static_cast<size_t>(item);
     return bits_[static_cast<size_t>(counts_[at]) * words_ + at / 64];

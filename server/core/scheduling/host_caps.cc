@@ -27,7 +27,7 @@ int32_t RanksIn(const HostAmount& room, const HostAmount& need) {
 
 HostAmount RoomOn(const Slots& slots, const Offer& offer, const GangDemand& gang, int32_t worker) {
   const HostRoom& host = slots.hosts()[static_cast<size_t>(worker)];
-  HostAmount room = slots.LeftOn(worker);
+  HostAmount room = host.left;
   if (host.kept == 0 && !host.has_reserved) return room;
   for (size_t i = host.shelves.begin; i < host.shelves.end; ++i) {
     const Shelf& shelf = slots.shelves()[i];
@@ -53,13 +53,16 @@ std::vector<HostAmount> RoomFor(const Slots& slots, const Offer& offer, const Ga
   return rooms;
 }
 
-HostAmount HostCaps::NeedOnWorker(int32_t worker) const {
+HostAmount NeedOnWorker(const Slots& slots, const Offer& offer, const HostAmount& resources,
+                        int32_t worker) {
   HostAmount most;
-  const ShelfRange& shelves = slots_.hosts()[static_cast<size_t>(worker)].shelves;
+  int32_t last = -1;
+  const ShelfRange& shelves = slots.hosts()[static_cast<size_t>(worker)].shelves;
   for (size_t i = shelves.begin; i < shelves.end; ++i) {
-    const auto cls = static_cast<size_t>(slots_.shelves()[i].cls);
-    if (offer_[cls] == Access::kNone) continue;
-    const HostAmount& need = NeedOn(cls);
+    const int32_t cls = slots.shelves()[i].cls;
+    if (cls == last || offer[static_cast<size_t>(cls)] == Access::kNone) continue;
+    last = cls;
+    const HostAmount need = slots.NeedOn(resources, slots.classes()[static_cast<size_t>(cls)]);
     most.cpus = std::max(most.cpus, need.cpus);
     most.memory_bytes = std::max(most.memory_bytes, need.memory_bytes);
   }
@@ -70,7 +73,8 @@ int32_t HostCaps::Count(int32_t worker) const {
   if (!slots_.hosts()[static_cast<size_t>(worker)].is_divided) {
     return std::numeric_limits<int32_t>::max();
   }
-  return RanksIn(RoomOn(slots_, offer_, gang_, worker), NeedOnWorker(worker));
+  return RanksIn(RoomOn(slots_, offer_, gang_, worker),
+                 NeedOnWorker(slots_, offer_, gang_.resources, worker));
 }
 
 }  // namespace trainyard::core

@@ -176,7 +176,6 @@ bool CouldHoldOnOneWorker(const Slots& slots, const Offer& offer, const GangDema
 // at the host that completes the gang.
 bool HostsCouldHold(const View& view, const GangDemand& gang) {
   const Slots& slots = view.slots;
-  const HostCaps caps(slots, view.offer, gang);
   int64_t ranks = 0;
   const auto suffices_with = [&](const ShelfRange& range) {
     int32_t on_host = 0;
@@ -187,7 +186,10 @@ bool HostsCouldHold(const View& view, const GangDemand& gang) {
     if (on_host == 0) return false;
     const int32_t worker = slots.shelves()[range.begin].worker;
     const HostRoom& host = slots.hosts()[static_cast<size_t>(worker)];
-    if (host.is_divided) on_host = std::min(on_host, RanksIn(host.all, caps.NeedOnWorker(worker)));
+    if (host.is_divided) {
+      const HostAmount need = NeedOnWorker(slots, view.offer, gang.resources, worker);
+      on_host = std::min(on_host, RanksIn(host.all, need));
+    }
     ranks += on_host;
     return ranks >= gang.least;
   };
@@ -290,6 +292,8 @@ std::vector<int32_t> PickSlots(const Slots& slots, const Offer& offer, const Gan
   std::vector<int32_t> best;
   for (size_t type = 0; type < free.size(); ++type) {
     if (free[type] < most_of_one) continue;
+    // No type packs it closer than on one worker.
+    if (!gang.spread && WorkersOf(slots, best) == 1) break;
     const Picker picker(slots, offer, static_cast<int32_t>(type), bound);
     std::vector<int32_t> picked =
         gang.spread ? picker.Spread(most_of_one) : picker.Pack(most_of_one);

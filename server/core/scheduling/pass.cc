@@ -441,7 +441,16 @@ std::vector<int32_t> PassState::PickForGuest(const QueuedJob& job, const GangDem
   if (!options.guests || !options.preemption || !options.backfill || !job.preemptible) return {};
   // A guest should get something done before it has to leave.
   const int64_t until_us = GuestGoneBy() + min_runtime_us;
-  const Offer offer = backfill.OfferForGuest(ReachOf(job).now, until_us);
+  const Offer& reach = ReachOf(job).now;
+  const Offer offer = backfill.OfferForGuest(reach, until_us);
+  // A guest gets more than any other job only where something is kept that is not lent to it.
+  const Offer lent = backfill.OfferFor(reach, job.id, RoundUpExpected(job.expected_us));
+  bool gets_more = false;
+  for (size_t i = 0; i < offer.size() && !gets_more; ++i) {
+    gets_more =
+        slots.classes()[i].kept > 0 && offer[i] == Access::kKept && lent[i] != Access::kKept;
+  }
+  if (!gets_more) return {};
   GangDemand gang = wanted;
   gang.reservations = &job.reservations;
   return PickSlots(slots, offer, gang);

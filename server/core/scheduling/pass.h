@@ -46,8 +46,8 @@ class PassState {
   }
   // Picks slots that are free for the job now. Returns none if its gang does not fit.
   std::vector<int32_t> PickFor(const QueuedJob& job, const GangDemand& gang) const;
-  // Picks the slots that the job gets as a guest (see RunningJob). Returns none if it may not be a
-  // guest, or if the slots would be needed too soon.
+  // Picks the slots that the job gets as a guest (see RunningJob) if PickFor returned none. Returns
+  // none if it may not be a guest, or if the slots would be needed too soon.
   std::vector<int32_t> PickForGuest(const QueuedJob& job, const GangDemand& gang) const;
   // Returns the uptime by which a guest has left if it is asked to leave now.
   int64_t GuestGoneBy() const { return now.uptime_us + checkpoint_wait_us; }

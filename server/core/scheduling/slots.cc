@@ -34,7 +34,7 @@ std::vector<std::string> TypesOf(const Pool& pool) {
 
 Slots::Slots(const Pool& pool, const std::map<DeviceKey, std::string>& coming,
              std::map<JobId, HostAmount> resources, int32_t seats)
-    : types_(TypesOf(pool)), resources_(std::move(resources)) {
+    : types_(TypesOf(pool)), classes_of_(types_.size()), resources_(std::move(resources)) {
   size_t devices = 0;
   for (const PoolWorker& worker : pool) devices += worker.devices.size() + 1;
   slots_.reserve(devices);
@@ -126,6 +126,7 @@ void Slots::AddHost(const PoolWorker& worker) {
   host.is_divided = !worker.host.empty();
   host.shelves.begin = shelves_.size();
   host.all = worker.host;
+  host.left = worker.host;
   host.device_share = worker.device_share;
   hosts_.push_back(host);
   if (!host.is_divided) return;
@@ -179,6 +180,11 @@ void Slots::CountHost(const Slot& slot, int32_t by) {
   if (!host.is_divided || (slot.holder == JobId{} && slot.claim == JobId{})) return;
   const DeviceClass& cls = classes_[static_cast<size_t>(shelf.cls)];
   const HostAmount held = slot.holder == JobId{} ? HostAmount{} : slot.held;
+  const auto take = [&host, by](const HostAmount& more) {
+    host.left.cpus -= by * more.cpus;
+    host.left.memory_bytes -= by * more.memory_bytes;
+  };
+  take(held);
   host.held.cpus += by * held.cpus;
   host.held.memory_bytes += by * held.memory_bytes;
   is_strained_ = is_strained_ || cls.is_seat || !held.Fits(cls.share);
@@ -186,8 +192,8 @@ void Slots::CountHost(const Slot& slot, int32_t by) {
   const auto found = resources_.find(slot.claim);
   const HostAmount need = NeedOn(found == resources_.end() ? HostAmount{} : found->second, cls);
   is_strained_ = is_strained_ || !need.Fits(cls.share);
-  host.claimed.cpus += by * std::max(need.cpus - held.cpus, 0);
-  host.claimed.memory_bytes += by * std::max<int64_t>(need.memory_bytes - held.memory_bytes, 0);
+  take({std::max(need.cpus - held.cpus, 0),
+        std::max<int64_t>(need.memory_bytes - held.memory_bytes, 0)});
 }
 
 void Slots::SetResources(JobId job, const HostAmount& resources) {
@@ -234,14 +240,6 @@ bool Slots::HostsFit(const std::vector<int32_t>& slots, const HostAmount& resour
   });
 }
 
-HostAmount Slots::LeftOn(int32_t worker) const {
-  const HostRoom& host = hosts_[static_cast<size_t>(worker)];
-  HostAmount left = host.all;
-  left -= host.held;
-  left -= host.claimed;
-  return left;
-}
-
 const HostAmount& Slots::MostLeft(size_t cls) const {
   std::optional<HostAmount>& most = most_left_[cls];
   if (most.has_value()) return *most;
@@ -250,7 +248,7 @@ const HostAmount& Slots::MostLeft(size_t cls) const {
   for (int32_t free = 1; free <= of.free.largest(); ++free) {
     for (int32_t i = of.free.Find(free, 0); i >= 0; i = of.free.Find(free, i + 1)) {
       const Shelf& shelf = shelves_[of.ranges[static_cast<size_t>(i)].begin];
-      const HostAmount left = LeftOn(shelf.worker);
+      const HostAmount& left = hosts_[static_cast<size_t>(shelf.worker)].left;
       most->cpus = std::max(most->cpus, left.cpus);
       most->memory_bytes = std::max(most->memory_bytes, left.memory_bytes);
     }
@@ -281,7 +279,10 @@ int32_t Slots::ClassNumber(const DeviceClass& cls) {
       {cls.type, cls.memory_bytes, cls.traits, cls.users, cls.reservation, cls.coming, cls.bf16,
        cls.host, cls.share, cls.is_seat},
       static_cast<int32_t>(classes_.size()));
-  if (is_new) classes_.push_back(cls);
+  if (is_new) {
+    classes_.push_back(cls);
+    classes_of_[static_cast<size_t>(cls.type)].push_back(found->second);
+  }
   return found->second;
 }
 

@@ -57,8 +57,7 @@ struct HostRoom {
   HostAmount all;
   HostAmount device_share;  // what a device stands for
   HostAmount held;
-  // The resources that the jobs of claims will hold, beyond those of the present holders.
-  HostAmount claimed;
+  HostAmount left;            // without what is held and what the jobs of claims will hold
   int32_t kept = 0;           // its free slots that are kept for a waiting job
   bool has_reserved = false;  // true if a reservation in force has some of its devices
   ShelfRange shelves;         // the shelves of the worker
@@ -130,8 +129,9 @@ class Slots {
   // Returns the most that one such rank holds on any slot of the offer.
   HostAmount MostOn(const Offer& offer, const HostAmount& resources) const;
   const std::vector<HostRoom>& hosts() const { return hosts_; }  // by worker
-  // Returns what is left of the host of a worker, whatever is kept or reserved there; at least 0.
-  HostAmount LeftOn(int32_t worker) const;
+  const std::vector<int32_t>& ClassesOf(int32_t type) const {
+    return classes_of_[static_cast<size_t>(type)];
+  }
   // Returns no less than what is left of any host with free slots of a class whose hosts are
   // divided, as far as the workers are indexed by this class.
   const HostAmount& MostLeft(size_t cls) const;
@@ -204,6 +204,7 @@ class Slots {
   std::vector<WorkerUsers> user_sets_;
   std::map<WorkerUsers, int32_t> user_numbers_;
   std::vector<DeviceClass> classes_;
+  std::vector<std::vector<int32_t>> classes_of_;  // by type
   std::map<std::tuple<int32_t, int64_t, int32_t, int32_t, std::string, std::string, bool,
                       HostAmount, HostAmount, bool>,
            int32_t>
