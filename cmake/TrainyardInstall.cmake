@@ -50,7 +50,7 @@ foreach(daemon server worker)
   set(units_${daemon} deploy/systemd/trainyard-${daemon}.service)
 endforeach()
 install(FILES deploy/sysusers/trainyard-server.conf DESTINATION lib/sysusers.d COMPONENT server)
-list(APPEND units_server deploy/systemd/trainyard-backup.service deploy/systemd/trainyard-backup.timer)
+list(APPEND units_server deploy/systemd/trainyard-server.socket deploy/systemd/trainyard-backup.service deploy/systemd/trainyard-backup.timer)
 list(APPEND units_worker deploy/systemd/trainyard-jobs.service)
 install(DIRECTORY client/python/trainyard DESTINATION lib/python3/dist-packages COMPONENT python
         FILES_MATCHING PATTERN "*.py" PATTERN "py.typed" PATTERN "__pycache__" EXCLUDE)

@@ -11,6 +11,6 @@ for program in "${programs[@]}"; do
   [ -x "$bin/$program" ] && files+=("$bin/$program")
 done
 status=0
-"$root/tests/isolation/boot.sh" "$work" "$root/tests/isolation/inside.sh" "${files[@]}" "$root"/deploy/systemd/*.service "$root"/deploy/config/*.yaml || status=$?
+"$root/tests/isolation/boot.sh" "$work" "$root/tests/isolation/inside.sh" "${files[@]}" "$root"/deploy/systemd/*.service "$root"/deploy/systemd/*.socket "$root"/deploy/config/*.yaml || status=$?
 [ "$status" = 77 ] && exit 0
 exit "$status"

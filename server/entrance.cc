@@ -97,9 +97,10 @@ absl::Status Entrance::Listen(const ServerOptions& options, const std::string& s
     listen.insert(listen.begin(), absl::StrCat("unix:", JoinPath(state_dir, "server.sock")));
   }
   for (const std::string& text : listen) {
-    TY_ASSIGN_OR_RETURN(Listener listener, trainyard::Listen(text, options.shared ? 0666 : 0600));
+    TY_ASSIGN_OR_RETURN(Listener listener, trainyard::Listen(text, options.shared ? 0666 : 0600,
+                                                             options.passed_sockets));
     addresses_.push_back(listener.address.ToString());
-    if (listener.address.kind == rpc::Address::Kind::kUnix) {
+    if (listener.address.kind == rpc::Address::Kind::kUnix && !listener.is_passed) {
       socket_paths_.push_back(listener.address.path);
     }
     if (listener.address.kind == rpc::Address::Kind::kTls) {

@@ -2,6 +2,7 @@
 // connections in a way that survives a lack of descriptors (acceptor.h).
 #include "server/listen.h"
 
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -72,9 +73,18 @@ absl::StatusOr<UniqueFd> ListenOnPath(const std::string& path, mode_t mode) {
   return fd;
 }
 
+// Returns the path of a Unix socket, or an empty text.
+std::string PathOf(int fd) {
+  sockaddr_un name{};
+  socklen_t size = sizeof(name);
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&name), &size) != 0) return "";
+  return name.sun_family == AF_UNIX ? std::string(name.sun_path) : "";
+}
+
 }  // namespace
 
-absl::StatusOr<Listener> Listen(absl::string_view text, mode_t mode) {
+absl::StatusOr<Listener> Listen(absl::string_view text, mode_t mode,
+                                const std::vector<int>& passed) {
   TY_ASSIGN_OR_RETURN(rpc::Address address, rpc::ParseAddress(text));
   if (address.kind == rpc::Address::Kind::kTls) return ListenOnPort(std::move(address));
   if (address.kind == rpc::Address::Kind::kTcp) {
@@ -85,6 +95,15 @@ absl::StatusOr<Listener> Listen(absl::string_view text, mode_t mode) {
         "tls:HOST:PORT, where everybody has to sign in"));
   }
   Listener listener{std::move(address), {}};
+  for (const int fd : passed) {
+    if (PathOf(fd) != listener.address.path) continue;
+    listener.sockets.emplace_back(fd);
+    listener.is_passed = true;
+    if (fcntl(fd, F_SETFL, O_NONBLOCK) != 0) {
+      return ErrnoStatus(errno, "cannot use the socket", listener.address.path);
+    }
+    return listener;
+  }
   TY_ASSIGN_OR_RETURN(listener.sockets.emplace_back(), ListenOnPath(listener.address.path, mode));
   return listener;
 }

@@ -3,6 +3,8 @@
 
 #include <sys/types.h>
 
+#include <vector>
+
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -15,6 +17,9 @@ namespace trainyard {
 // of this host. Returns ADDRESS_IN_USE if a living server listens there or the path is no socket,
 // INVALID_ARGUMENT for ports without TLS, on which nobody would know who calls, NOT_FOUND or
 // PERMISSION_DENIED for the folder of a socket, and the errors of ListenOnPort.
-absl::StatusOr<Listener> Listen(absl::string_view text, mode_t mode = 0600);
+//
+// A socket of that path in `passed` is used as it is, and its descriptor belongs to the listener.
+absl::StatusOr<Listener> Listen(absl::string_view text, mode_t mode = 0600,
+                                const std::vector<int>& passed = {});
 
 }  // namespace trainyard

@@ -11,6 +11,7 @@ namespace trainyard {
 struct Listener {
   rpc::Address address;  // with the port that was taken if port 0 was asked for
   std::vector<UniqueFd> sockets;
+  bool is_passed = false;  // by the service manager, which keeps the socket after us
 };
 
 }  // namespace trainyard

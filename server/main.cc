@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/log.h"
+#include "common/daemon/passed_sockets.h"
 #include "common/daemon/service_manager.h"
 #include "server/app.h"
 #include "server/flags.h"
@@ -17,13 +18,14 @@ int main(int argc, char** argv) {
   pthread_sigmask(SIG_BLOCK, &stop_signals, nullptr);  // all threads inherit the mask
   const trainyard::ServiceManager manager(trainyard::TakeServiceVariables());
   const auto env = [](const char* name) { return getenv(name) != nullptr ? getenv(name) : ""; };
-  const auto flags = trainyard::ParseFlags(
+  auto flags = trainyard::ParseFlags(
       argc, argv, trainyard::DefaultStateDir(env("XDG_STATE_HOME"), env("HOME")));
   if (flags.exit_code.has_value()) return *flags.exit_code;
   if (flags.task) {
     pthread_sigmask(SIG_UNBLOCK, &stop_signals, nullptr);
     return flags.task();
   }
+  flags.options.passed_sockets = trainyard::TakePassedSockets();
   auto app = trainyard::App::Start(flags.options);
   if (!app.ok()) {
     trainyard::LogError(app.status().message());

@@ -46,6 +46,9 @@ struct ServerOptions {
   notify::AddressRules notify = {};
   std::string sendmail = kDefaultSendmail;
   std::string mail_from = {};
+  // Listening sockets that the service manager has opened. One whose path is in `listen` is used in
+  // place of a new one, and stays when the server ends, so that clients wait for the next one.
+  std::vector<int> passed_sockets = {};
 };
 
 }  // namespace trainyard

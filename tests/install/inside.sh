@@ -68,9 +68,9 @@ first_boot() {
   check "there are completions" sh -c 'bash -n /usr/share/bash-completion/completions/trainyard'
   check "Python finds its module" python3 -c 'import trainyard'
 
-  # A job of about a minute on this machine, whatever that is.
+  # A job of some minutes on this machine, longer than an upgrade takes, whatever that is.
   local took=$(( (ended - submitted) / 1000000000 + 1 ))
-  local epochs=$(( 300 / took + 20 ))
+  local epochs=$(( 700 / took + 30 ))
   job=$(as anna trainyard submit -q -o name /usr/share/doc/trainyard/examples/mlp-glyphs.yaml --set train.epochs=$epochs --set 'schedule=constant' --set checkpoint.every='20 steps' 2>/tmp/err) || give_up "$(cat /tmp/err)"
   echo "$job" > $notes/job
   until_true beyond "$job" 30 || give_up "the job does not run: $(as anna trainyard show "$job")"

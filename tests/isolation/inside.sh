@@ -16,7 +16,7 @@ as() { local user=$1; shift; runuser -u "$user" -- env HOME="/home/$user" USER="
 export HOME=/root
 contains() { grep -q -- "$2" <<<"$1" || { echo "'$2' is not in: $1"; return 1; }; }
 
-cp /inside/trainyard* /usr/bin/ && cp /inside/*.service /etc/systemd/system/ && mkdir /etc/trainyard && cp /inside/*.yaml /etc/trainyard/
+cp /inside/trainyard* /usr/bin/ && cp /inside/*.service /inside/*.socket /etc/systemd/system/ && mkdir /etc/trainyard && cp /inside/*.yaml /etc/trainyard/
 useradd --system --no-create-home trainyard; groupadd trainyard-admin; groupadd trainyard-operator; useradd -m anna; useradd -m bert; chmod 700 /home/anna /home/bert
 systemctl daemon-reload
 systemctl start trainyard-server trainyard-jobs trainyard-worker

@@ -1,5 +1,6 @@
 #include "server/listen.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -76,6 +77,19 @@ TEST_F(ListenTest, ASharedSocketIsOpenToAllUsersWhateverTheUmaskIs) {
   struct stat info {};
   ASSERT_EQ(stat(path_.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0666U);
+}
+
+TEST_F(ListenTest, ASocketThatWasPassedIsUsed) {
+  UniqueFd other = MakeSocket(dir_.File("other"), true);
+  UniqueFd passed = MakeSocket(path_, true);
+  const int number = passed.get();
+  const auto listener = Listen(address_, 0600, {other.get(), passed.release()});
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  EXPECT_TRUE(listener->is_passed);
+  ASSERT_EQ(listener->sockets.size(), 1U);
+  EXPECT_EQ(listener->sockets[0].get(), number);
+  EXPECT_NE(fcntl(number, F_GETFL) & O_NONBLOCK, 0);
+  EXPECT_FALSE(Listen("unix:" + dir_.File("third"), 0600, {other.get()})->is_passed);
 }
 
 TEST_F(ListenTest, PortsAreRefusedWithTheReason) {
