@@ -242,7 +242,7 @@ absl::Status Transaction::Commit() {
 
 absl::Status Database::CopyTo(const std::string& path) {
   TY_ASSIGN_OR_RETURN(const auto copy, Open(path, Mode::kRelaxed));
-  TY_RETURN_IF_ERROR(copy->Execute("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;"));
+  TY_RETURN_IF_ERROR(copy->Execute("PRAGMA journal_mode = OFF; PRAGMA synchronous = FULL;"));
   sqlite3_backup* backup = sqlite3_backup_init(copy->connection_, "main", connection_, "main");
   if (backup == nullptr) {
     return ErrorOf(copy->connection_, sqlite3_errcode(copy->connection_), path);

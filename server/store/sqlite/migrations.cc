@@ -1,11 +1,8 @@
 // Runs the migrations that a file has not seen yet, each in a transaction of its own.
 #include "server/store/sqlite/migrations.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstdio>
 #include <filesystem>
 #include <string>
 
@@ -70,34 +67,21 @@ absl::Status CheckReferences(Database& db) {
                             absl::StrCat("a row of ", table, " refers to one that is not there"));
 }
 
-// Keeps the file as it is, beside it, and removes the copy of an older version.
+// Keeps the file as it is, beside it, and removes the copy of an older version. A copy that was cut
+// off is made again, as the file is not changed before it is whole.
 absl::Status KeepCopy(Database& db, int64_t version) {
-  const std::string path = absl::StrCat(db.path(), kCopySuffix, version);
-  const std::string partial = absl::StrCat(path, ".partial");
-  unlink(partial.c_str());
-  absl::Status copied = db.CopyTo(partial);
-  if (copied.ok()) {
-    TY_ASSIGN_OR_RETURN(const UniqueFd file, OpenFile(partial, O_RDONLY));
-    if (fsync(file.get()) != 0) copied = ErrnoStatus(errno, "cannot sync", partial);
-  }
-  if (!copied.ok()) {
-    unlink(partial.c_str());
-    return Annotate(copied,
-                    absl::StrCat("the store '", db.path(), "' needs a copy before it is changed"));
-  }
-  if (rename(partial.c_str(), path.c_str()) != 0) {
-    return ErrnoStatus(errno, "cannot rename", partial);
-  }
-  const std::filesystem::path file(path);
+  const std::filesystem::path file(db.path());
+  const std::string copies = absl::StrCat(file.filename().string(), kCopySuffix);
+  const std::string copy = absl::StrCat(copies, version);
   const std::string folder = file.has_parent_path() ? file.parent_path().string() : ".";
+  unlink(JoinPath(folder, copy).c_str());
+  TY_RETURN_IF_ERROR(
+      Annotate(db.CopyTo(JoinPath(folder, copy)),
+               absl::StrCat("the store '", db.path(), "' needs a copy before it is changed")));
   TY_RETURN_IF_ERROR(SyncDirectory(folder));
-  const std::string copies =
-      absl::StrCat(std::filesystem::path(db.path()).filename().string(), kCopySuffix);
   TY_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(folder));
   for (const std::string& name : names) {
-    if (absl::StartsWith(name, copies) && name != file.filename()) {
-      unlink(JoinPath(folder, name).c_str());
-    }
+    if (absl::StartsWith(name, copies) && name != copy) unlink(JoinPath(folder, name).c_str());
   }
   return absl::OkStatus();
 }
