@@ -16,7 +16,8 @@ int main(int argc, char** argv) {
   sigaddset(&stop_signals, SIGINT);
   sigaddset(&stop_signals, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &stop_signals, nullptr);  // all threads inherit the mask
-  const trainyard::ServiceManager manager(trainyard::TakeServiceVariables());
+  const trainyard::ServiceVariables variables = trainyard::TakeServiceVariables();
+  const trainyard::ServiceManager manager(variables);
   const auto env = [](const char* name) { return getenv(name) != nullptr ? getenv(name) : ""; };
   auto flags = trainyard::ParseFlags(
       argc, argv, trainyard::DefaultStateDir(env("XDG_STATE_HOME"), env("HOME")));
@@ -25,7 +26,7 @@ int main(int argc, char** argv) {
     pthread_sigmask(SIG_UNBLOCK, &stop_signals, nullptr);
     return flags.task();
   }
-  flags.options.passed_sockets = trainyard::TakePassedSockets();
+  flags.options.passed_sockets = trainyard::PassedSockets(variables);
   auto app = trainyard::App::Start(flags.options);
   if (!app.ok()) {
     trainyard::LogError(app.status().message());

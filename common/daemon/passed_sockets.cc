@@ -4,8 +4,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <cstdlib>
-
 #include "absl/strings/numbers.h"
 
 namespace trainyard {
@@ -14,23 +12,14 @@ namespace {
 constexpr int kFirst = 3;
 constexpr int kMax = 64;
 
-// Returns a number from the environment, or 0, and removes it there.
-int TakeNumber(const char* name) {
-  const char* text = getenv(name);
-  int number = 0;
-  if (text != nullptr && !absl::SimpleAtoi(text, &number)) number = 0;
-  unsetenv(name);
-  return number;
-}
-
 }  // namespace
 
-std::vector<int> TakePassedSockets() {
-  const bool is_ours = TakeNumber("LISTEN_PID") == getpid();
-  const int count = TakeNumber("LISTEN_FDS");
-  unsetenv("LISTEN_FDNAMES");
+std::vector<int> PassedSockets(const ServiceVariables& variables) {
+  int pid = 0;
+  int count = 0;
   std::vector<int> sockets;
-  if (!is_ours) return sockets;
+  if (!absl::SimpleAtoi(variables.listen_pid, &pid) || pid != getpid()) return sockets;
+  if (!absl::SimpleAtoi(variables.listen_fds, &count)) return sockets;
   for (int fd = kFirst; fd < kFirst + count && fd < kFirst + kMax; ++fd) {
     if (fcntl(fd, F_SETFD, FD_CLOEXEC) == 0) sockets.push_back(fd);
   }

@@ -4,11 +4,12 @@
 
 #include <vector>
 
+#include "common/daemon/service_manager.h"
+
 namespace trainyard {
 
-// Returns the listening sockets with which this process was started, closes them for programs that
-// it starts, and removes the variables that tell of them. Only mains call this, once, before they
-// start threads.
-std::vector<int> TakePassedSockets();
+// Returns the listening sockets with which this process was started, and closes them for programs
+// that it starts.
+std::vector<int> PassedSockets(const ServiceVariables& variables);
 
 }  // namespace trainyard

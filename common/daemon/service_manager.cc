@@ -30,7 +30,9 @@ std::string Take(const char* name) {
 }  // namespace
 
 ServiceVariables TakeServiceVariables() {
-  return {Take("NOTIFY_SOCKET"), Take("WATCHDOG_USEC"), Take("WATCHDOG_PID")};
+  (void)Take("LISTEN_FDNAMES");
+  return {Take("NOTIFY_SOCKET"), Take("WATCHDOG_USEC"), Take("WATCHDOG_PID"), Take("LISTEN_FDS"),
+          Take("LISTEN_PID")};
 }
 
 ServiceManager::ServiceManager(const ServiceVariables& variables)

@@ -14,9 +14,11 @@ namespace trainyard {
 
 // The variables with which a service manager starts a daemon. All are empty without one.
 struct ServiceVariables {
-  std::string notify_socket;  // $NOTIFY_SOCKET
-  std::string watchdog_usec;  // $WATCHDOG_USEC
-  std::string watchdog_pid;   // $WATCHDOG_PID
+  std::string notify_socket;    // $NOTIFY_SOCKET
+  std::string watchdog_usec;    // $WATCHDOG_USEC
+  std::string watchdog_pid;     // $WATCHDOG_PID
+  std::string listen_fds = {};  // $LISTEN_FDS
+  std::string listen_pid = {};  // $LISTEN_PID
 };
 
 // Reads these variables and removes them, so that the programs which the daemon starts do not speak

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "server/core/scheduling/packing.h"
+#include "server/core/scheduling/gang_demand.h"
 #include "server/core/scheduling/slots.h"
 
 namespace trainyard::core {
@@ -56,6 +56,7 @@ class HostCaps {
   }
   // Returns false if no host of the workers that are indexed by this class can hold a rank.
   bool MayHold(size_t cls) const { return MayHold(cls, slots_.MostLeft(cls)); }
+
  private:
   static constexpr int32_t kUnknown = -1;
   bool MayHold(size_t cls, const HostAmount& left) const {

@@ -5,7 +5,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <string>
 
 namespace trainyard {
@@ -15,24 +14,23 @@ namespace {
 int TakesOneSocket() {
   const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
   if (dup2(fd, 3) != 3) return 1;
-  setenv("LISTEN_PID", std::to_string(getpid()).c_str(), 1);
-  setenv("LISTEN_FDS", "1", 1);
-  if (TakePassedSockets() != std::vector<int>{3}) return 2;
-  if ((fcntl(3, F_GETFD) & FD_CLOEXEC) == 0) return 3;
-  if (getenv("LISTEN_PID") != nullptr || getenv("LISTEN_FDS") != nullptr) return 4;
-  return TakePassedSockets().empty() ? 0 : 5;
+  ServiceVariables variables;
+  variables.listen_pid = std::to_string(getpid());
+  variables.listen_fds = "1";
+  if (PassedSockets(variables) != std::vector<int>{3}) return 2;
+  return (fcntl(3, F_GETFD) & FD_CLOEXEC) != 0 ? 0 : 3;
 }
 
-TEST(PassedSockets, AreTakenOnce) {
+TEST(PassedSockets, AreTakenAndClosedForOthers) {
   EXPECT_EXIT(_exit(TakesOneSocket()), ::testing::ExitedWithCode(0), "");
 }
 
 TEST(PassedSockets, ThoseOfAnotherProcessAreNotOurs) {
-  setenv("LISTEN_PID", "1", 1);
-  setenv("LISTEN_FDS", "1", 1);
-  EXPECT_TRUE(TakePassedSockets().empty());
-  EXPECT_EQ(getenv("LISTEN_FDS"), nullptr);
-  EXPECT_TRUE(TakePassedSockets().empty()) << "nothing was passed";
+  ServiceVariables variables;
+  variables.listen_pid = "1";
+  variables.listen_fds = "1";
+  EXPECT_TRUE(PassedSockets(variables).empty());
+  EXPECT_TRUE(PassedSockets({}).empty()) << "nothing was passed";
 }
 
 }  // namespace

@@ -99,10 +99,13 @@ TEST(ServiceManager, ADaemonThatHangsSaysNoMoreThatItLives) {
 TEST(ServiceManager, ItsVariablesDoNotReachOtherPrograms) {
   setenv("NOTIFY_SOCKET", "/run/systemd/notify", 1);
   setenv("WATCHDOG_USEC", "1000", 1);
+  setenv("LISTEN_FDS", "2", 1);
   const ServiceVariables variables = TakeServiceVariables();
   EXPECT_EQ(variables.notify_socket, "/run/systemd/notify");
   EXPECT_EQ(variables.watchdog_usec, "1000");
   EXPECT_EQ(getenv("NOTIFY_SOCKET"), nullptr);
+  EXPECT_EQ(variables.listen_fds, "2");
+  EXPECT_EQ(getenv("LISTEN_FDS"), nullptr);
   EXPECT_EQ(getenv("WATCHDOG_USEC"), nullptr);
 }
 
