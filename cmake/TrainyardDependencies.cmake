@@ -15,6 +15,7 @@ find_package(spdlog REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(OpenSSL REQUIRED)
 find_package(CURL REQUIRED)
+find_package(pugixml REQUIRED)
 find_package(prometheus-cpp CONFIG REQUIRED COMPONENTS core)
 find_package(OpenMP REQUIRED COMPONENTS CXX)  # the runtime of Debian's oneDNN
 # Without the config file of dnnl, which asks for OpenCL.

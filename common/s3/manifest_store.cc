@@ -1,0 +1,189 @@
+// Orders the writes so that each moment shows a whole version.
+#include "common/s3/manifest_store.h"
+
+#include <algorithm>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+#include "common/base/errors.h"
+#include "common/base/files.h"
+#include "common/base/status_macros.h"
+#include "common/s3/file_transfer.h"
+#include "common/s3/sign.h"
+#include "common/tls/digest.h"
+
+namespace trainyard::s3 {
+namespace {
+
+constexpr size_t kNumberDigits = 20;
+constexpr size_t kHashDigits = 64;
+constexpr size_t kNameBytes = kNumberDigits + 1 + kHashDigits;
+constexpr int64_t kBlockBytes = int64_t{1} << 20;
+// A version each minute for ten years. Reading stops there, so that a store whose lists never end
+// does not keep us for ever.
+constexpr size_t kManifestsMax = 5'000'000;
+constexpr int64_t kListedMax = 500'000'000;
+
+// Returns the number in the name of a manifest, or 0 if it is none.
+int64_t NumberOf(absl::string_view name) {
+  int64_t number = 0;
+  const bool is_name =
+      name.size() == kNameBytes && name[kNumberDigits] == '-' &&
+      absl::SimpleAtoi(name.substr(0, kNumberDigits), &number) && number > 0 &&
+      tls::Sha256Digits(absl::StrCat("sha256:", name.substr(kNumberDigits + 1))).ok();
+  return is_name ? number : 0;
+}
+
+absl::StatusOr<std::string> HashOf(const std::string& path) {
+  tls::Sha256Hasher hasher;
+  for (int64_t offset = 0;; offset += kBlockBytes) {
+    TY_ASSIGN_OR_RETURN(const std::string block, ReadFileRange(path, offset, kBlockBytes));
+    hasher.Update(block);
+    if (static_cast<int64_t>(block.size()) < kBlockBytes) return hasher.Text();
+  }
+}
+
+}  // namespace
+
+std::string ManifestStore::KeyOf(const Blob& blob) const {
+  return absl::StrCat(prefix_, "blobs/sha256/", blob.sha256);
+}
+
+absl::StatusOr<bool> ManifestStore::PutBlob(const std::string& path, const Blob& blob) {
+  const std::string key = KeyOf(blob);
+  const auto info = client_.Head(key);
+  if (info.ok() && info->size == blob.size) return false;
+  if (!info.ok() && !absl::IsNotFound(info.status())) return info.status();
+  TY_ASSIGN_OR_RETURN(const std::string hash, HashOf(path));
+  if (hash != absl::StrCat("sha256:", blob.sha256)) {
+    return error::CorruptFile(
+        path, absl::StrCat("its hash is ", hash, "; expected sha256:", blob.sha256));
+  }
+  // A blob of another size is damaged, and is replaced.
+  const bool is_new = !info.ok() && conditions_ == Conditions::kHonoured;
+  const absl::Status status = UploadFile(client_, key, path, blob.size, {.is_new = is_new});
+  // Somebody else has written it meanwhile, or we have and the answer was lost.
+  if (is_new && absl::IsAborted(status)) return false;
+  TY_RETURN_IF_ERROR(status);
+  return true;
+}
+
+absl::Status ManifestStore::GetBlob(const Blob& blob, const std::string& path, int mode) {
+  return DownloadFile(client_, KeyOf(blob), path, blob.size, blob.sha256, mode);
+}
+
+absl::StatusOr<Version> ManifestStore::ReadVersion(const std::string& name) {
+  TY_ASSIGN_OR_RETURN(Object object,
+                      client_.Get(absl::StrCat(prefix_, "manifests/", name), kManifestBytesMax));
+  if (HexSha256(object.content) != name.substr(kNumberDigits + 1)) {
+    return error::CorruptFile(absl::StrCat("manifests/", name), "its hash is not that of its name");
+  }
+  return Version{NumberOf(name), std::move(object.content), ""};
+}
+
+absl::Status ManifestStore::ForEach(
+    const std::string& folder, const std::function<absl::Status(const ListedObject&)>& function) {
+  ListRequest request{.prefix = absl::StrCat(prefix_, folder)};
+  for (int64_t listed = 0;;) {
+    TY_ASSIGN_OR_RETURN(const ListPage page, client_.List(request));
+    for (const ListedObject& object : page.objects) TY_RETURN_IF_ERROR(function(object));
+    if (page.next.empty()) return absl::OkStatus();
+    listed += static_cast<int64_t>(page.objects.size());
+    if (listed > kListedMax || page.next == request.token) {
+      return absl::DataLossError(absl::StrCat("the list of '", request.prefix, "' does not end"));
+    }
+    request.token = page.next;
+  }
+}
+
+absl::StatusOr<std::vector<std::string>> ManifestStore::Names() {
+  std::vector<std::string> names;
+  const std::string folder = absl::StrCat(prefix_, "manifests/");
+  TY_RETURN_IF_ERROR(ForEach("manifests/", [&](const ListedObject& object) -> absl::Status {
+    const absl::string_view name = absl::StripPrefix(object.key, folder);
+    if (NumberOf(name) > 0) names.emplace_back(name);
+    if (names.size() <= kManifestsMax) return absl::OkStatus();
+    return absl::ResourceExhaustedError(
+        absl::StrCat("'", folder, "' has over ", kManifestsMax, " manifests"));
+  }));
+  std::sort(names.rbegin(), names.rend());  // stores other than AWS need not sort
+  return names;
+}
+
+absl::StatusOr<Version> ManifestStore::Latest() {
+  const auto latest = client_.Get(absl::StrCat(prefix_, "latest"), kBlockBytes);
+  if (!latest.ok() && !absl::IsNotFound(latest.status())) return latest.status();
+  const std::string etag = latest.ok() ? latest->info.etag : "";
+  const auto is_bad = [](const absl::Status& status) {
+    return absl::IsNotFound(status) || absl::IsDataLoss(status);
+  };
+  if (latest.ok() && NumberOf(latest->content) > 0) {
+    auto version = ReadVersion(latest->content);
+    if (version.ok()) version->latest_etag = etag;
+    if (version.ok() || !is_bad(version.status())) return version;
+  }
+  TY_ASSIGN_OR_RETURN(const std::vector<std::string> names, Names());
+  for (const std::string& name : names) {
+    auto version = ReadVersion(name);
+    if (version.ok()) version->latest_etag = etag;
+    if (version.ok() || !is_bad(version.status())) return version;
+  }
+  return Version{.latest_etag = etag};
+}
+
+absl::StatusOr<int64_t> ManifestStore::Commit(absl::string_view content, const Version& before) {
+  const int64_t number = before.number + 1;
+  const std::string name = absl::StrCat(
+      absl::StrFormat("%0*d", static_cast<int>(kNumberDigits), number), "-", HexSha256(content));
+  const std::string latest = absl::StrCat(prefix_, "latest");
+  TY_RETURN_IF_ERROR(client_.Put(absl::StrCat(prefix_, "manifests/", name), content).status());
+  if (conditions_ != Conditions::kHonoured) {
+    // What another store or an older one has left would hide this version.
+    if (!before.latest_etag.empty()) TY_RETURN_IF_ERROR(client_.Delete(latest));
+    return number;
+  }
+  const PutCondition condition{.is_new = before.latest_etag.empty(), .etag = before.latest_etag};
+  const absl::Status status = client_.Put(latest, name, condition).status();
+  if (status.ok()) return number;
+  if (absl::IsAborted(status)) {
+    // An earlier try may have written it, and its answer was lost.
+    const auto there = client_.Get(latest, kBlockBytes);
+    if (there.ok() && there->content == name) return number;
+  }
+  return status;
+}
+
+absl::StatusOr<int64_t> ManifestStore::Prune(int keep, const BlobsOf& blobs_of, absl::Time now,
+                                             absl::Duration spare) {
+  TY_ASSIGN_OR_RETURN(const std::vector<std::string> names, Names());
+  TY_ASSIGN_OR_RETURN(const Version newest, Latest());
+  std::set<std::string> named;
+  // All that stay are read before anything goes. One that cannot be read says nothing of its blobs,
+  // so none of them goes then.
+  std::vector<std::string> old;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (i >= static_cast<size_t>(std::max(keep, 1)) && NumberOf(names[i]) < newest.number) {
+      old.push_back(names[i]);
+      continue;
+    }
+    TY_ASSIGN_OR_RETURN(const Version version, ReadVersion(names[i]));
+    TY_ASSIGN_OR_RETURN(const std::set<std::string> blobs, blobs_of(version.content));
+    named.insert(blobs.begin(), blobs.end());
+  }
+  for (const std::string& name : old) {
+    TY_RETURN_IF_ERROR(client_.Delete(absl::StrCat(prefix_, "manifests/", name)));
+  }
+  const std::string folder = KeyOf({});
+  std::vector<std::string> unnamed;
+  TY_RETURN_IF_ERROR(ForEach("blobs/sha256/", [&](const ListedObject& object) {
+    const std::string digits(absl::StripPrefix(object.key, folder));
+    if (!named.contains(digits) && object.modified < now - spare) unnamed.push_back(object.key);
+    return absl::OkStatus();
+  }));
+  for (const std::string& key : unnamed) TY_RETURN_IF_ERROR(client_.Delete(key));
+  return static_cast<int64_t>(unnamed.size());
+}
+
+}  // namespace trainyard::s3

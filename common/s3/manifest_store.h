@@ -1,0 +1,82 @@
+// Keeps versions of a set of files in a folder of a bucket. The files are stored once by their
+// content, and each version is a manifest that names them:
+//
+//   blobs/sha256/<64 hex digits>                    the content of a file
+//   manifests/<20 digits>-<64 hex digits>           a version: its number, and the hash of its text
+//   latest                                          the name of the newest manifest
+//
+// A manifest is written after all its blobs, and `latest` after its manifest, so whoever reads sees
+// a whole version at every moment. Where a store honours conditions, `latest` is replaced only by
+// whoever has seen its last value, so that of two writers one is told to begin again. Other stores
+// have no `latest`: there, the valid manifest with the greatest name is the newest, and of two
+// writers that run at the same time one is overtaken without a word.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "common/s3/client.h"
+
+namespace trainyard::s3 {
+
+struct Blob {
+  std::string sha256;  // 64 lower-case hex digits
+  int64_t size = 0;
+};
+
+struct Version {
+  int64_t number = 0;            // grows by one; 0 if there is no version yet
+  std::string content = {};      // of the manifest
+  std::string latest_etag = {};  // of the object `latest`, or "" if there is none
+};
+
+// The store. It is thread-safe, and borrows the client.
+class ManifestStore {
+ public:
+  static constexpr int64_t kManifestBytesMax = int64_t{256} << 20;
+
+  // `prefix` is that of a Location. `conditions` is what Probe says, and matters to writers alone.
+  ManifestStore(Client& client, std::string prefix, Conditions conditions)
+      : client_(client), prefix_(std::move(prefix)), conditions_(conditions) {}
+
+  // Sees to it that the content of the file is in the bucket. Returns true if it was sent, and
+  // false if it was there. The file is hashed first: returns DATA_LOSS (CORRUPT_FILE) if it is
+  // another one.
+  absl::StatusOr<bool> PutBlob(const std::string& path, const Blob& blob);
+  // Returns DATA_LOSS (CORRUPT_FILE) if the bucket has other bytes, and leaves no file then.
+  absl::Status GetBlob(const Blob& blob, const std::string& path, int mode);
+
+  // Returns the newest valid version, or number 0 if there is none.
+  absl::StatusOr<Version> Latest();
+  // Makes a version that follows `before`, which Latest has returned. All blobs must be there.
+  // Returns its number, or ABORTED (S3_CONDITION_FAILED) if somebody else has made one meanwhile.
+  absl::StatusOr<int64_t> Commit(absl::string_view content, const Version& before);
+
+  // Returns the hex digits of all blobs that a manifest names.
+  using BlobsOf = std::function<absl::StatusOr<std::set<std::string>>(const std::string& content)>;
+  // Removes all manifests but the newest `keep` ones, which is at least 1, and then those blobs
+  // that no manifest names any more and that are older than `spare`: younger ones may belong to a
+  // version that is being made. Returns the number of blobs that were removed.
+  absl::StatusOr<int64_t> Prune(int keep, const BlobsOf& blobs_of, absl::Time now,
+                                absl::Duration spare);
+
+ private:
+  std::string KeyOf(const Blob& blob) const;
+  absl::StatusOr<Version> ReadVersion(const std::string& name);
+  // Returns the names of the manifests, the newest first.
+  absl::StatusOr<std::vector<std::string>> Names();
+  absl::Status ForEach(const std::string& folder,
+                       const std::function<absl::Status(const ListedObject&)>& function);
+
+  Client& client_;
+  const std::string prefix_;
+  const Conditions conditions_;
+};
+
+}  // namespace trainyard::s3
