@@ -9,7 +9,7 @@ TEST_JOBS ?= $(shell expr $(JOBS) + 1)
 # it lets the compiler do so: the headers that the compiler names tell it enough.
 export CCACHE_DEPEND ?= 1
 
-.PHONY: demo test bench lint format install-deps sanitize linearizability soak fuzz faults isolation containers kubernetes browser packages install-test
+.PHONY: demo test bench lint format install-deps sanitize linearizability soak fuzz faults isolation containers kubernetes browser s3 packages install-test
 
 # Installs what is missing, builds, and runs a job from submit to a downloaded checkpoint.
 # DATASETS=DIR trains on real Fashion-MNIST found there.
@@ -78,6 +78,12 @@ containers: $(BUILD)/build.ninja
 kubernetes: $(BUILD)/build.ninja
 	cmake --build --preset $(PRESET) -j$(JOBS) --target $(PROGRAMS)
 	BIN=$(CURDIR)/$(BUILD)/bin WORK=$(CURDIR)/$(BUILD)/kubernetes scripts/kubernetes_test.sh || [ $$? = 77 ]
+
+# Asks of a real radosgw what tests/s3 asks of the fake. It needs root and the packages of scripts/install_deps.sh --s3, and skips
+# visibly without them.
+s3: $(BUILD)/build.ninja
+	cmake --build --preset $(PRESET) -j$(JOBS) --target s3_conformance_test
+	BIN=$(CURDIR)/$(BUILD)/bin WORK=$(CURDIR)/$(BUILD)/s3 scripts/s3_test.sh || [ $$? = 77 ]
 
 # Makes Debian packages in build/packages. PRESET=cuda makes trainyard-worker-cuda as well.
 packages: $(BUILD)/build.ninja

@@ -19,9 +19,11 @@
 #include "common/base/strings.h"
 #include "server/backup/as_owner.h"
 #include "server/backup/backup.h"
+#include "server/backup/bucket.h"
 #include "server/backup/check.h"
 #include "server/backup/packed.h"
 #include "server/backup/restore.h"
+#include "server/bucket_flags.h"
 
 namespace trainyard {
 namespace {
@@ -54,8 +56,29 @@ std::string Files(int64_t count) {
   return absl::StrCat(FormatCount(count), count == 1 ? " file" : " files");
 }
 
-absl::Status BackUp(backup::BackupOptions options) {
+absl::Status PushTo(const BucketFlags& flags, const std::string& snapshot, int keep,
+                    absl::Time now) {
+  TY_ASSIGN_OR_RETURN(const OpenedBucket bucket, OpenBucket(flags, /*is_for_writing=*/true));
+  if (!s3::AreHonoured(bucket.conditions)) {
+    std::cout << "The store knows no conditional writes: only one server may write to "
+              << flags.place << "\n";
+  }
+  TY_ASSIGN_OR_RETURN(const backup::PushResult pushed, backup::Push(*bucket.store, snapshot));
+  std::cout << flags.place << ": version " << pushed.version << ", " << Files(pushed.sent)
+            << " sent (" << FormatBytes(pushed.sent_bytes) << "), " << Files(pushed.present)
+            << " there already\n";
+  if (keep == 0) return absl::OkStatus();
+  TY_ASSIGN_OR_RETURN(const int64_t removed, backup::PruneBucket(*bucket.store, keep, now));
+  if (removed > 0) std::cout << Files(removed) << " of old versions removed\n";
+  return absl::OkStatus();
+}
+
+absl::Status BackUp(backup::BackupOptions options, const BucketFlags& bucket) {
   const bool is_file = absl::EndsWith(options.directory, backup::kPackedSuffix);
+  if (is_file && !bucket.place.empty()) {
+    return absl::InvalidArgumentError(
+        "--bucket copies a snapshot, and not a file; name a folder of snapshots");
+  }
   if (is_file && options.keep > 0) {
     return absl::InvalidArgumentError("--keep is for a folder of snapshots, and not for a file");
   }
@@ -81,6 +104,14 @@ absl::Status BackUp(backup::BackupOptions options) {
   std::cout << made->snapshot << ": " << Files(made->copied) << " copied, " << Files(made->linked)
             << " as in the snapshot before\n";
   for (const std::string& name : made->removed) std::cout << name << " was removed\n";
+  if (bucket.place.empty()) return absl::OkStatus();
+  return PushTo(bucket, made->snapshot, options.keep, options.now);
+}
+
+absl::Status Fetch(const BucketFlags& flags, const std::string& directory) {
+  TY_ASSIGN_OR_RETURN(const OpenedBucket bucket, OpenBucket(flags, /*is_for_writing=*/false));
+  TY_ASSIGN_OR_RETURN(const std::string folder, backup::Pull(*bucket.store, directory));
+  std::cout << folder << " is whole; `trainyard-server restore` makes the state directory of it\n";
   return absl::OkStatus();
 }
 
@@ -120,13 +151,40 @@ void AddBackup(CLI::App& app, const std::string& state_dir, std::function<int()>
                    "Remove the oldest snapshots, so that this many stay; 0 keeps all")
       ->check(CLI::NonNegativeNumber)
       ->type_name("NUMBER");
-  verb->callback([options, &state_dir, &task] {
+  auto bucket = std::make_shared<BucketFlags>();
+  verb->add_option(
+          "--bucket", bucket->place,
+          "Then copy the snapshot to s3://BUCKET/FOLDER: only what that lacks is sent, and "
+          "--keep holds for its versions too")
+      ->type_name("PLACE");
+  AddBucketFlags(*verb, *bucket);
+  verb->callback([options, bucket, &state_dir, &task] {
     options->state_dir = Absolute(state_dir);
     options->directory = Absolute(options->directory);
-    task = [options] {
+    task = [options, bucket] {
       options->now = Clock::Real()->Now();
-      return ExitCodeOf(BackUp(*options));
+      return ExitCodeOf(BackUp(*options, *bucket));
     };
+  });
+}
+
+void AddFetch(CLI::App& app, std::function<int()>& task) {
+  struct FetchOptions {
+    BucketFlags bucket;
+    std::string directory;
+  };
+  auto options = std::make_shared<FetchOptions>();
+  CLI::App* verb = app.add_subcommand(
+      "fetch", "Make the snapshot DIR/<time>/ from a bucket to which backup has copied it");
+  verb->add_option("place", options->bucket.place, "s3://BUCKET/FOLDER")
+      ->required()
+      ->type_name("PLACE");
+  verb->add_option("dir", options->directory, "The folder of snapshots")
+      ->required()
+      ->type_name("DIR");
+  AddBucketFlags(*verb, options->bucket);
+  verb->callback([options, &task] {
+    task = [options] { return ExitCodeOf(Fetch(options->bucket, Absolute(options->directory))); };
   });
 }
 
@@ -181,6 +239,7 @@ void AddMaintenance(CLI::App& app, const std::string& state_dir, std::function<i
   app.fallthrough();  // --state_dir may stand behind the word
   app.require_subcommand(0, 1);
   AddBackup(app, state_dir, task);
+  AddFetch(app, task);
   AddRestore(app, state_dir, task);
   AddCheck(app, state_dir, task);
 }

@@ -1,5 +1,5 @@
-// Declares the words of trainyard-server that work on a state directory and end: backup, restore
-// and check.
+// Declares the words of trainyard-server that work on a state directory and end: backup, fetch,
+// restore and check.
 #pragma once
 
 #include <functional>

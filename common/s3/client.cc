@@ -393,20 +393,37 @@ absl::Status Client::AbortUpload(const std::string& key, const std::string& uplo
   return absl::IsNotFound(status) ? absl::OkStatus() : status;
 }
 
+bool AreHonoured(Conditions conditions) {
+  return conditions == Conditions::kHonoured || conditions == Conditions::kHonouredWithoutQuotes;
+}
+
+PutCondition Replaces(const std::string& etag, Conditions conditions) {
+  if (conditions != Conditions::kHonouredWithoutQuotes) return {.etag = etag};
+  return {.etag = std::string(absl::StripSuffix(absl::StripPrefix(etag, "\""), "\""))};
+}
+
 absl::StatusOr<Conditions> Probe(Client& client, const std::string& prefix, Rng& rng) {
   const std::string key = absl::StrCat(prefix, "probe-", MakeUuid(rng));
-  TY_RETURN_IF_ERROR(client.Put(key, "first").status());
-  const auto try_condition = [&](const PutCondition& condition) -> absl::StatusOr<Conditions> {
-    const absl::Status status = client.Put(key, "second", condition).status();
+  TY_ASSIGN_OR_RETURN(const std::string etag, client.Put(key, "probe"));
+  const auto found = [&]() -> absl::StatusOr<Conditions> {
+    absl::Status status = client.Put(key, "probe", {.is_new = true}).status();
     if (status.ok()) return Conditions::kIgnored;
-    if (absl::IsAborted(status)) return Conditions::kHonoured;
     if (absl::IsUnimplemented(status)) return Conditions::kRefused;
-    return status;
-  };
-  auto found = try_condition({.is_new = true});
-  if (found.ok() && *found == Conditions::kHonoured) {
-    found = try_condition({.etag = "\"00000000000000000000000000000000\""});
-  }
+    if (!absl::IsAborted(status)) return status;
+    // The content stays the same, and so does the ETag.
+    for (const Conditions conditions :
+         {Conditions::kHonoured, Conditions::kHonouredWithoutQuotes}) {
+      status = client.Put(key, "probe", Replaces(etag, conditions)).status();
+      if (!status.ok() && !absl::IsAborted(status)) return status;
+      if (absl::IsAborted(status)) continue;
+      const std::string wrong = "\"00000000000000000000000000000000\"";
+      status = client.Put(key, "probe", Replaces(wrong, conditions)).status();
+      if (absl::IsAborted(status)) return conditions;
+      if (!status.ok()) return status;
+      return Conditions::kIgnored;
+    }
+    return Conditions::kRefused;  // no ETag is the right one
+  }();
   const absl::Status removed = client.Delete(key);
   TY_RETURN_IF_ERROR(found.status());
   TY_RETURN_IF_ERROR(removed);

@@ -153,9 +153,15 @@ class Client {
 // The ways in which stores treat the conditions If-None-Match and If-Match of writes.
 enum class Conditions {
   kHonoured,  // it refuses writes whose condition does not hold
-  kIgnored,   // it writes regardless
-  kRefused,   // it refuses all such requests
+  // It does so, and If-Match must have the ETag without its quotes, as in radosgw.
+  kHonouredWithoutQuotes,
+  kIgnored,  // it writes regardless
+  kRefused,  // it refuses all such requests
 };
+// Returns true if If-None-Match and If-Match can be relied on.
+bool AreHonoured(Conditions conditions);
+// Returns the condition that the object still has this ETag, as the store wants to read it.
+PutCondition Replaces(const std::string& etag, Conditions conditions);
 // Finds out by writing a small object below the prefix, which it removes again.
 absl::StatusOr<Conditions> Probe(Client& client, const std::string& prefix, Rng& rng);
 

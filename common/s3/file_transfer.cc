@@ -80,9 +80,9 @@ class PartsUpload {
 
   absl::Status Complete() {
     const absl::Status status = client_.CompleteUpload(key_, upload_, etags_).status();
-    if (!absl::IsNotFound(status)) return status;
+    if (!absl::IsNotFound(status) && !absl::IsUnavailable(status)) return status;
     // An upload that is gone was completed by an earlier try whose answer was lost, if the object
-    // is there.
+    // is there. AWS says 404 then, and radosgw 500.
     const auto info = client_.Head(key_);
     return info.ok() && info->size == size_ ? absl::OkStatus() : status;
   }

@@ -62,7 +62,7 @@ absl::StatusOr<bool> ManifestStore::PutBlob(const std::string& path, const Blob&
         path, absl::StrCat("its hash is ", hash, "; expected sha256:", blob.sha256));
   }
   // A blob of another size is damaged, and is replaced.
-  const bool is_new = !info.ok() && conditions_ == Conditions::kHonoured;
+  const bool is_new = !info.ok() && AreHonoured(conditions_);
   const absl::Status status = UploadFile(client_, key, path, blob.size, {.is_new = is_new});
   // Somebody else has written it meanwhile, or we have and the answer was lost.
   if (is_new && absl::IsAborted(status)) return false;
@@ -139,12 +139,14 @@ absl::StatusOr<int64_t> ManifestStore::Commit(absl::string_view content, const V
       absl::StrFormat("%0*d", static_cast<int>(kNumberDigits), number), "-", HexSha256(content));
   const std::string latest = absl::StrCat(prefix_, "latest");
   TY_RETURN_IF_ERROR(client_.Put(absl::StrCat(prefix_, "manifests/", name), content).status());
-  if (conditions_ != Conditions::kHonoured) {
-    // What another store or an older one has left would hide this version.
+  if (!AreHonoured(conditions_)) {
+    // A `latest` that was left by another store would hide this version.
     if (!before.latest_etag.empty()) TY_RETURN_IF_ERROR(client_.Delete(latest));
     return number;
   }
-  const PutCondition condition{.is_new = before.latest_etag.empty(), .etag = before.latest_etag};
+  const PutCondition condition = before.latest_etag.empty()
+                                     ? PutCondition{.is_new = true}
+                                     : Replaces(before.latest_etag, conditions_);
   const absl::Status status = client_.Put(latest, name, condition).status();
   if (status.ok()) return number;
   if (absl::IsAborted(status)) {

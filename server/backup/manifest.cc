@@ -62,6 +62,10 @@ absl::StatusOr<int64_t> Pump(int from, const std::string& from_path, int to,
 absl::StatusOr<Manifest> ReadManifest(const std::string& snapshot) {
   const std::string path = JoinPath(snapshot, kManifestName);
   TY_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  return ParseManifest(text, path);
+}
+
+absl::StatusOr<Manifest> ParseManifest(const std::string& text, const std::string& path) {
   const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("format") || !json["format"].is_number_integer() ||
       !json.contains("files") || !json["files"].is_object()) {
@@ -97,7 +101,7 @@ absl::StatusOr<Manifest> ReadManifest(const std::string& snapshot) {
   return manifest;
 }
 
-absl::Status WriteManifest(const std::string& snapshot, const Manifest& manifest) {
+std::string TextOf(const Manifest& manifest) {
   nlohmann::json files = nlohmann::json::object();
   for (const auto& [name, file] : manifest.files) {
     files[name] = {{"size", file.size},
@@ -110,9 +114,11 @@ absl::Status WriteManifest(const std::string& snapshot, const Manifest& manifest
                                {"time", manifest.time},
                                {"revision", manifest.revision},
                                {"files", files}};
-  return WriteFileAtomically(
-      JoinPath(snapshot, kManifestName),
-      absl::StrCat(json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace), "\n"), 0600);
+  return absl::StrCat(json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace), "\n");
+}
+
+absl::Status WriteManifest(const std::string& snapshot, const Manifest& manifest) {
+  return WriteFileAtomically(JoinPath(snapshot, kManifestName), TextOf(manifest), 0600);
 }
 
 absl::StatusOr<FileEntry> CopyFile(const std::string& from, const std::string& to) {

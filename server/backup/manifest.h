@@ -37,6 +37,9 @@ struct Manifest {
 // Reads the manifest of a snapshot. Returns NOT_FOUND if the folder has none, DATA_LOSS
 // (CORRUPT_FILE) if it is damaged, and FAILED_PRECONDITION if a newer server wrote it.
 absl::StatusOr<Manifest> ReadManifest(const std::string& snapshot);
+// Reads the text of a manifest. `path` is for messages.
+absl::StatusOr<Manifest> ParseManifest(const std::string& text, const std::string& path);
+std::string TextOf(const Manifest& manifest);
 absl::Status WriteManifest(const std::string& snapshot, const Manifest& manifest);
 
 // Copies a file, without a sync. Returns what was copied, with its hash.

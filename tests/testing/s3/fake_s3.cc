@@ -421,9 +421,11 @@ FakeS3::Answer FakeS3::DoPut(const Request& request) {
   if (has_condition && options_.conditions == s3::Conditions::kRefused) {
     return Answer::Error(501, "NotImplemented");
   }
-  if (has_condition && options_.conditions == s3::Conditions::kHonoured) {
-    const bool holds = match.empty() ? found == objects_.end()
-                                     : found != objects_.end() && EtagOf(found->second) == match;
+  if (has_condition && s3::AreHonoured(options_.conditions)) {
+    const bool holds =
+        match.empty() ? found == objects_.end()
+                      : found != objects_.end() &&
+                            s3::Replaces(EtagOf(found->second), options_.conditions).etag == match;
     if (!holds) return Answer::Error(412, "PreconditionFailed");
   }
   if (const auto upload = request.Value("uploadId")) {

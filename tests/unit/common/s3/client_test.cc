@@ -245,9 +245,9 @@ TEST(Location, PlacesAreParsed) {
   }
 }
 
-TEST(Probe, TheThreeKindsOfStoresAreToldApart) {
-  for (const Conditions conditions :
-       {Conditions::kHonoured, Conditions::kIgnored, Conditions::kRefused}) {
+TEST(Probe, AllKindsOfStoresAreToldApart) {
+  for (const Conditions conditions : {Conditions::kHonoured, Conditions::kHonouredWithoutQuotes,
+                                      Conditions::kIgnored, Conditions::kRefused}) {
     FakeS3 fake({.conditions = conditions});
     const auto client = Make(fake.ClientOptions());
     const auto found = Probe(*client, "some/", *Rng::Real());

@@ -156,12 +156,21 @@ TEST_P(ManifestStoreTest, PruneRemovesNothingIfAManifestCannotBeRead) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Stores, ManifestStoreTest,
-                         ::testing::Values(Conditions::kHonoured, Conditions::kIgnored,
+                         ::testing::Values(Conditions::kHonoured,
+                                           Conditions::kHonouredWithoutQuotes, Conditions::kIgnored,
                                            Conditions::kRefused),
-                         [](const auto& test) {
-                           return test.param == Conditions::kHonoured  ? "ThatHonourConditions"
-                                  : test.param == Conditions::kIgnored ? "ThatIgnoreConditions"
-                                                                       : "ThatRefuseConditions";
+                         [](const auto& test) -> std::string {
+                           switch (test.param) {
+                             case Conditions::kHonoured:
+                               return "ThatHonourConditions";
+                             case Conditions::kHonouredWithoutQuotes:
+                               return "ThatWantNoQuotes";
+                             case Conditions::kIgnored:
+                               return "ThatIgnoreConditions";
+                             case Conditions::kRefused:
+                               return "ThatRefuseConditions";
+                           }
+                           return "";
                          });
 
 TEST(ManifestStoreWriters, OfTwoWritersOneIsTold) {

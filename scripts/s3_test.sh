@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# Runs tests/s3 against a real store: the radosgw of Debian, with a Ceph of one monitor and one store in memory. It is skipped,
+# visibly and with exit code 77, where Ceph is missing: scripts/install_deps.sh --s3 installs it.
+#   BIN    folder of s3_conformance_test
+#   WORK   folder for what Ceph writes
+set -euo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+bin=${BIN:-$root/build/release/bin}
+work=${WORK:-$root/build/s3}
+
+skip() {
+  echo "SKIPPED: $*" >&2
+  exit 77
+}
+for tool in ceph-mon ceph-osd radosgw radosgw-admin ceph curl unshare ip; do
+  command -v "$tool" > /dev/null || skip "there is no $tool; scripts/install_deps.sh --s3 installs it"
+done
+[ -x "$bin/s3_conformance_test" ] || { echo "there is no s3_conformance_test in $bin; build it first" >&2; exit 1; }
+if [ "${S3_TEST_INSIDE:-}" != 1 ]; then
+  [ "$(id -u)" = 0 ] || skip "s3_test.sh makes a network namespace, which needs root here"
+  # In a network of its own, all ports are free. In a process namespace of its own, all daemons end with the script.
+  S3_TEST_INSIDE=1 exec unshare --net --pid --fork --kill-child --mount-proc bash "$0" "$@"
+fi
+ip link set lo up
+
+rm -rf "$work/ceph"
+mkdir -p "$work/ceph/mon" "$work/ceph/osd"
+work=$(cd "$work/ceph" && pwd)
+sed "s|@work@|$work|" "$root/tests/s3/ceph.conf" > "$work/ceph.conf"
+export CEPH_CONF=$work/ceph.conf
+ring=$work/keyring
+ceph-authtool --create-keyring "$ring" --gen-key -n mon. --cap mon 'allow *' > /dev/null
+ceph-authtool "$ring" --gen-key -n client.admin --cap mon 'allow *' --cap osd 'allow *' > /dev/null
+ceph-authtool "$ring" --gen-key -n osd.0 --cap mon 'allow profile osd' --cap osd 'allow *' > /dev/null
+ceph-authtool "$ring" --gen-key -n client.rgw --cap mon 'allow rwx' --cap osd 'allow rwx' > /dev/null
+monmaptool --create --addv a '[v2:127.0.0.1:40000,v1:127.0.0.1:40001]' --fsid 777dc1cc-1a37-4fb5-8316-d9f2c836a49f "$work/monmap" > /dev/null
+
+failed() {
+  echo "$*; the logs are in $work" >&2
+  tail -n 5 "$work"/*.out >&2 || true
+  exit 1
+}
+# Runs a command until it succeeds, for at most a minute.
+until_true() {
+  local what=$1
+  shift
+  for _ in $(seq 300); do
+    "$@" > "$work/until.out" 2>&1 && return
+    sleep 0.2
+  done
+  failed "$what"
+}
+ceph-mon --mkfs -i a --monmap "$work/monmap" --keyring "$ring" > "$work/mkfs.out" 2>&1 || failed "ceph-mon makes no store"
+ceph-mon -f -i a > "$work/mon.out" 2>&1 &
+until_true "the monitor does not answer" timeout 10 ceph osd stat
+uuid=9f2b6f0c-9d6b-4d0e-8a4e-4b6c3f0f5a01
+ceph osd new "$uuid" 0 > "$work/new.out" 2>&1 || failed "there is no new osd"
+ceph-osd -i 0 --mkfs --osd-uuid "$uuid" > "$work/osd_mkfs.out" 2>&1 || failed "ceph-osd makes no store"
+ceph-osd -f -i 0 > "$work/osd.out" 2>&1 &
+until_true "the osd does not come up" sh -c 'timeout 10 ceph osd stat | grep -q "1 up"'
+radosgw -f -n client.rgw > "$work/rgw.out" 2>&1 &
+until_true "radosgw does not answer" curl -s -o /dev/null http://127.0.0.1:8280/
+
+export AWS_ACCESS_KEY_ID=AKTRAINYARD AWS_SECRET_ACCESS_KEY=not/a+secret
+radosgw-admin -n client.rgw user create --uid test --display-name test --access-key "$AWS_ACCESS_KEY_ID" --secret "$AWS_SECRET_ACCESS_KEY" > "$work/user.out" 2>&1 || failed "there is no user"
+export TRAINYARD_S3_ENDPOINT=http://127.0.0.1:8280 TRAINYARD_S3_BUCKET=conformance
+empty=e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855
+curl -sS --fail -X PUT --aws-sigv4 aws:amz:us-east-1:s3 --user "$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY" -H "x-amz-content-sha256: $empty" \
+  "$TRAINYARD_S3_ENDPOINT/$TRAINYARD_S3_BUCKET" > "$work/bucket.out" 2>&1 || failed "the bucket cannot be made"
+echo "$(radosgw --version | cut -d' ' -f1-3) answers after ${SECONDS} s"
+timeout 300 "$bin/s3_conformance_test" "$@"

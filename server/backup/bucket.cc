@@ -1,0 +1,165 @@
+// Moves several files at the same time, since most of them are small and wait for the store.
+#include "server/backup/bucket.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <set>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/errors.h"
+#include "common/base/files.h"
+#include "common/base/mutex.h"
+#include "common/base/status_macros.h"
+#include "common/tls/digest.h"
+#include "server/backup/manifest.h"
+
+namespace trainyard::backup {
+namespace {
+
+// So many calls at once hide the way to the store, and a store still answers them side by side. A
+// large file takes 64 MiB of memory while it is sent.
+constexpr size_t kParallel = 8;
+constexpr absl::Duration kSpare = absl::Hours(24);
+// A backup to the same folder removes what another backup has left, but not this.
+constexpr char kFetching[] = ".fetching";
+
+// A file by its content; many files of a snapshot may have the same.
+struct Item {
+  std::string path;  // of one of the files
+  s3::Blob blob;
+};
+
+// Calls `function` for each number below `count`, in several threads. Returns the first failure,
+// after which no new call begins.
+absl::Status InParallel(size_t count, const std::function<absl::Status(size_t)>& function) {
+  std::atomic<size_t> next = 0;
+  Mutex mutex;
+  absl::Status failure;
+  std::atomic<bool> has_failed = false;
+  const auto work = [&] {
+    for (size_t i = next++; i < count && !has_failed; i = next++) {
+      absl::Status status = function(i);
+      if (status.ok()) continue;
+      has_failed = true;
+      const MutexLock lock(&mutex);
+      if (failure.ok()) failure = std::move(status);
+    }
+  };
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < std::min(kParallel, count); ++i) threads.emplace_back(work);
+  for (std::thread& thread : threads) thread.join();
+  return failure;
+}
+
+absl::StatusOr<std::map<std::string, Item>> ItemsOf(const Manifest& manifest) {
+  std::map<std::string, Item> items;
+  for (const auto& [name, file] : manifest.files) {
+    TY_ASSIGN_OR_RETURN(const std::string digits, tls::Sha256Digits(file.sha256));
+    items[digits] = {name, {digits, file.size}};
+  }
+  return items;
+}
+
+absl::StatusOr<std::set<std::string>> BlobsOf(const std::string& content) {
+  TY_ASSIGN_OR_RETURN(const Manifest manifest, ParseManifest(content, "a version in the bucket"));
+  TY_ASSIGN_OR_RETURN(const auto items, ItemsOf(manifest));
+  std::set<std::string> blobs;
+  for (const auto& [digits, item] : items) blobs.insert(digits);
+  return blobs;
+}
+
+// Returns a name for the folder of a snapshot: "20261128T100000Z".
+std::string FolderNameOf(const Manifest& manifest) {
+  absl::Time time;
+  std::string error;
+  if (!absl::ParseTime(absl::RFC3339_sec, manifest.time, &time, &error)) return "snapshot";
+  return absl::FormatTime("%Y%m%dT%H%M%SZ", time, absl::UTCTimeZone());
+}
+
+absl::Status PullFiles(s3::ManifestStore& bucket, const Manifest& manifest,
+                       const std::string& folder) {
+  std::vector<std::pair<std::string, FileEntry>> files(manifest.files.begin(),
+                                                       manifest.files.end());
+  return InParallel(files.size(), [&](size_t i) -> absl::Status {
+    const auto& [name, file] = files[i];
+    TY_ASSIGN_OR_RETURN(const std::string digits, tls::Sha256Digits(file.sha256));
+    const std::string path = JoinPath(folder, name);
+    TY_RETURN_IF_ERROR(MakeDirectories(std::filesystem::path(path).parent_path().string(), 0700));
+    const absl::Status got = bucket.GetBlob({digits, file.size}, path, file.mode);
+    if (!absl::IsNotFound(got)) return got;
+    return error::CorruptFile(name, absl::StrCat("the bucket has lost it: ", got.message()));
+  });
+}
+
+}  // namespace
+
+absl::StatusOr<PushResult> Push(s3::ManifestStore& bucket, const std::string& snapshot) {
+  TY_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(snapshot));
+  TY_ASSIGN_OR_RETURN(const auto items, ItemsOf(manifest));
+  TY_ASSIGN_OR_RETURN(const s3::Version before, bucket.Latest());
+  std::set<std::string> present;
+  if (before.number > 0) {
+    // A newest version that is none of ours must not be followed by one of ours.
+    TY_ASSIGN_OR_RETURN(present, BlobsOf(before.content));
+  }
+  std::vector<Item> missing;
+  for (const auto& [digits, item] : items) {
+    if (!present.contains(digits)) missing.push_back(item);
+  }
+  std::atomic<int64_t> sent = 0;
+  std::atomic<int64_t> sent_bytes = 0;
+  TY_RETURN_IF_ERROR(InParallel(missing.size(), [&](size_t i) -> absl::Status {
+    const Item& item = missing[i];
+    TY_ASSIGN_OR_RETURN(const bool is_sent,
+                        bucket.PutBlob(JoinPath(snapshot, item.path), item.blob));
+    if (!is_sent) return absl::OkStatus();
+    ++sent;
+    sent_bytes += item.blob.size;
+    return absl::OkStatus();
+  }));
+  TY_ASSIGN_OR_RETURN(const int64_t number, bucket.Commit(TextOf(manifest), before));
+  return PushResult{number, sent, sent_bytes, static_cast<int64_t>(items.size()) - sent};
+}
+
+absl::StatusOr<std::string> Pull(s3::ManifestStore& bucket, const std::string& directory) {
+  TY_ASSIGN_OR_RETURN(const s3::Version version, bucket.Latest());
+  if (version.number == 0) {
+    return absl::NotFoundError("this folder of the bucket has no backup; check its name");
+  }
+  TY_ASSIGN_OR_RETURN(const Manifest manifest,
+                      ParseManifest(version.content, "the newest version in the bucket"));
+  const std::string folder = JoinPath(directory, FolderNameOf(manifest));
+  if (FileExists(folder)) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("'", folder, "' is there already; restore it, or choose another folder"));
+  }
+  const std::string partial = absl::StrCat(folder, kFetching);
+  TY_RETURN_IF_ERROR(RemoveTree(partial));
+  TY_RETURN_IF_ERROR(MakeDirectories(partial, 0700));
+  absl::Status status = PullFiles(bucket, manifest, partial);
+  if (status.ok()) status = WriteManifest(partial, manifest);
+  if (status.ok()) status = SyncFileSystem(partial);
+  if (status.ok() && std::rename(partial.c_str(), folder.c_str()) != 0) {
+    status = ErrnoStatus(errno, "cannot rename", partial);
+  }
+  if (!status.ok()) {
+    RemoveTree(partial).IgnoreError();  // the next pull removes it otherwise
+    return status;
+  }
+  TY_RETURN_IF_ERROR(SyncDirectory(directory));
+  return folder;
+}
+
+absl::StatusOr<int64_t> PruneBucket(s3::ManifestStore& bucket, int keep, absl::Time now) {
+  return bucket.Prune(keep, BlobsOf, now, kSpare);
+}
+
+}  // namespace trainyard::backup

@@ -1,0 +1,53 @@
+// Opens the bucket that flags and environment describe.
+#include "server/bucket_flags.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <utility>
+
+#include "common/base/env.h"
+#include "common/base/status_macros.h"
+#include "common/s3/credentials.h"
+
+namespace trainyard {
+
+void AddBucketFlags(CLI::App& word, BucketFlags& flags) {
+  word.add_option("--s3_endpoint", flags.endpoint,
+                  "https://HOST:PORT of a store other than AWS [AWS_ENDPOINT_URL_S3, "
+                  "AWS_ENDPOINT_URL, ~/.aws/config]")
+      ->type_name("URL");
+  word.add_option("--s3_region", flags.region,
+                  "The region of the bucket [AWS_REGION, AWS_DEFAULT_REGION, ~/.aws/config, "
+                  "us-east-1]")
+      ->type_name("REGION");
+  word.add_option("--s3_ca", flags.authorities,
+                  "Authorities that vouch for the store, in place of those of the system (PEM)")
+      ->type_name("FILE");
+}
+
+absl::StatusOr<OpenedBucket> OpenBucket(const BucketFlags& flags, bool is_for_writing) {
+  TY_ASSIGN_OR_RETURN(const s3::Location location, s3::ParseLocation(flags.place));
+  TY_ASSIGN_OR_RETURN(s3::Found found, s3::FindCredentials([](const char* name) {
+                        const char* value = std::getenv(name);
+                        return std::string(value == nullptr ? "" : value);
+                      }));
+  s3::ClientOptions options;
+  options.endpoint = flags.endpoint.empty() ? found.endpoint : flags.endpoint;
+  const std::string region = flags.region.empty() ? found.region : flags.region;
+  if (!region.empty()) options.region = region;
+  options.bucket = location.bucket;
+  options.credentials = std::move(found.credentials);
+  options.authorities_file = flags.authorities;
+  OpenedBucket opened;
+  TY_ASSIGN_OR_RETURN(opened.client,
+                      s3::Client::Create(std::move(options), *Clock::Real(), *Rng::Real()));
+  if (is_for_writing) {
+    TY_ASSIGN_OR_RETURN(opened.conditions,
+                        s3::Probe(*opened.client, location.prefix, *Rng::Real()));
+  }
+  opened.store =
+      std::make_unique<s3::ManifestStore>(*opened.client, location.prefix, opened.conditions);
+  return opened;
+}
+
+}  // namespace trainyard

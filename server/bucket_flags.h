@@ -1,0 +1,38 @@
+// Declares the flags that name a folder of a bucket, for the words that use one.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/s3/client.h"
+#include "common/s3/manifest_store.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
+
+namespace trainyard {
+
+struct BucketFlags {
+  std::string place;  // s3://BUCKET/FOLDER
+  std::string endpoint;
+  std::string region;
+  std::string authorities;
+};
+
+// Adds --s3_endpoint, --s3_region and --s3_ca.
+void AddBucketFlags(CLI::App& word, BucketFlags& flags);
+
+// A bucket that is in use. The store borrows the client.
+struct OpenedBucket {
+  std::unique_ptr<s3::Client> client;
+  std::unique_ptr<s3::ManifestStore> store;
+  s3::Conditions conditions = s3::Conditions::kHonoured;
+};
+
+// Finds the keys where the tools of AWS do. A bucket that is opened for writing is asked first how
+// it treats conditions.
+absl::StatusOr<OpenedBucket> OpenBucket(const BucketFlags& flags, bool is_for_writing);
+
+}  // namespace trainyard

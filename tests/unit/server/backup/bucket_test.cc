@@ -1,0 +1,165 @@
+// Tests snapshots that go to a fake store and come back.
+#include "server/backup/bucket.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/errors.h"
+#include "common/base/files.h"
+#include "server/backup/backup.h"
+#include "server/backup/manifest.h"
+#include "server/backup/restore.h"
+#include "server/store/sqlite/sqlite_store.h"
+#include "tests/testing/s3/fake_s3.h"
+#include "tests/testing/temp_dir.h"
+
+namespace trainyard::backup {
+namespace {
+
+using testing::FakeS3;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+const absl::Time kBegin = absl::FromUnixSeconds(1'795'860'000);
+
+class BucketTest : public ::testing::Test {
+ protected:
+  BucketTest() {
+    EXPECT_TRUE(MakeDirectories(state_, 0700).ok());
+    store_ = *store::OpenSqliteStore(JoinPath(state_, "trainyard.db"));
+    Put("logs/1/1/0.log", "step 1\n");
+    Put("logs/1/2/0.log", "step 1\n");
+    Put("blobs/ab/weights", std::string(100'000, 'w'));
+  }
+  void Put(const std::string& name, const std::string& content) {
+    const std::string path = JoinPath(state_, name);
+    EXPECT_TRUE(MakeDirectories(std::filesystem::path(path).parent_path().string()).ok());
+    EXPECT_TRUE(WriteFileAtomically(path, content, 0600).ok());
+  }
+  // Makes a snapshot, and returns its path.
+  std::string Snapshot() {
+    now_ += absl::Minutes(1);
+    const auto made =
+        Backup({.state_dir = state_, .directory = dir_.File("snapshots"), .now = now_});
+    EXPECT_TRUE(made.ok()) << made.status();
+    return made->snapshot;
+  }
+  std::string Pulled(const std::string& name) {
+    const auto folder = Pull(bucket_, dir_.File(name));
+    EXPECT_TRUE(folder.ok()) << folder.status();
+    return folder.ok() ? *folder : "";
+  }
+
+  testing::TempDir dir_;
+  const std::string state_ = dir_.File("state");
+  std::unique_ptr<store::Store> store_;
+  absl::Time now_ = kBegin;
+  FakeS3 fake_;
+  std::unique_ptr<s3::Client> client_ =
+      *s3::Client::Create(fake_.ClientOptions(), *Clock::Real(), *Rng::Real());
+  s3::ManifestStore bucket_{*client_, "lab/", s3::Conditions::kHonoured};
+};
+
+TEST_F(BucketTest, ASnapshotGoesThereAndIsRestoredFromThere) {
+  const std::string snapshot = Snapshot();
+  const auto pushed = Push(bucket_, snapshot);
+  ASSERT_TRUE(pushed.ok()) << pushed.status();
+  EXPECT_EQ(pushed->version, 1);
+  EXPECT_EQ(pushed->sent, 3) << "two logs are alike";
+  const std::string folder = Pulled("fetched");
+  const auto manifest = ReadManifest(folder);
+  ASSERT_TRUE(manifest.ok()) << manifest.status();
+  EXPECT_EQ(manifest->files.size(), ReadManifest(snapshot)->files.size());
+  for (const auto& [name, entry] : manifest->files) EXPECT_EQ(DamageOf(folder, name, entry), "");
+  const auto restored =
+      Restore({.snapshot = folder, .state_dir = dir_.File("other"), .replace = false, .now = now_});
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  EXPECT_EQ(*ReadFile(dir_.File("other/logs/1/2/0.log")), "step 1\n");
+  EXPECT_TRUE(store::OpenSqliteStore(dir_.File("other/trainyard.db")).ok());
+}
+
+TEST_F(BucketTest, OnlyWhatIsNewIsSent) {
+  ASSERT_TRUE(Push(bucket_, Snapshot()).ok());
+  Put("logs/1/3/0.log", "step 2\n");
+  const std::string snapshot = Snapshot();
+  const int before = fake_.CountRequests("blobs/");
+  const auto pushed = Push(bucket_, snapshot);
+  ASSERT_TRUE(pushed.ok()) << pushed.status();
+  EXPECT_EQ(pushed->version, 2);
+  EXPECT_EQ(pushed->sent, 1);
+  EXPECT_EQ(pushed->sent_bytes, 7);
+  EXPECT_EQ(fake_.CountRequests("blobs/") - before, 2) << "nothing is asked about old files";
+  EXPECT_EQ(*ReadFile(JoinPath(Pulled("fetched"), "logs/1/3/0.log")), "step 2\n");
+}
+
+TEST_F(BucketTest, APushThatFailsLeavesTheNewestVersion) {
+  ASSERT_TRUE(Push(bucket_, Snapshot()).ok());
+  Put("logs/1/3/0.log", "step 2\n");
+  const std::string snapshot = Snapshot();
+  fake_.Inject(FakeS3::Fault::kDenied, 1, "PUT", "blobs/");
+  EXPECT_TRUE(absl::IsPermissionDenied(Push(bucket_, snapshot).status()));
+  EXPECT_EQ(bucket_.Latest()->number, 1);
+  // A damaged file is found before it is sent.
+  ASSERT_TRUE(WriteFileAtomically(JoinPath(snapshot, "logs/1/3/0.log"), "step 3\n").ok());
+  EXPECT_TRUE(absl::IsDataLoss(Push(bucket_, snapshot).status()));
+  EXPECT_EQ(bucket_.Latest()->number, 1);
+}
+
+TEST_F(BucketTest, AStoreThatFailsNowAndThenIsUsed) {
+  fake_.Inject(FakeS3::Fault::kSlowDown, 2);
+  fake_.Inject(FakeS3::Fault::kClose, 1);
+  fake_.Inject(FakeS3::Fault::kLoseAnswer, 2, "PUT");
+  fake_.Inject(FakeS3::Fault::kCut, 2, "GET", "blobs/");
+  ASSERT_TRUE(Push(bucket_, Snapshot()).ok());
+  EXPECT_NE(Pulled("fetched"), "");
+}
+
+TEST_F(BucketTest, WhatTheBucketHasLostIsNamed) {
+  ASSERT_TRUE(Push(bucket_, Snapshot()).ok());
+  for (const std::string& key : fake_.Keys("lab/blobs/")) {
+    if (fake_.Objects()[key] == "step 1\n") fake_.Remove(key);
+  }
+  const absl::Status status = Pull(bucket_, dir_.File("fetched")).status();
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(status.message(), HasSubstr("logs/1/"));
+  EXPECT_THAT(*ListDirectory(dir_.File("fetched")), SizeIs(0));
+}
+
+TEST_F(BucketTest, AManifestThatLeadsOutOfItsFolderIsRefused) {
+  const std::string hash(64, 'a');
+  ASSERT_TRUE(bucket_
+                  .Commit(absl::StrCat(R"({"format":1,"files":{"../evil":{"size":1,"mode":384,)",
+                                       R"("mtime_ns":0,"sha256":"sha256:)", hash, R"("}}})"),
+                          *bucket_.Latest())
+                  .ok());
+  EXPECT_TRUE(absl::IsDataLoss(Pull(bucket_, dir_.File("fetched")).status()));
+}
+
+TEST_F(BucketTest, AnEmptyBucketHasNoBackup) {
+  EXPECT_TRUE(absl::IsNotFound(Pull(bucket_, dir_.File("fetched")).status()));
+}
+
+TEST_F(BucketTest, AFolderOfSomethingElseIsNotWrittenTo) {
+  ASSERT_TRUE(bucket_.Commit("no manifest of a snapshot", *bucket_.Latest()).ok());
+  EXPECT_TRUE(absl::IsDataLoss(Push(bucket_, Snapshot()).status()));
+  EXPECT_EQ(bucket_.Latest()->number, 1);
+}
+
+TEST_F(BucketTest, PruneKeepsTheNewestVersions) {
+  for (int i = 0; i < 3; ++i) {
+    Put("logs/1/4/0.log", absl::StrCat("version ", i));
+    ASSERT_TRUE(Push(bucket_, Snapshot()).ok());
+  }
+  // All objects of the fake are of 28 November 2026.
+  const auto removed = PruneBucket(bucket_, 1, absl::FromUnixSeconds(1'795'860'000 + 90'000));
+  ASSERT_TRUE(removed.ok()) << removed.status();
+  EXPECT_GE(*removed, 2);
+  EXPECT_THAT(fake_.Keys("lab/manifests/"), SizeIs(1));
+  EXPECT_EQ(*ReadFile(JoinPath(Pulled("fetched"), "logs/1/4/0.log")), "version 2");
+}
+
+}  // namespace
+}  // namespace trainyard::backup
