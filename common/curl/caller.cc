@@ -25,6 +25,7 @@ struct Call {
   const Request& request;
   Response response;
   absl::Status status;  // of our own refusals
+  bool is_cut = false;
 };
 
 curl_socket_t OpenSocket(void* data, curlsocktype, curl_sockaddr* address) {
@@ -65,6 +66,10 @@ size_t TakeBody(char* text, size_t size, size_t count, void* handle) {
     call.status = call.request.sink(call.response, piece);
   } else if (static_cast<int64_t>(call.response.body.size() + piece.size()) >
              call.request.body_bytes_max) {
+    if (call.request.cuts_body) {
+      call.is_cut = true;
+      return 0;
+    }
     call.status = absl::ResourceExhaustedError(
         absl::StrCat("the answer has over ", call.request.body_bytes_max, " bytes"));
   } else {
@@ -173,7 +178,7 @@ absl::StatusOr<Response> Caller::Call(const Request& request) {
   }
   auto* handle = static_cast<CURL*>(TakeHandle());
   struct Call call {
-    request, {}, {}
+    request, {}, {}, false
   };
   curl_slist* lines = nullptr;
   for (const auto& [name, value] : request.headers) {
@@ -213,7 +218,7 @@ absl::StatusOr<Response> Caller::Call(const Request& request) {
   curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &status);
   GiveBack(handle);
   if (!call.status.ok()) return call.status;
-  if (code != CURLE_OK) return StatusOf(code, message);
+  if (code != CURLE_OK && !call.is_cut) return StatusOf(code, message);
   if (status == 0) return absl::UnavailableError("the server gave no answer");
   call.response.status = static_cast<int>(status);
   return std::move(call.response);

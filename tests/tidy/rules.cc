@@ -46,7 +46,7 @@ const std::vector<Floor>& Floors() {
        {"common/base", "common/tls", "server/access", "server/core/lifecycle",
         "server/core/sweeping", "server/codec", "server/store", "trainyard/v1"}},
       {"server/notify",
-       {"common/base", "common/tls", "server/core", "server/runtime", "server/store",
+       {"common/base", "common/curl", "common/tls", "server/core", "server/runtime", "server/store",
         "trainyard/v1"}},
       {"server/runtime",
        {"common/base", "common/tls", "server/access", "server/core", "server/store"}},
