@@ -82,7 +82,7 @@ kubernetes: $(BUILD)/build.ninja
 # Asks of a real radosgw what tests/s3 asks of the fake. It needs root and the packages of scripts/install_deps.sh --s3, and skips
 # visibly without them.
 s3: $(BUILD)/build.ninja
-	cmake --build --preset $(PRESET) -j$(JOBS) --target s3_conformance_test
+	cmake --build --preset $(PRESET) -j$(JOBS) --target s3_conformance_test trainyard-server
 	BIN=$(CURDIR)/$(BUILD)/bin WORK=$(CURDIR)/$(BUILD)/s3 scripts/s3_test.sh || [ $$? = 77 ]
 
 # Makes Debian packages in build/packages. PRESET=cuda makes trainyard-worker-cuda as well.

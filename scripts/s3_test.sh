@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs tests/s3 against a real store: the radosgw of Debian, with a Ceph of one monitor and one store in memory. It is skipped,
 # visibly and with exit code 77, where Ceph is missing: scripts/install_deps.sh --s3 installs it.
-#   BIN    folder of s3_conformance_test
+#   BIN    folder of s3_conformance_test, and of trainyard-server, whose backups go to the store and back
 #   WORK   folder for what Ceph writes
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -15,7 +15,9 @@ skip() {
 for tool in ceph-mon ceph-osd radosgw radosgw-admin ceph curl unshare ip; do
   command -v "$tool" > /dev/null || skip "there is no $tool; scripts/install_deps.sh --s3 installs it"
 done
-[ -x "$bin/s3_conformance_test" ] || { echo "there is no s3_conformance_test in $bin; build it first" >&2; exit 1; }
+for program in s3_conformance_test trainyard-server; do
+  [ -x "$bin/$program" ] || { echo "there is no $program in $bin; build it first" >&2; exit 1; }
+done
 if [ "${S3_TEST_INSIDE:-}" != 1 ]; then
   [ "$(id -u)" = 0 ] || skip "s3_test.sh makes a network namespace, which needs root here"
   # In a network of its own, all ports are free. In a process namespace of its own, all daemons end with the script.
@@ -69,3 +71,31 @@ curl -sS --fail -X PUT --aws-sigv4 aws:amz:us-east-1:s3 --user "$AWS_ACCESS_KEY_
   "$TRAINYARD_S3_ENDPOINT/$TRAINYARD_S3_BUCKET" > "$work/bucket.out" 2>&1 || failed "the bucket cannot be made"
 echo "$(radosgw --version | cut -d' ' -f1-3) answers after ${SECONDS} s"
 timeout 300 "$bin/s3_conformance_test" "$@"
+
+# The backup of a running server goes there twice, and comes back as a state directory.
+server=$bin/trainyard-server
+state=$work/state
+"$server" --state_dir "$state" > "$work/server.out" 2>&1 &
+server_id=$!
+until_true "trainyard-server does not start" test -e "$state/ready"
+place=s3://$TRAINYARD_S3_BUCKET/server
+for i in 1 2; do
+  "$server" --state_dir "$state" backup "$work/snapshots" --keep 1 --bucket "$place" --s3_endpoint "$TRAINYARD_S3_ENDPOINT" > "$work/backup.out" 2>&1 ||
+    failed "the backup fails: $(cat "$work/backup.out")"
+  cat "$work/backup.out"
+  grep -q "$place: version $i," "$work/backup.out" || failed "backup says nothing of version $i"
+  sleep 1.1 # snapshots have names by the second
+done
+# The unit of the timer gives an empty place if there is no bucket.
+"$server" --state_dir "$state" backup "$work/local" --bucket "" > "$work/local.out" 2>&1 || failed "the backup without a bucket fails"
+if grep -q s3:// "$work/local.out"; then failed "a backup without a bucket goes to one"; fi
+kill "$server_id"
+wait "$server_id" || failed "trainyard-server ends with $?"
+"$server" fetch "$place" "$work/fetched" --s3_endpoint "$TRAINYARD_S3_ENDPOINT"
+"$server" --state_dir "$work/restored" restore "$work"/fetched/*
+"$server" check "$work/restored" || failed "what came back is damaged"
+if AWS_SECRET_ACCESS_KEY=wrong "$server" fetch "$place" "$work/other" --s3_endpoint "$TRAINYARD_S3_ENDPOINT" 2> "$work/denied.out"; then
+  failed "a wrong key is accepted"
+fi
+grep -q "the secret key is not that of the key id" "$work/denied.out" || failed "a wrong key is not named: $(cat "$work/denied.out")"
+echo "s3_test.sh: all is well"

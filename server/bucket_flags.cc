@@ -8,6 +8,7 @@
 #include "common/base/env.h"
 #include "common/base/status_macros.h"
 #include "common/s3/credentials.h"
+#include "common/s3/web_identity.h"
 
 namespace trainyard {
 
@@ -27,10 +28,13 @@ void AddBucketFlags(CLI::App& word, BucketFlags& flags) {
 
 absl::StatusOr<OpenedBucket> OpenBucket(const BucketFlags& flags, bool is_for_writing) {
   TY_ASSIGN_OR_RETURN(const s3::Location location, s3::ParseLocation(flags.place));
-  TY_ASSIGN_OR_RETURN(s3::Found found, s3::FindCredentials([](const char* name) {
-                        const char* value = std::getenv(name);
-                        return std::string(value == nullptr ? "" : value);
-                      }));
+  const s3::Variables variables = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string(value == nullptr ? "" : value);
+  };
+  TY_ASSIGN_OR_RETURN(s3::Found found, s3::HasWebIdentity(variables)
+                                           ? s3::AssumeRoleWithWebIdentity(variables)
+                                           : s3::FindCredentials(variables));
   s3::ClientOptions options;
   options.endpoint = flags.endpoint.empty() ? found.endpoint : flags.endpoint;
   const std::string region = flags.region.empty() ? found.region : flags.region;

@@ -5,23 +5,17 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
+#include "common/s3/keys.h"
 
 namespace trainyard::s3 {
-
-struct Credentials {
-  std::string access_key_id;
-  std::string secret_access_key;
-  std::string session_token;  // empty for keys that do not expire
-};
 
 // The keys, and the rest that the environment and the files say. Empty texts are unknown.
 struct Found {
   Credentials credentials;
   std::string region;
   std::string endpoint;
-  std::string
-      source;  // for messages: "the environment", "profile 'lab' of /home/x/.aws/credentials"
+  // For messages: "the environment", or "profile 'lab' of /home/x/.aws/credentials".
+  std::string source;
 };
 
 // Returns the value of a variable of the environment, or "". Only mains may ask the environment.

@@ -13,10 +13,11 @@ inline constexpr int64_t kFileBytesMax = int64_t{1} << 40;
 inline constexpr int kPartsMax = 10'000;  // S3's own limit
 
 struct TransferOptions {
-  // A file of at least so many bytes is sent in parts, several at once. The memory that an upload
-  // takes is `part_bytes` times `parallel`; parts grow for files of over 10,000 of them.
-  int64_t multipart_from = int64_t{64} << 20;
-  int64_t part_bytes = int64_t{16} << 20;
+  // A file of at least so many bytes is sent in parts, several at once, and a smaller one is read
+  // into memory. The memory that an upload takes is `part_bytes` times `parallel`; parts grow for
+  // files of over 10,000 of them.
+  int64_t multipart_from = int64_t{32} << 20;
+  int64_t part_bytes = int64_t{8} << 20;
   int parallel = 4;
 };
 

@@ -9,7 +9,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "common/s3/credentials.h"
+#include "common/s3/keys.h"
 
 namespace trainyard::s3 {
 

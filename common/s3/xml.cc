@@ -83,6 +83,23 @@ absl::StatusOr<std::string> ParseCompleted(absl::string_view xml) {
   return std::string(root.child_value("ETag"));
 }
 
+absl::StatusOr<Credentials> ParseAssumedRole(absl::string_view xml) {
+  pugi::xml_document document;
+  const pugi::xml_node node = RootOf(document, xml, "AssumeRoleWithWebIdentityResponse")
+                                  .child("AssumeRoleWithWebIdentityResult")
+                                  .child("Credentials");
+  Credentials credentials{node.child_value("AccessKeyId"), node.child_value("SecretAccessKey"),
+                          node.child_value("SessionToken")};
+  for (const std::string* text :
+       {&credentials.access_key_id, &credentials.secret_access_key, &credentials.session_token}) {
+    // The text of such an answer is a secret, so the message has none of it.
+    if (text->empty() || text->size() > kTokenBytesMax) {
+      return absl::DataLossError("the answer has no keys of a role");
+    }
+  }
+  return credentials;
+}
+
 std::string CompleteText(const std::vector<std::string>& etags) {
   pugi::xml_document document;
   pugi::xml_node root = document.append_child("CompleteMultipartUpload");

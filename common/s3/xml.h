@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "common/s3/keys.h"
 
 namespace trainyard::s3 {
 
@@ -38,6 +39,8 @@ absl::StatusOr<std::string> ParseUploadId(absl::string_view xml);
 // Returns the ETag of a completed upload. The text is an error document if it failed, although the
 // status of such an answer is 200.
 absl::StatusOr<std::string> ParseCompleted(absl::string_view xml);
+// Returns the keys in an answer of the Security Token Service.
+absl::StatusOr<Credentials> ParseAssumedRole(absl::string_view xml);
 // Writes the request that completes an upload of these parts, the first of which has number 1.
 std::string CompleteText(const std::vector<std::string>& etags);
 

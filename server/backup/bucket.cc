@@ -18,14 +18,15 @@
 #include "common/base/files.h"
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
+#include "common/s3/file_transfer.h"
 #include "common/tls/digest.h"
 #include "server/backup/manifest.h"
 
 namespace trainyard::backup {
 namespace {
 
-// So many calls at once hide the way to the store, and a store still answers them side by side. A
-// large file takes 64 MiB of memory while it is sent.
+// So many small files at once hide the way to the store, and take at most 256 MiB of memory. Large
+// ones, each of which goes in parts at the same time, follow one after the other.
 constexpr size_t kParallel = 8;
 constexpr absl::Duration kSpare = absl::Hours(24);
 // A backup to the same folder removes what another backup has left, but not this.
@@ -37,9 +38,10 @@ struct Item {
   s3::Blob blob;
 };
 
-// Calls `function` for each number below `count`, in several threads. Returns the first failure,
+// Calls `function` for each number below `count`, in so many threads. Returns the first failure,
 // after which no new call begins.
-absl::Status InParallel(size_t count, const std::function<absl::Status(size_t)>& function) {
+absl::Status InParallel(size_t count, size_t parallel,
+                        const std::function<absl::Status(size_t)>& function) {
   std::atomic<size_t> next = 0;
   Mutex mutex;
   absl::Status failure;
@@ -54,7 +56,7 @@ absl::Status InParallel(size_t count, const std::function<absl::Status(size_t)>&
     }
   };
   std::vector<std::thread> threads;
-  for (size_t i = 0; i < std::min(kParallel, count); ++i) threads.emplace_back(work);
+  for (size_t i = 0; i < std::min(parallel, count); ++i) threads.emplace_back(work);
   for (std::thread& thread : threads) thread.join();
   return failure;
 }
@@ -88,7 +90,7 @@ absl::Status PullFiles(s3::ManifestStore& bucket, const Manifest& manifest,
                        const std::string& folder) {
   std::vector<std::pair<std::string, FileEntry>> files(manifest.files.begin(),
                                                        manifest.files.end());
-  return InParallel(files.size(), [&](size_t i) -> absl::Status {
+  return InParallel(files.size(), kParallel, [&](size_t i) -> absl::Status {
     const auto& [name, file] = files[i];
     TY_ASSIGN_OR_RETURN(const std::string digits, tls::Sha256Digits(file.sha256));
     const std::string path = JoinPath(folder, name);
@@ -110,21 +112,25 @@ absl::StatusOr<PushResult> Push(s3::ManifestStore& bucket, const std::string& sn
     // A newest version that is none of ours must not be followed by one of ours.
     TY_ASSIGN_OR_RETURN(present, BlobsOf(before.content));
   }
-  std::vector<Item> missing;
+  std::vector<Item> small;
+  std::vector<Item> large;
   for (const auto& [digits, item] : items) {
-    if (!present.contains(digits)) missing.push_back(item);
+    if (present.contains(digits)) continue;
+    const bool is_large = item.blob.size >= s3::TransferOptions().multipart_from;
+    (is_large ? large : small).push_back(item);
   }
   std::atomic<int64_t> sent = 0;
   std::atomic<int64_t> sent_bytes = 0;
-  TY_RETURN_IF_ERROR(InParallel(missing.size(), [&](size_t i) -> absl::Status {
-    const Item& item = missing[i];
+  const auto send = [&](const Item& item) -> absl::Status {
     TY_ASSIGN_OR_RETURN(const bool is_sent,
                         bucket.PutBlob(JoinPath(snapshot, item.path), item.blob));
     if (!is_sent) return absl::OkStatus();
     ++sent;
     sent_bytes += item.blob.size;
     return absl::OkStatus();
-  }));
+  };
+  TY_RETURN_IF_ERROR(InParallel(small.size(), kParallel, [&](size_t i) { return send(small[i]); }));
+  for (const Item& item : large) TY_RETURN_IF_ERROR(send(item));
   TY_ASSIGN_OR_RETURN(const int64_t number, bucket.Commit(TextOf(manifest), before));
   return PushResult{number, sent, sent_bytes, static_cast<int64_t>(items.size()) - sent};
 }

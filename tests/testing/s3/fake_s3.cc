@@ -398,6 +398,7 @@ std::optional<FakeS3::Answer> FakeS3::Refuse(const Request& request) {
 }
 
 FakeS3::Answer FakeS3::AnswerTo(const Request& request) {
+  if (request.path == "/" && request.method == "POST") return DoAssumeRole(request);
   if (auto refusal = Refuse(request)) return *std::move(refusal);
   const MutexLock lock(&mutex_);
   if (request.method == "PUT") return DoPut(request);
@@ -412,6 +413,21 @@ FakeS3::Answer FakeS3::AnswerTo(const Request& request) {
   }
   if (request.key.empty()) return DoList(request);
   return DoGet(request);
+}
+
+FakeS3::Answer FakeS3::DoAssumeRole(const Request& request) {
+  for (const char* part :
+       {"Action=AssumeRoleWithWebIdentity", "Version=2011-06-15",
+        "RoleArn=arn%3Aaws%3Aiam%3A%3A1%3Arole%2Flab", "WebIdentityToken=a.token%2B"}) {
+    if (!absl::StrContains(request.body, part)) return Answer::Error(403, "AccessDenied");
+  }
+  return {200, absl::StrCat("<AssumeRoleWithWebIdentityResponse "
+                            "xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\">"
+                            "<AssumeRoleWithWebIdentityResult><Credentials><AccessKeyId>",
+                            kKeyId, "</AccessKeyId><SecretAccessKey>", kSecret,
+                            "</SecretAccessKey><SessionToken>session+token</SessionToken>",
+                            "</Credentials></AssumeRoleWithWebIdentityResult>",
+                            "</AssumeRoleWithWebIdentityResponse>")};
 }
 
 FakeS3::Answer FakeS3::DoPut(const Request& request) {

@@ -84,6 +84,7 @@ class FakeS3 {
   bool ReadRequest(int connection, std::string& buffer, Request& request);
   Answer AnswerTo(const Request& request);
   std::optional<Answer> Refuse(const Request& request);
+  Answer DoAssumeRole(const Request& request);
   Answer DoPut(const Request& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Answer DoGet(const Request& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Answer DoList(const Request& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
