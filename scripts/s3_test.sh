@@ -84,7 +84,6 @@ for i in 1 2; do
     failed "the backup fails: $(cat "$work/backup.out")"
   cat "$work/backup.out"
   grep -q "$place: version $i," "$work/backup.out" || failed "backup says nothing of version $i"
-  sleep 1.1 # snapshots have names by the second
 done
 # The unit of the timer gives an empty place if there is no bucket.
 "$server" --state_dir "$state" backup "$work/local" --bucket "" > "$work/local.out" 2>&1 || failed "the backup without a bucket fails"

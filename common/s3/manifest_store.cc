@@ -160,13 +160,15 @@ absl::StatusOr<int64_t> ManifestStore::Commit(absl::string_view content, const V
 absl::StatusOr<int64_t> ManifestStore::Prune(int keep, const BlobsOf& blobs_of, absl::Time now,
                                              absl::Duration spare) {
   TY_ASSIGN_OR_RETURN(const std::vector<std::string> names, Names());
+  const size_t kept = static_cast<size_t>(std::max(keep, 1));
+  if (names.size() <= kept + kept / 4) return 0;
   TY_ASSIGN_OR_RETURN(const Version newest, Latest());
   std::set<std::string> named;
   // All that stay are read before anything goes. One that cannot be read says nothing of its blobs,
   // so none of them goes then.
   std::vector<std::string> old;
   for (size_t i = 0; i < names.size(); ++i) {
-    if (i >= static_cast<size_t>(std::max(keep, 1)) && NumberOf(names[i]) < newest.number) {
+    if (i >= kept && NumberOf(names[i]) < newest.number) {
       old.push_back(names[i]);
       continue;
     }

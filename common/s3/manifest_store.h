@@ -62,7 +62,9 @@ class ManifestStore {
   using BlobsOf = std::function<absl::StatusOr<std::set<std::string>>(const std::string& content)>;
   // Removes all manifests but the newest `keep` ones, which is at least 1, and then those blobs
   // that no manifest names any more and that are older than `spare`: younger ones may belong to a
-  // version that is being made. Returns the number of blobs that were removed.
+  // version that is being made. All manifests that stay have to be read for that, so nothing is
+  // done before there are a quarter more than `keep`. Returns the number of blobs that were
+  // removed.
   absl::StatusOr<int64_t> Prune(int keep, const BlobsOf& blobs_of, absl::Time now,
                                 absl::Duration spare);
 

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "common/base/errors.h"
 #include "common/base/files.h"
 #include "common/s3/file_transfer.h"
@@ -212,6 +213,21 @@ TEST_F(ConformanceTest, AnUploadThatIsAbortedIsNoObject) {
   options.tries = 1;
   EXPECT_FALSE(Make(options)->CompleteUpload(Key("k"), *upload, {*part}).ok());
   EXPECT_TRUE(absl::IsNotFound(client_->Head(Key("k")).status()));
+}
+
+TEST_F(ConformanceTest, TheBucketMayStandInTheNameOfTheHost) {
+  ClientOptions options = options_;
+  // All names below localhost lead to this host.
+  options.endpoint = absl::StrReplaceAll(options.endpoint, {{"127.0.0.1", "localhost"}});
+  options.has_bucket_in_path = false;
+  const auto client = Make(options);
+  const auto put = client->Put(Key("a b/c"), "content");
+  ASSERT_TRUE(put.ok()) << put.status();
+  const auto object = client_->Get(Key("a b/c"), kBytesMax);
+  ASSERT_TRUE(object.ok()) << object.status();
+  EXPECT_EQ(object->content, "content");
+  EXPECT_THAT(client->List({.prefix = prefix_})->objects, SizeIs(1));
+  EXPECT_TRUE(client->Delete(Key("a b/c")).ok());
 }
 
 TEST_F(ConformanceTest, WrongKeysAndBucketsAreNamed) {

@@ -88,6 +88,9 @@ struct FakeS3::Request {
     const auto found = headers.find(name);
     return found == headers.end() ? "" : found->second;
   }
+  bool HasBucketInHost() const {
+    return absl::StartsWith(Header("host"), absl::StrCat(kBucket, "."));
+  }
   std::optional<std::string> Value(absl::string_view name) const {
     for (const auto& [key_of_pair, value] : query) {
       if (key_of_pair == name) return value;
@@ -261,7 +264,7 @@ bool FakeS3::ReadRequest(int connection, std::string& buffer, Request& request) 
   request.body = buffer.substr(end + 4, length);
   buffer.erase(0, end + 4 + length);
   absl::string_view key = request.path;
-  absl::ConsumePrefix(&key, absl::StrCat("/", kBucket));
+  if (!request.HasBucketInHost()) absl::ConsumePrefix(&key, absl::StrCat("/", kBucket));
   absl::ConsumePrefix(&key, "/");
   request.key = Unescape(key);
   return true;
@@ -357,7 +360,7 @@ bool FakeS3::Send(int connection, const Request& request, Answer answer,
 }
 
 std::optional<FakeS3::Answer> FakeS3::Refuse(const Request& request) {
-  if (request.path != absl::StrCat("/", kBucket) &&
+  if (!request.HasBucketInHost() && request.path != absl::StrCat("/", kBucket) &&
       !absl::StartsWith(request.path, absl::StrCat("/", kBucket, "/"))) {
     return Answer::Error(404, "NoSuchBucket");
   }
