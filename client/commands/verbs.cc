@@ -71,6 +71,8 @@ constexpr Synonym kSynonyms[] = {
     {"sweeps", "sweep"},
     {"tune", "sweep"},
     {"hpo", "sweep"},
+    {"check", "doctor"},
+    {"diagnose", "doctor"},
 };
 
 // The command line with all verbs, and the values of its global flags.

@@ -42,6 +42,13 @@ TEST_F(PeopleTest, TheKernelSaysWhoCalls) {
   EXPECT_THAT(As(kNameless, {"whoami"}).out, HasSubstr("user    1234567\n"));
 }
 
+TEST_F(PeopleTest, TheDoctorTellsEachUserWhatTheServerSays) {
+  const ProcessResult own = As(0, {"doctor"});
+  EXPECT_THAT(own.out, HasSubstr("To the server, you are root, admin."));
+  EXPECT_THAT(own.out, HasSubstr("The server has no workers"));
+  EXPECT_THAT(As(kNobody, {"doctor"}).out, HasSubstr("To the server, you are nobody, submitter."));
+}
+
 TEST_F(PeopleTest, JobsBelongToWhoSubmitsThemAndOthersOnlyLook) {
   ASSERT_EQ(As(0, {"submit", SpecFile()}).exit_code, 0);
   ASSERT_EQ(As(kNobody, {"submit", SpecFile()}).exit_code, 0);
