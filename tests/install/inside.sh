@@ -29,7 +29,10 @@ give_up() {
 }
 attempt_of() { field "$1" "int(j.get('attempt', 0))"; }
 attempts_are() { [ "$(attempt_of "$1")" = "$2" ]; }
-history() { as anna trainyard show "$1" --events 2>&1 | grep -v 'CHECKPOINT_' | tail -n 40; }
+history() {
+  as anna trainyard show "$1" --events 2>&1 | grep -v 'CHECKPOINT_' | tail -n 20
+  journalctl --no-pager -b -o short-monotonic _PID=1 | grep -i trainyard | tail -n 40
+}
 # Each step of the curve must be there once, from the first to the last that is known to have been made.
 whole_curve() {
   local step; step=$(step_of "$1")

@@ -45,6 +45,9 @@ for file in "$work"/one/*.deb; do
   case $(basename "$file") in
     trainyard-server_*) grep -q postinst <<< "$scripts" || fail "nothing makes the user of the server" ;;
   esac
+  rm -rf "$work/control"
+  dpkg-deb -e "$file" "$work/control"
+  if [ -e "$work/control/preinst" ]; then ! grep -q 'systemd-invoke stop' "$work/control/preinst" || fail "an upgrade to $file stops something"; fi
   ! dpkg-deb -c "$file" | grep -q "$build" || fail "$file has a path of the folder of the build"
 done
 if command -v man >/dev/null; then
