@@ -71,10 +71,8 @@ first_boot() {
   check "there are completions" sh -c 'bash -n /usr/share/bash-completion/completions/trainyard'
   check "Python finds its module" python3 -c 'import trainyard'
 
-  # A job of some minutes on this machine, longer than an upgrade takes, whatever that is.
-  local took=$(( (ended - submitted) / 1000000000 + 1 ))
-  local epochs=$(( 700 / took + 30 ))
-  job=$(as anna trainyard submit -q -o name /usr/share/doc/trainyard/examples/mlp-glyphs.yaml --set train.epochs=$epochs --set 'schedule=constant' --set checkpoint.every='20 steps' 2>/tmp/err) || give_up "$(cat /tmp/err)"
+  # A job that is still running after an upgrade, however long that takes here.
+  job=$(as anna trainyard submit -q -o name /usr/share/doc/trainyard/examples/mlp-glyphs.yaml --set train.epochs=100000 --set 'schedule=constant' --set checkpoint.every='20 steps' 2>/tmp/err) || give_up "$(cat /tmp/err)"
   echo "$job" > $notes/job
   until_true beyond "$job" 30 || give_up "the job does not run: $(as anna trainyard show "$job")"
   local trainer; trainer=$(pgrep -n -f trainyard-trainer)
@@ -134,9 +132,8 @@ P
   echo "figure  the server did not answer for $(cat /tmp/gap) s in the upgrade"
   check "it is still the same attempt" attempts_are "$job" 2
   [ "$failed" = 0 ] || history "$job"
-  as anna trainyard wait "$job" >/dev/null 2>&1
-  check "the job ends well" test "$(field "$job" "j['state']")" = JOB_STATE_SUCCEEDED
   check "no step is lost or doubled by the upgrade" whole_curve "$job"
+  check "the job can be cancelled" as anna trainyard cancel "$job"
 
   # Removal, with a job that runs.
   as anna trainyard submit -q --devices 1 -- sleep 1000 2>/dev/null
