@@ -241,6 +241,14 @@ absl::Status Transaction::Commit() {
 }
 
 absl::Status Database::CopyTo(const std::string& path) {
+  // A copy that was cut off may be damaged, and could not be opened. SQLite's own layer removes it,
+  // because that knows where the file is.
+  sqlite3_vfs* files = sqlite3_vfs_find(nullptr);
+  for (const char* suffix : {"", "-wal", "-journal"}) {
+    const std::string old = absl::StrCat(path, suffix);
+    const int code = files->xDelete(files, old.c_str(), /*syncDir=*/0);
+    if (code != SQLITE_OK && code != SQLITE_IOERR_DELETE_NOENT) return ErrorOf(nullptr, code, old);
+  }
   TY_ASSIGN_OR_RETURN(const auto copy, Open(path, Mode::kRelaxed));
   TY_RETURN_IF_ERROR(copy->Execute("PRAGMA journal_mode = OFF; PRAGMA synchronous = FULL;"));
   sqlite3_backup* backup = sqlite3_backup_init(copy->connection_, "main", connection_, "main");

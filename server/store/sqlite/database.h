@@ -93,8 +93,8 @@ class Database {
   int ChangedRows() const;
   // Returns how many instructions SQLite has run for all prepared statements since the last call.
   int64_t TakeInstructions();
-  // Copies one moment of the database to a new file, while others write to this one. The copy is
-  // complete in one file, without a write-ahead log, and synced; its folder is not.
+  // Copies one moment of the database to a file, which it replaces, while others write to this one.
+  // The copy is complete in one file, without a write-ahead log, and synced; its folder is not.
   absl::Status CopyTo(const std::string& path);
   const std::string& path() const { return path_; }
 

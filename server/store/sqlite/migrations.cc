@@ -74,7 +74,6 @@ absl::Status KeepCopy(Database& db, int64_t version) {
   const std::string copies = absl::StrCat(file.filename().string(), kCopySuffix);
   const std::string copy = absl::StrCat(copies, version);
   const std::string folder = file.has_parent_path() ? file.parent_path().string() : ".";
-  unlink(JoinPath(folder, copy).c_str());
   TY_RETURN_IF_ERROR(
       Annotate(db.CopyTo(JoinPath(folder, copy)),
                absl::StrCat("the store '", db.path(), "' needs a copy before it is changed")));
