@@ -45,6 +45,7 @@
 #include "server/rpc/job_service.h"
 #include "server/rpc/limits.h"
 #include "server/rpc/notify_service.h"
+#include "server/rpc/pod_sign_in.h"
 #include "server/rpc/remarks.h"
 #include "server/rpc/saved_specs.h"
 #include "server/rpc/secret_service.h"
@@ -418,6 +419,7 @@ absl::Status App::Impl::Listen(const ServerOptions& given) {
   builder.RegisterService(tunnels_.get());
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> watches;
   watches.push_back(meters_.calls.Interceptors());
+  if (given.kubernetes.is_on()) watches.push_back(rpc::PodSignIn(*services_));
   builder.experimental().SetInterceptorCreators(std::move(watches));
   server_ = builder.BuildAndStart();
   if (server_ == nullptr) return absl::InternalError("the gRPC server does not start");

@@ -86,6 +86,24 @@ absl::Status Entrance::Open(const ServerOptions& options) {
   for (const access::RemovedWorker& worker : removed) sign_in_->removed_workers.Add(worker);
   sign_in_->user_of_system = [this](const std::string& user) { return users_->Find(user); };
   sign_in_->learn_user = [this](const std::string& user) { users_->Learn({user}); };
+  return options.kubernetes.is_on() ? OpenCluster(options) : absl::OkStatus();
+}
+
+absl::Status Entrance::OpenCluster(const ServerOptions& options) {
+  if (options.kubernetes.api_url.empty()) {
+    return absl::FailedPreconditionError(
+        "--kubernetes_users and --kubernetes_workers are for a server in a pod, and this is none: "
+        "$KUBERNETES_SERVICE_HOST and $KUBERNETES_SERVICE_PORT are not set");
+  }
+  reviewer_ = std::make_unique<kubernetes::Reviewer>(options.kubernetes, *Clock::Real());
+  sign_in_->learn_pod = [this](absl::string_view token, access::PodUse use,
+                               absl::string_view address, std::function<void()> done) {
+    reviewer_->Learn(token, use, address, std::move(done));
+  };
+  sign_in_->find_pod = [this](absl::string_view token, access::PodUse use) {
+    return reviewer_->Find(token, use);
+  };
+  sign_in_->role_of_pods = options.default_role;
   return absl::OkStatus();
 }
 
@@ -225,6 +243,7 @@ bool Entrance::IsHost(const std::string& host) const {
 void Entrance::StopAccepting() {
   acceptor_.reset();
   if (door_.has_value()) door_->Stop();
+  if (reviewer_ != nullptr) reviewer_->Stop();
   for (const std::string& path : socket_paths_) unlink(path.c_str());
 }
 

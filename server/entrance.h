@@ -16,6 +16,7 @@
 #include "common/base/files.h"
 #include "server/acceptor.h"
 #include "server/http/door.h"
+#include "server/kubernetes/reviewer.h"
 #include "server/relay/relay.h"
 #include "server/rpc/sign_in.h"
 #include "server/rpc/streams.h"
@@ -64,6 +65,8 @@ class Entrance {
   // Certificates are read as often as this, and soon after their files have changed.
   static constexpr absl::Duration kRefreshInterval = absl::Minutes(1);
 
+  // Lets pods of the cluster sign in. Returns FAILED_PRECONDITION outside of one.
+  absl::Status OpenCluster(const ServerOptions& options);
   absl::Status OpenCertificates(const ServerOptions& options, const std::string& state_dir);
   // Finds out who is at the other end, and has the connection served.
   void Take(int listener, UniqueFd connection);
@@ -85,6 +88,7 @@ class Entrance {
   runtime::LocalProcesses processes_{*Clock::Real()};  // only the acceptor uses it
   std::shared_ptr<rpc::SignIn> sign_in_ = std::make_shared<rpc::SignIn>();
   std::unique_ptr<runtime::SystemUsers> users_;
+  std::unique_ptr<kubernetes::Reviewer> reviewer_;
   std::unique_ptr<tls::CertificateFiles> certificates_;
   std::vector<std::string> addresses_;
   std::vector<std::string> socket_paths_;

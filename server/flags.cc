@@ -78,6 +78,33 @@ void AddNotifyFlags(CLI::App& app, ServerOptions& options) {
       ->type_name("ADDRESS");
 }
 
+// Declares the rules about service accounts of a cluster.
+void AddKubernetesFlags(CLI::App& app, kubernetes::Options& options) {
+  const auto add = [&app](const std::string& name, auto& rules, const auto& parse,
+                          const std::string& description) {
+    const auto check = [parse](const std::string& text) {
+      return std::string(parse(text).status().message());
+    };
+    app.add_option_function<std::vector<std::string>>(
+           name,
+           [&rules, parse](const std::vector<std::string>& texts) {
+             for (const std::string& text : texts) rules.push_back(*parse(text));  // it was checked
+           },
+           description)
+        ->check(check)
+        ->allow_extra_args(false)
+        ->type_name("ACCOUNT");
+  };
+  add("--kubernetes_users", options.users, kubernetes::ParseUserRule,
+      "Pods of this service account (NAMESPACE:NAME, or NAMESPACE:* for all of a namespace) sign "
+      "in with a projected token of the audience 'trainyard', as the user NAME@NAMESPACE, or as "
+      "USER with NAMESPACE:NAME=USER; may be given several times, and the first that fits counts");
+  add("--kubernetes_workers", options.workers, kubernetes::ParseAccount,
+      "Pods of this service account (NAMESPACE:NAME) join as workers without an invitation, with a "
+      "projected token of the audience 'trainyard-worker', under the name of their pod or node; "
+      "may be given several times");
+}
+
 }  // namespace
 
 ParsedFlags ParseFlags(int argc, char** argv, const std::string& default_state_dir) {
@@ -144,6 +171,7 @@ ParsedFlags ParseFlags(int argc, char** argv, const std::string& default_state_d
   AddDuration(app, "--keep_audit", flags.options.keep_audit_us,
               "Delete entries of the audit log when they are this old; 0s keeps all of them");
   AddNotifyFlags(app, flags.options);
+  AddKubernetesFlags(app, flags.options.kubernetes);
   core::Config& config = flags.options.config;
   AddDuration(app, "--min_runtime", config.min_runtime_us,
               "A job is not preempted before it has run for this long");

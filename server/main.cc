@@ -9,6 +9,7 @@
 #include "common/daemon/service_manager.h"
 #include "server/app.h"
 #include "server/flags.h"
+#include "server/kubernetes/accounts.h"
 
 int main(int argc, char** argv) {
   sigset_t stop_signals;
@@ -26,6 +27,8 @@ int main(int argc, char** argv) {
     pthread_sigmask(SIG_UNBLOCK, &stop_signals, nullptr);
     return flags.task();
   }
+  flags.options.kubernetes.api_url =
+      trainyard::kubernetes::ApiUrl(env("KUBERNETES_SERVICE_HOST"), env("KUBERNETES_SERVICE_PORT"));
   flags.options.passed_sockets = trainyard::PassedSockets(variables);
   auto app = trainyard::App::Start(flags.options);
   if (!app.ok()) {

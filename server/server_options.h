@@ -8,6 +8,7 @@
 #include "common/base/log.h"
 #include "server/access/caller.h"
 #include "server/core/lifecycle/config.h"
+#include "server/kubernetes/options.h"
 #include "server/notify/addresses.h"
 #include "server/retention.h"
 
@@ -46,6 +47,8 @@ struct ServerOptions {
   notify::AddressRules notify = {};
   std::string sendmail = kDefaultSendmail;
   std::string mail_from = {};
+  // Pods of a cluster that may sign in, or be workers, with its tokens.
+  kubernetes::Options kubernetes = {};
   // Listening sockets that the service manager has opened. One whose path is in `listen` is used in
   // place of a new one, and stays when the server ends, so that clients wait for the next one.
   std::vector<int> passed_sockets = {};

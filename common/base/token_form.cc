@@ -3,11 +3,13 @@
 #include "common/base/token_form.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "common/base/check.h"
 
 namespace trainyard {
@@ -43,6 +45,14 @@ absl::Status CheckTokenForm(absl::string_view token, absl::string_view prefix) {
         "the token has a character that is no letter, digit, '-' or '_'");
   }
   return absl::OkStatus();
+}
+
+bool IsPodTokenForm(absl::string_view token) {
+  if (token.size() > kPodTokenBytesMax) return false;
+  const std::vector<absl::string_view> parts = absl::StrSplit(token, '.');
+  return parts.size() == 3 && std::all_of(parts.begin(), parts.end(), [](absl::string_view part) {
+           return !part.empty() && std::all_of(part.begin(), part.end(), IsSecretCharacter);
+         });
 }
 
 }  // namespace trainyard

@@ -21,4 +21,11 @@ std::string TokenText(absl::string_view prefix, absl::string_view secret);
 // Returns INVALID_ARGUMENT, without the token itself, if `token` cannot be one of this kind.
 absl::Status CheckTokenForm(absl::string_view token, absl::string_view prefix);
 
+// gRPC takes 8 KiB of headers, and Kubernetes makes tokens of about 1 KiB.
+inline constexpr size_t kPodTokenBytesMax = 7 * 1024;
+
+// Returns true for what may be the token of a pod, which Kubernetes makes: a JSON Web Token (RFC
+// 7519), of three parts in base64url. It says nothing about who has made it.
+bool IsPodTokenForm(absl::string_view token);
+
 }  // namespace trainyard

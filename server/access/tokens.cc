@@ -20,6 +20,12 @@ absl::string_view PrefixOf(TokenKind kind) {
   return kind == TokenKind::kUser ? kUserTokenPrefix : kJoinTokenPrefix;
 }
 
+absl::Status TooManyTokens(size_t count) {
+  return absl::ResourceExhaustedError(
+      absl::StrCat("there are ", count, " tokens; ended ones are forgotten after ",
+                   absl::ToInt64Hours(kEndedTokenKept) / 24, " days"));
+}
+
 // Returns the time at which a token ceases to be valid.
 absl::Time EndOf(const TokenRecord& record) {
   return std::min(record.expires, record.revoked.value_or(absl::InfiniteFuture()));
@@ -57,12 +63,16 @@ std::optional<TokenScope> ParseTokenScope(absl::string_view text) {
   return std::nullopt;
 }
 
+std::string IdOfTokenHash(absl::string_view hash) {
+  return absl::BytesToHexString(hash.substr(0, kIdBytes));
+}
+
 NewToken MakeToken(TokenRecord draft, absl::Time now) {
   NewToken made;
   made.text = TokenText(PrefixOf(draft.kind), tls::SecretBytes(kTokenSecretBytes));
   made.record = std::move(draft);
   made.record.hash = tls::Sha256(made.text);
-  made.record.id = absl::BytesToHexString(absl::string_view(made.record.hash).substr(0, kIdBytes));
+  made.record.id = IdOfTokenHash(made.record.hash);
   made.record.created = now;
   return made;
 }
@@ -74,9 +84,7 @@ TokenTable::TokenTable(const std::vector<TokenRecord>& stored) {
 absl::Status TokenTable::CheckRoom(absl::string_view user, absl::Time now) const {
   const MutexLock lock(&mutex_);
   if (tokens_.size() >= kTokensMax) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("there are ", tokens_.size(), " tokens; ended ones are forgotten after ",
-                     absl::ToInt64Hours(kEndedTokenKept) / 24, " days"));
+    return TooManyTokens(tokens_.size());
   }
   const auto of_user = std::count_if(tokens_.begin(), tokens_.end(), [&](const auto& token) {
     return token.second.record.user == user && now < EndOf(token.second.record);
@@ -136,7 +144,32 @@ absl::StatusOr<TokenRecord> TokenTable::UseUp(absl::string_view text, const std:
                                               const std::string& key, absl::Time now) {
   const MutexLock lock(&mutex_);
   TY_ASSIGN_OR_RETURN(Entry* const known, Known(text, TokenKind::kJoin));
-  TokenRecord& record = known->record;
+  return UseUpRecord(known->record, worker, key, now);
+}
+
+absl::StatusOr<TokenRecord> TokenTable::UseUpOfPod(absl::string_view text,
+                                                   const std::string& account, absl::Time expires,
+                                                   const std::string& worker,
+                                                   const std::string& key, absl::Time now) {
+  TokenRecord draft;
+  draft.hash = tls::Sha256(text);
+  draft.id = IdOfTokenHash(draft.hash);
+  draft.kind = TokenKind::kJoin;
+  draft.user = account;
+  draft.created = now;
+  draft.expires = expires;
+  const MutexLock lock(&mutex_);
+  auto found = tokens_.find(draft.hash);
+  if (found == tokens_.end()) {
+    if (tokens_.size() >= kTokensMax) return TooManyTokens(tokens_.size());
+    hash_by_id_[draft.id] = draft.hash;
+    found = tokens_.emplace(draft.hash, Entry{draft}).first;
+  }
+  return UseUpRecord(found->second.record, worker, key, now);
+}
+
+absl::StatusOr<TokenRecord> TokenTable::UseUpRecord(TokenRecord& record, const std::string& worker,
+                                                    const std::string& key, absl::Time now) {
   if (now >= record.expires) return error::TokenExpired(record.id, record.expires);
   if (record.revoked.has_value()) {
     const bool comes_again =

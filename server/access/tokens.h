@@ -71,6 +71,9 @@ struct NewToken {
   TokenRecord record;
 };
 
+// Returns the id of the token with this hash.
+std::string IdOfTokenHash(absl::string_view hash);
+
 // Makes a token of `draft`, whose id, hash and created are filled in.
 NewToken MakeToken(TokenRecord draft, absl::Time now);
 
@@ -102,6 +105,13 @@ class TokenTable {
   absl::StatusOr<TokenRecord> UseUp(absl::string_view text, const std::string& worker,
                                     const std::string& key, absl::Time now);
 
+  // Uses the token of a pod up for a worker and its key, as if it were a join token that had been
+  // made for `account`, and that ends at `expires`. Nobody has made a record of it before. Returns
+  // RESOURCE_EXHAUSTED if there may be no further token; the other errors are those of Use.
+  absl::StatusOr<TokenRecord> UseUpOfPod(absl::string_view text, const std::string& account,
+                                         absl::Time expires, const std::string& worker,
+                                         const std::string& key, absl::Time now);
+
   // Lets a worker not join again with invitations that it has used up, and returns their records,
   // for the store.
   std::vector<TokenRecord> EndJoins(absl::string_view worker);
@@ -126,6 +136,9 @@ class TokenTable {
   // Returns the entry of a valid token, or the error.
   absl::StatusOr<Entry*> Check(absl::string_view text, TokenKind kind, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Uses up the token of a record that is known.
+  static absl::StatusOr<TokenRecord> UseUpRecord(TokenRecord& record, const std::string& worker,
+                                                 const std::string& key, absl::Time now);
   // Returns what was ever known under the text, or TOKEN_UNKNOWN.
   absl::StatusOr<Entry*> Known(absl::string_view text, TokenKind kind)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

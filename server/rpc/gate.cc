@@ -144,12 +144,12 @@ absl::StatusOr<Caller> Identify(const grpc::ServerContextBase& context, Services
   caller.worker = peer->worker;
   caller.is_host = peer->is_host;
   const bool has_token = peer->user.empty() && peer->worker.empty() && party != Party::kJoining;
+  access::Peer system = *peer;
   if (has_token) {
-    TY_RETURN_IF_ERROR(SignInByToken(context, *services.sign_in, caller));
+    TY_ASSIGN_OR_RETURN(system, SignInByToken(context, *services.sign_in, caller));
     services.connections.NoteSignIn(context.peer());
   }
-  TakeRole(has_token ? services.sign_in->user_of_system(caller.user) : *peer, services.directory,
-           caller);
+  TakeRole(system, services.directory, caller);
   caller.role = std::min(caller.role, caller.token_cap);
   const auto& metadata = context.client_metadata();
   if (const auto as = metadata.find(kActAsKey); as != metadata.end() && party == Party::kUser) {

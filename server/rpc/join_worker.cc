@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/errors.h"
 #include "common/base/status_macros.h"
 #include "common/base/worker_name.h"
@@ -33,6 +34,38 @@ absl::Status CheckInvited(const access::TokenRecord& invitation, const std::stri
                            worker));
 }
 
+// Returns the invitation that a token is, if it may be used. The token of a pod is an invitation
+// for the one worker that comes with it first, if that has a name that the cluster vouches for.
+absl::StatusOr<access::TokenRecord> FindInvitation(SignIn& sign_in, absl::string_view token,
+                                                   const std::string& worker) {
+  if (!IsTokenOfPod(sign_in, token)) {
+    return sign_in.tokens.FindInvitation(token, sign_in.clock->Now());
+  }
+  TY_ASSIGN_OR_RETURN(const access::PodIdentity pod,
+                      sign_in.find_pod(token, access::PodUse::kWorker));
+  if (!pod.workers.contains(worker)) {
+    return MakeError(
+        absl::StatusCode::kPermissionDenied, "INVITED_AS_ANOTHER",
+        absl::StrCat("the token of the pod is for worker '", absl::StrJoin(pod.workers, "' or '"),
+                     "', not for '", worker, "'"));
+  }
+  access::TokenRecord invitation;
+  invitation.kind = access::TokenKind::kJoin;
+  invitation.user = pod.account;
+  invitation.worker = worker;
+  invitation.expires = pod.expires;
+  return invitation;
+}
+
+// Uses the invitation up. If several come with the same one, only one passes this.
+absl::StatusOr<access::TokenRecord> UseUp(SignIn& sign_in, const std::string& token,
+                                          const access::TokenRecord& invitation,
+                                          const std::string& worker, const std::string& key) {
+  const absl::Time now = sign_in.clock->Now();
+  if (!IsTokenOfPod(sign_in, token)) return sign_in.tokens.UseUp(token, worker, key, now);
+  return sign_in.tokens.UseUpOfPod(token, invitation.user, invitation.expires, worker, key, now);
+}
+
 }  // namespace
 
 grpc::ServerUnaryReactor* AgentServiceImpl::JoinWorker(const access::Caller& caller,
@@ -46,12 +79,12 @@ grpc::ServerUnaryReactor* AgentServiceImpl::JoinWorker(const access::Caller& cal
                                        "for other hosts"));
   }
   const std::string token(BearerToken(*context));
-  const auto known = sign_in.tokens.FindInvitation(token, sign_in.clock->Now());
+  const auto known = FindInvitation(sign_in, token, request->worker());
   const auto note = [this, caller, worker = request->worker()](const absl::Status& decision) {
     WriteDecision(access::RuleOf("AgentService/JoinWorker"), caller, services_, worker, decision);
   };
   if (!known.ok()) {
-    const absl::Status refused = SlowDown(sign_in, caller.address, known.status());
+    const absl::Status refused = SlowDownRefusal(sign_in, caller.address, known.status());
     note(refused);
     return Finished(context, refused);
   }
@@ -72,11 +105,9 @@ grpc::ServerUnaryReactor* AgentServiceImpl::JoinWorker(const access::Caller& cal
     return decision;
   };
   CheckThenWork(reactor, is_invited, services_.executor,
-                [this, &sign_in, reactor, token, request, key = certificate->key_fingerprint,
-                 response, note] {
-                  // If several come with the same invitation, only one passes this.
-                  const auto used =
-                      sign_in.tokens.UseUp(token, request->worker(), key, sign_in.clock->Now());
+                [this, &sign_in, reactor, token, invitation = *known, request,
+                 key = certificate->key_fingerprint, response, note] {
+                  const auto used = UseUp(sign_in, token, invitation, request->worker(), key);
                   note(used.status());
                   absl::Status status = used.status();
                   if (status.ok()) status = services_.access_store.PutToken(*used);

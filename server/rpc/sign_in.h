@@ -1,8 +1,9 @@
 // Signs in callers of other hosts, whom no kernel vouches for: users by tokens, and workers that
-// join by invitations.
+// join by invitations. For pods of a cluster of Kubernetes, its own tokens serve as either.
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "grpcpp/server_context.h"
 #include "server/access/caller.h"
 #include "server/access/peer.h"
+#include "server/access/pod.h"
 #include "server/access/removed_workers.h"
 #include "server/access/sign_in_delay.h"
 #include "server/access/tokens.h"
@@ -45,6 +47,17 @@ struct SignIn {
   std::function<absl::StatusOr<WorkerCertificate>(absl::string_view request,
                                                   absl::string_view worker)>
       sign_worker;
+  // Has a cluster look at the token of a pod, and calls `done` once then, at once or later. It does
+  // not block. Neither this nor the next one is set without a cluster.
+  std::function<void(absl::string_view token, access::PodUse use, absl::string_view address,
+                     std::function<void()> done)>
+      learn_pod;
+  // Returns what the cluster has said of a token, without blocking.
+  std::function<absl::StatusOr<access::PodIdentity>(absl::string_view token, access::PodUse use)>
+      find_pod;
+  // The role of pods that sign in, until another one is set for their user. The system is not asked
+  // for them: whoever names service accounts must not choose a user of the system.
+  access::Role role_of_pods = access::Role::kNone;
   // Returns the fingerprint that clients pin.
   std::function<std::string()> fingerprint;
   // The addresses of the port.
@@ -53,13 +66,25 @@ struct SignIn {
 
 // Returns the token that comes with a call as `authorization: Bearer TOKEN`, or "".
 absl::string_view BearerToken(const grpc::ServerContextBase& context);
+// Returns the same of the metadata of a call.
+absl::string_view BearerTokenOf(const std::multimap<grpc::string_ref, grpc::string_ref>& metadata);
+// Returns by what a token is named without being told: the beginning of its digest.
+std::string TokenId(absl::string_view token);
 
 // Answers a failed sign-in: with its own error, or, after several from the same address, with
 // RESOURCE_EXHAUSTED and the time to wait, which does not tell what was wrong.
 absl::Status SlowDown(SignIn& sign_in, absl::string_view address, const absl::Status& failure);
 
+// Does the same for the token of a pod. A cluster that gives no answer is not the caller's failure.
+absl::Status SlowDownRefusal(SignIn& sign_in, absl::string_view address,
+                             const absl::Status& failure);
+
+// Returns true if a cluster has to vouch for the token.
+bool IsTokenOfPod(const SignIn& sign_in, absl::string_view token);
+
 // Says who a caller is that is known by a token alone, and how far its scope limits the role.
-absl::Status SignInByToken(const grpc::ServerContextBase& context, SignIn& sign_in,
-                           access::Caller& caller);
+// Returns what is known of its user.
+absl::StatusOr<access::Peer> SignInByToken(const grpc::ServerContextBase& context, SignIn& sign_in,
+                                           access::Caller& caller);
 
 }  // namespace trainyard::rpc

@@ -75,6 +75,11 @@ void HttpReceiver::AnswerWith(std::vector<int> statuses) {
   statuses_.assign(statuses.begin(), statuses.end());
 }
 
+void HttpReceiver::AnswerBy(std::function<Reply(const Request&)> answer) {
+  const MutexLock lock(&mutex_);
+  answer_ = std::move(answer);
+}
+
 bool HttpReceiver::WaitFor(size_t count, absl::Duration timeout) {
   const absl::Duration step = absl::Milliseconds(50);
   const MutexLock lock(&mutex_);
@@ -102,18 +107,23 @@ void HttpReceiver::Serve() {
 
 void HttpReceiver::Answer(int connection) {
   Request request = ReadRequest(connection);
-  int status = 200;
+  Reply reply;
+  std::function<Reply(const Request&)> decide;
   {
     const MutexLock lock(&mutex_);
+    decide = answer_;
     if (!statuses_.empty()) {
-      status = statuses_.front();
+      reply.status = statuses_.front();
       statuses_.pop_front();
     }
   }
-  if (status > 0) {
+  if (decide) reply = decide(request);
+  if (reply.status > 0) {
     const std::string answer = absl::StrCat(
-        "HTTP/1.1 ", status, " Told\r\nContent-Length: 0\r\nConnection: close\r\n",
-        status == 302 ? absl::StrCat("Location: ", Url("/elsewhere"), "\r\n") : "", "\r\n");
+        "HTTP/1.1 ", reply.status, " Told\r\nContent-Length: ", reply.body.size(),
+        "\r\nConnection: close\r\n",
+        reply.status == 302 ? absl::StrCat("Location: ", Url("/elsewhere"), "\r\n") : "", "\r\n",
+        reply.body);
     (void)!send(connection, answer.data(), answer.size(), MSG_NOSIGNAL);
   }
   const MutexLock lock(&mutex_);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <string>
 #include <thread>
@@ -33,6 +34,13 @@ class HttpReceiver {
   // Answers the next requests with these numbers, and all after them with 200. -1 closes the
   // connection without an answer, and 302 names another place.
   void AnswerWith(std::vector<int> statuses);
+  struct Reply {
+    int status = 200;  // as in AnswerWith
+    std::string body = {};
+  };
+  // Answers each further request in this way. The function may take its time, and the next request
+  // waits then.
+  void AnswerBy(std::function<Reply(const Request&)> answer);
   // Waits until there are so many requests. Returns false if they do not come in time.
   bool WaitFor(size_t count, absl::Duration timeout = absl::Seconds(30));
   std::vector<Request> requests() const;
@@ -47,6 +55,7 @@ class HttpReceiver {
   mutable Mutex mutex_;
   CondVar changed_;
   std::deque<int> statuses_ ABSL_GUARDED_BY(mutex_);
+  std::function<Reply(const Request&)> answer_ ABSL_GUARDED_BY(mutex_);
   std::vector<Request> requests_ ABSL_GUARDED_BY(mutex_);
   std::thread thread_;
 };
