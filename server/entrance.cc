@@ -278,6 +278,9 @@ void Entrance::SweepTokens() {
   for (const access::TokenRecord& token : sign_in_->tokens.Expired(tokens_swept_, now)) {
     streams_.EndOfToken(token.id, error::TokenExpired(token.id, token.expires));
   }
+  for (const auto& [id, end] : sign_in_->pod_token_ends.TakeEnded(now)) {
+    streams_.EndOfToken(id, error::TokenExpired(id, end));
+  }
   tokens_swept_ = now;
   if (now - tokens_saved_ < access::kLastUseStep) return;
   tokens_saved_ = now;

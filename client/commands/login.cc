@@ -1,6 +1,7 @@
 // login pins the certificate of a server, stores the user's token for it, and gives it the name of
 // a context; logout forgets certificate and token.
 #include <algorithm>
+#include <filesystem>
 #include <istream>
 #include <ostream>
 #include <utility>
@@ -30,7 +31,7 @@ using credentials::CredentialStore;
 constexpr char kServer[] = "server";
 constexpr size_t kContextNameBytesMax = 63;
 constexpr absl::Duration kSignInTimeout = absl::Seconds(10);
-constexpr int64_t kTokenFileBytesMax = 4096;
+constexpr int64_t kTokenFileBytesMax = 64 * 1024;
 
 struct LoginOptions {
   std::string server;
@@ -105,6 +106,7 @@ absl::StatusOr<std::string> ReadToken(const Context& context, const LoginOptions
     TY_ASSIGN_OR_RETURN(token, ReadFile(options.token_file, kTokenFileBytesMax));
   }
   absl::StripAsciiWhitespace(&token);
+  if (IsPodTokenForm(token)) return token;
   TY_RETURN_IF_ERROR(CheckTokenForm(token, kUserTokenPrefix));
   return token;
 }
@@ -194,6 +196,14 @@ Result Login(const Context& context, const LoginOptions& options) {
   signed_in.authority = pin.pem;
   signed_in.server_name = NameToExpect(chain);
   TY_ASSIGN_OR_RETURN(signed_in.token, ReadToken(context, options));
+  if (IsPodTokenForm(signed_in.token)) {
+    // It ends within the hour, so that a copy would be of no use.
+    if (options.token_file.empty() || options.token_file == "-") {
+      return absl::InvalidArgumentError(
+          "the token of a pod is renewed in its file; name the file with --token-file");
+    }
+    signed_in.token_file = std::filesystem::absolute(options.token_file).string();
+  }
   // The token is stored only if the server takes it.
   const auto link = link::ServerLink::Connect(server.ToString(), context.interrupt, kSignInTimeout,
                                               "", signed_in);
@@ -234,8 +244,10 @@ void AddLogin(VerbTable& verbs) {
         flags.Word("SERVER", options.server, "HOST, HOST:PORT or tls://HOST:PORT").Required();
         flags.Value("--fingerprint", options.fingerprint,
                     "Fingerprint of the certificate to trust, in place of the question");
-        flags.Value("--token-file", options.token_file,
-                    "File with the token, or - for the standard input, in place of the question");
+        flags.Value(
+            "--token-file", options.token_file,
+            "File with the token, or - for the standard input, in place of the question; the "
+            "file of a pod's projected token is read again for each call");
         flags.Value("--name", options.name, "Name of the context for the server [the host]");
         flags.Switch("--no-use", options.no_use, "Keep sending commands where they go now");
       },

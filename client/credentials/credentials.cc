@@ -2,6 +2,7 @@
 #include "client/credentials/credentials.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <string>
@@ -66,12 +67,17 @@ absl::StatusOr<rpc::TlsOptions> CredentialStore::Load(const rpc::Address& server
   TY_ASSIGN_OR_RETURN(options.authority,
                       ReadFile(JoinPath(folder, "authority.pem"), kFileBytesMax));
   TY_ASSIGN_OR_RETURN(options.server_name, ReadFile(JoinPath(folder, "name"), kFileBytesMax));
+  absl::StripAsciiWhitespace(&options.server_name);
+  auto token_file = ReadFile(JoinPath(folder, "token_file"), kFileBytesMax);
+  if (token_file.ok()) {
+    options.token_file = token_file->substr(0, token_file->find('\n'));
+    return options;
+  }
+  if (!absl::IsNotFound(token_file.status())) return token_file.status();
   const std::string token = JoinPath(folder, "token");
   TY_RETURN_IF_ERROR(CheckPrivate(token));
   TY_ASSIGN_OR_RETURN(options.token, ReadFile(token, kFileBytesMax));
-  for (std::string* text : {&options.server_name, &options.token}) {
-    absl::StripAsciiWhitespace(text);
-  }
+  absl::StripAsciiWhitespace(&options.token);
   return options;
 }
 
@@ -92,7 +98,16 @@ absl::Status CredentialStore::Save(const rpc::Address& server,
       WriteFileAtomically(JoinPath(folder, "authority.pem"), options.authority, 0600));
   TY_RETURN_IF_ERROR(
       WriteFileAtomically(JoinPath(folder, "name"), absl::StrCat(options.server_name, "\n"), 0600));
-  return WriteFileAtomically(JoinPath(folder, "token"), absl::StrCat(options.token, "\n"), 0600);
+  const bool is_renewed = !options.token_file.empty();
+  TY_RETURN_IF_ERROR(WriteFileAtomically(
+      JoinPath(folder, is_renewed ? "token_file" : "token"),
+      absl::StrCat(is_renewed ? options.token_file : options.token, "\n"), 0600));
+  // The other one is that of an earlier sign-in.
+  const std::string other = JoinPath(folder, is_renewed ? "token" : "token_file");
+  if (unlink(other.c_str()) != 0 && errno != ENOENT) {
+    return ErrnoStatus(errno, "cannot remove", other);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CredentialStore::Forget(const rpc::Address& server) const {

@@ -3,6 +3,7 @@
 //   servers/lab.example_7070/authority.pem   the certificate that was pinned
 //   servers/lab.example_7070/name            the name that the server's certificate must have
 //   servers/lab.example_7070/token           the token
+//   servers/lab.example_7070/token_file      or the path of a file that has it, and is renewed
 // Only the user may read them (modes 0700 and 0600).
 #pragma once
 
@@ -26,7 +27,7 @@ class CredentialStore {
   explicit CredentialStore(absl::string_view config_home);
 
   // Returns NOT_FOUND if the user has not signed in there, and PERMISSION_DENIED if other users may
-  // read the token.
+  // read the token. A file that others renew is theirs to protect.
   absl::StatusOr<rpc::TlsOptions> Load(const rpc::Address& server) const;
   // Returns the certificate that was pinned for the server, or "" if none was. It does not read the
   // token, so that nobody gets rid of the pin by what is wrong with the token.

@@ -8,7 +8,11 @@
 
 #include <cerrno>
 #include <cstring>
+#include <map>
+#include <memory>
+#include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/duration.h"
 #include "common/base/errors.h"
@@ -135,6 +139,28 @@ std::shared_ptr<grpc::ChannelCredentials> WorkerCredentials(const std::string& f
   return grpc::experimental::TlsCredentials(options);
 }
 
+constexpr int64_t kTokenFileBytesMax = 64 * 1024;
+
+// Gives each call the token that a file has at the time.
+class TokenFromFile : public grpc::MetadataCredentialsPlugin {
+ public:
+  explicit TokenFromFile(std::string path) : path_(std::move(path)) {}
+
+  grpc::Status GetMetadata(grpc::string_ref, grpc::string_ref, const grpc::AuthContext&,
+                           std::multimap<std::string, std::string>* metadata) override {
+    absl::StatusOr<std::string> token = ReadFile(path_, kTokenFileBytesMax);
+    if (!token.ok()) {
+      return grpc::Status(grpc::StatusCode::UNAUTHENTICATED, std::string(token.status().message()));
+    }
+    absl::StripAsciiWhitespace(&*token);
+    metadata->emplace("authorization", absl::StrCat("Bearer ", *token));
+    return grpc::Status::OK;
+  }
+
+ private:
+  const std::string path_;
+};
+
 // Sets how the channel proves itself, and how the server has to.
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> CredentialsFor(
     const Address& address, const TlsOptions& tls, grpc::ChannelArguments& arguments) {
@@ -149,6 +175,11 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> CredentialsFor(
   grpc::SslCredentialsOptions options;
   options.pem_root_certs = tls.authority;
   const auto channel = grpc::SslCredentials(options);
+  if (!tls.token_file.empty()) {
+    return grpc::CompositeChannelCredentials(
+        channel,
+        grpc::MetadataCredentialsFromPlugin(std::make_unique<TokenFromFile>(tls.token_file)));
+  }
   if (tls.token.empty()) return channel;
   return grpc::CompositeChannelCredentials(channel, grpc::AccessTokenCredentials(tls.token));
 }

@@ -33,6 +33,8 @@ struct TlsOptions {
   std::string server_name = {};
   // The token that goes with each call, or empty.
   std::string token = {};
+  // A file with the token in place of that. It is read for each call, because somebody renews it.
+  std::string token_file = {};
   // A folder with authority.pem, worker.pem and worker.key, in place of all of these. The files are
   // read again when they change.
   std::string worker_folder = {};

@@ -36,6 +36,7 @@ absl::StatusOr<access::Peer> SignInPod(absl::string_view token, SignIn& sign_in,
   caller.user = pod->user;
   caller.token = TokenId(token);
   caller.token_end_us = absl::ToUnixMicros(pod->expires);
+  sign_in.pod_token_ends.Note(caller.token, pod->expires);
   access::Peer peer;
   peer.user = pod->user;
   peer.role = sign_in.role_of_pods;

@@ -16,6 +16,7 @@
 #include "server/access/caller.h"
 #include "server/access/peer.h"
 #include "server/access/pod.h"
+#include "server/access/pod_token_ends.h"
 #include "server/access/removed_workers.h"
 #include "server/access/sign_in_delay.h"
 #include "server/access/tokens.h"
@@ -55,6 +56,7 @@ struct SignIn {
   // Returns what the cluster has said of a token, without blocking.
   std::function<absl::StatusOr<access::PodIdentity>(absl::string_view token, access::PodUse use)>
       find_pod;
+  access::PodTokenEnds pod_token_ends;
   // The role of pods that sign in, until another one is set for their user. The system is not asked
   // for them: whoever names service accounts must not choose a user of the system.
   access::Role role_of_pods = access::Role::kNone;

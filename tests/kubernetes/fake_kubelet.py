@@ -95,6 +95,8 @@ class Container:
         kubelet, pod = self.pod.kubelet, self.pod
         env = {"PATH": "/image:/usr/sbin:/usr/bin:/sbin:/bin", "HOSTNAME": pod.name}
         env.update(kubelet.images[self.spec["image"]][2])
+        # A kubelet names the API server to each pod, whatever enableServiceLinks says.
+        env.update({"KUBERNETES_SERVICE_HOST": f"{NODE_CIDR}.1", "KUBERNETES_SERVICE_PORT": str(kubelet.api_port)})
         for source in self.spec.get("envFrom", []):
             name = source["configMapRef"]["name"]
             env.update(kubelet.api.get(f"/api/v1/namespaces/{pod.namespace}/configmaps/{name}").get("data", {}))
@@ -287,6 +289,8 @@ class Pod:
             self.volumes[name] = path
             if "secret" in volume:
                 self.fill(path, volume["secret"])
+            if "projected" in volume:
+                self.project(path, volume["projected"])
             if "hostPath" not in volume:
                 self.give_to_group(path)
         for path in self.volumes.values():
@@ -310,6 +314,31 @@ class Pod:
             with open(file, "wb") as out:
                 out.write(base64.b64decode(value))
             os.chmod(file, mode)
+        os.chmod(path, 0o755)
+
+    def project(self, path, source):
+        """Writes tokens for the pod, and keys of ConfigMaps, as a projected volume has them."""
+        space = f"/api/v1/namespaces/{self.namespace}"
+        texts = {}
+        for part in source["sources"]:
+            if "serviceAccountToken" in part:
+                wanted = part["serviceAccountToken"]
+                request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {
+                    "audiences": [wanted["audience"]] if "audience" in wanted else [],
+                    "expirationSeconds": wanted.get("expirationSeconds", 3600),
+                    "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": self.name, "uid": self.uid}}}
+                account = self.spec["serviceAccountName"]
+                made = self.kubelet.api.create(f"{space}/serviceaccounts/{account}/token", request)
+                texts[wanted["path"]] = made["status"]["token"]
+            else:
+                wanted = part["configMap"]
+                data = self.kubelet.api.get(f"{space}/configmaps/{wanted['name']}")["data"]
+                texts.update({item["path"]: data[item["key"]] for item in wanted["items"]})
+        for name, text in texts.items():
+            file = os.path.join(path, name)
+            with open(file, "w", encoding="utf-8") as out:
+                out.write(text)
+            os.chmod(file, source.get("defaultMode", 0o644))
         os.chmod(path, 0o755)
 
     def give_to_group(self, path):
@@ -354,6 +383,9 @@ class Pod:
                 for volume in self.spec.get("volumes", []):
                     if "secret" in volume:
                         self.fill(self.volumes[volume["name"]], volume["secret"])
+                    if "projected" in volume:
+                        self.project(self.volumes[volume["name"]], volume["projected"])
+                    if "secret" in volume or "projected" in volume:
                         self.give_to_group(self.volumes[volume["name"]])
                 try:
                     container.start()
@@ -426,8 +458,10 @@ class Pod:
 class Kubelet:
     """One node, with its pods and its claims on volumes."""
 
-    def __init__(self, api, folder, binaries, images, node="node-1.example", labels=None, gpus=0):
+    def __init__(self, api, folder, binaries, images, node="node-1.example", labels=None, gpus=0,
+                 api_port=443):
         self.api = api
+        self.api_port = api_port
         self.folder = folder
         self.binaries = binaries
         self.images = images

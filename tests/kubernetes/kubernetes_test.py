@@ -6,6 +6,7 @@ would run as processes. scripts/kubernetes_test.sh starts this in a network name
 """
 
 import argparse
+import base64
 import http.client
 import json
 import os
@@ -19,7 +20,7 @@ import time
 import yaml
 
 from api import Api, ApiError
-from fake_kubelet import Kubelet, entrypoint_of
+from fake_kubelet import NODE_CIDR, Kubelet, entrypoint_of
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PORT = 26443
@@ -84,7 +85,8 @@ class ControlPlane:
                        "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster",
                        f"default={peer}")
         self.start_one("apiserver", f"{self.binaries}/kube-apiserver", f"--etcd-servers={store}", "--cert-dir=certs",
-                       f"--secure-port={PORT}", "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1",
+                       # Pods reach it at the address of their node, for which its certificate is too.
+                       f"--secure-port={PORT}", "--bind-address=0.0.0.0", f"--advertise-address={NODE_CIDR}.1",
                        "--service-cluster-ip-range=10.0.0.0/24", "--service-account-issuer=https://kubernetes.default",
                        "--service-account-signing-key-file=sa.key", "--service-account-key-file=sa.pub",
                        "--token-auth-file=tokens.csv", "--authorization-mode=RBAC", "--allow-privileged=true")
@@ -98,7 +100,7 @@ class ControlPlane:
 
         within(90, is_ready, "the API server starts")
         self.start_one("controllers", f"{self.binaries}/kube-controller-manager", "--kubeconfig", self.kubeconfig,
-                       "--service-account-private-key-file=sa.key", "--use-service-account-credentials", "--port=0",
+                       "--service-account-private-key-file=sa.key", "--root-ca-file=certs/apiserver.crt", "--use-service-account-credentials", "--port=0",
                        f"--secure-port={PORT + 3}", "--cert-dir=certs-controllers", "--leader-elect=false")
         self.start_one("scheduler", f"{self.binaries}/kube-scheduler", "--kubeconfig", self.kubeconfig, "--port=0",
                        f"--secure-port={PORT + 4}", "--cert-dir=certs-scheduler", "--leader-elect=false")
@@ -155,6 +157,12 @@ class Lane:
             yaml.safe_dump({"resources": ["kubernetes/overlays/single-node"],
                             "components": ["kubernetes/components/site-certificate"]}, out)
         self.built["site-certificate"] = self.kustomize(site)
+        # A site that lets pods of a namespace of its own sign in.
+        with open(os.path.join(site, "kustomization.yaml"), "w", encoding="utf-8") as out:
+            more = [{"op": "add", "path": "/spec/template/spec/containers/0/args/-", "value": "--kubernetes_users=ml:*"}]
+            yaml.safe_dump({"resources": ["kubernetes/overlays/gpu"], "patches": [
+                {"target": {"kind": "StatefulSet", "name": "trainyard-server"}, "patch": json.dumps(more)}]}, out)
+        self.built["site-tokens"] = self.kustomize(site)
         for name, text in self.built.items():
             with open(os.path.join(self.folder, f"{name}.yaml"), "w", encoding="utf-8") as out:
                 out.write(text)
@@ -188,7 +196,7 @@ class Lane:
             words = entrypoint_of(os.path.join(ROOT, f"deploy/docker/{name}.Containerfile"))
             images[f"trainyard-{name}:0.1.0"] = words
         self.kubelet = Kubelet(self.api, os.path.join(self.folder, "node"), self.options.bin, images,
-                               labels={"trainyard.dev/worker": "gpu"}, gpus=8)
+                               labels={"trainyard.dev/worker": "gpu"}, gpus=8, api_port=PORT)
 
     def ready(self, name, seconds=60):
         def look():
@@ -226,17 +234,17 @@ class Lane:
     def job(self, name):
         return json.loads(self.client("show", name, "-o", "json"))
 
-    def client(self, *words):
+    def client(self, *words, program="trainyard", home="home", is_refused=False):
         """Runs the command line as a person of the cluster: through the Service, with a token, in a pod's network."""
         pod = self.kubelet.pod("trainyard-worker-0") or self.kubelet.pod("trainyard-server-0")
-        home = os.path.join(self.folder, "home")
+        home = os.path.join(self.folder, home)
         hosts = self.kubelet.hosts_file
         inside = ["ip", "netns", "exec", pod.network, "bwrap", "--dev-bind", "/", "/", "--ro-bind", hosts, "/etc/hosts",
                   "--ro-bind", "/dev/null", "/etc/resolv.conf",
-                  "--setenv", "HOME", home, "--unsetenv", "XDG_CONFIG_HOME", os.path.join(self.options.bin, "trainyard")]
+                  "--setenv", "HOME", home, "--unsetenv", "XDG_CONFIG_HOME", os.path.join(self.options.bin, program)]
         done = subprocess.run([*inside, *words], capture_output=True, text=True, timeout=120, check=False)
-        check(done.returncode == 0, f"trainyard {' '.join(words)}: {done.stdout}{done.stderr}")
-        return done.stdout
+        check((done.returncode != 0) == is_refused, f"{program} {' '.join(words)}: {done.stdout}{done.stderr}")
+        return done.stderr if is_refused else done.stdout
 
     def step(self, name):
         return int(self.job(name).get("progress", {}).get("step", 0))
@@ -264,7 +272,7 @@ class Lane:
 
     def restarts(self):
         spec = os.path.join(ROOT, "jobs/mlp-glyphs.yaml")
-        self.client("submit", spec, "--set", "train.epochs=300")
+        self.client("submit", spec, "--set", "train.epochs=3000")
         within(60, lambda: self.step("last") > 50, "the second job makes steps")
         say("the server's pod is deleted in the middle of a job, which goes on")
         old = self.api.get(f"{SPACE}/pods/trainyard-server-0")["metadata"]["uid"]
@@ -389,12 +397,20 @@ class Lane:
         say("the overlay gpu: a DaemonSet's worker has the name of its node and outlives its pod")
         self.kubectl("-n", "trainyard", "delete", "statefulset,pdb", "trainyard-worker", "--wait=false")
         within(60, lambda: self.kubelet.pod("trainyard-worker-0") is None, "the worker of the other overlay leaves")
-        text = self.for_this_server(self.built["gpu"])
-        self.kubectl("apply", "-f", "-", text=text)
+        # The fingerprint is all that the pods need of the script.
+        self.kubectl("-n", "trainyard", "delete", "secret", "trainyard-invitations")
+        self.kubectl("apply", "-f", "-", text=self.for_this_server(self.built["site-tokens"]))
+        # The update strategy is OnDelete.
+        self.api.delete(f"{SPACE}/pods/trainyard-server-0")
+        within(60, lambda: self.kubelet.pod("trainyard-server-0") is None, "the pod of the server ends")
+        self.ready("trainyard-server-0")
         pod = within(60, self.daemon_pod, "the DaemonSet's pod is placed")
-        self.invite("--nodes", "trainyard.dev/worker=gpu")
-        # The pod's own volume has the Secret as it was when it started; a real kubelet refreshes it within a minute.
+        self.invite("--fingerprint")
+        secret = self.api.get(f"{SPACE}/secrets/trainyard-invitations")["data"]
+        check(list(secret) == ["fingerprint"], f"there are invitations: {list(secret)}")
+        say("the worker joins with the token of its pod, and nobody has invited it")
         self.ready(pod.name, 90)
+        fingerprint = base64.b64decode(secret["fingerprint"]).decode()
         name = f"workers/{self.kubelet.node.replace('.', '-')}"
         first = self.worker(name)
         check(first is not None, f"there is no {name}")
@@ -404,6 +420,65 @@ class Lane:
         second = self.worker(name)
         check(second["create_time"] == first["create_time"], "the new pod is another worker")
         check(again.containers[0].restarts == 0, "the new pod needed an invitation")
+        self.workers_of_others(again, fingerprint)
+        self.clients(fingerprint)
+
+    def token(self, space, account, audience):
+        """Asks for a token of a service account, as `kubectl create token` does, and returns its file."""
+        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+                   "spec": {"audiences": [audience], "expirationSeconds": 600}}
+        made = self.api.create(f"/api/v1/namespaces/{space}/serviceaccounts/{account}/token", request)
+        file = os.path.join(self.folder, f"token-{space}-{account}-{audience.replace('/', '-')}")
+        with open(file, "w", encoding="utf-8") as out:
+            out.write(made["status"]["token"])
+        return file
+
+    def workers_of_others(self, pod, fingerprint):
+        say("a token of a pod lets no other worker join, and neither does one of another account, audience or of no pod")
+        own = os.path.join(pod.volumes["token"], "token")
+        self.kubectl("-n", "trainyard", "create", "serviceaccount", "other")
+        node = self.kubelet.node.replace(".", "-")
+        cases = [("node-2", own, "the token of the pod is for worker"),
+                 # The pod's own worker has used it up, with a key of its own.
+                 (node, own, "used up"),
+                 (node, self.token("trainyard", "trainyard-worker", "trainyard-worker"), "bound to no pod"),
+                 (node, self.token("trainyard", "other", "trainyard-worker"), "may not be workers"),
+                 (node, self.token("trainyard", "trainyard-worker", "trainyard"), "another audience")]
+        for number, (name, file, why) in enumerate(cases):
+            state = os.path.join(self.folder, f"stranger-{number}")
+            said = self.client("--server=tls://trainyard-server:7070", f"--name={name}", f"--state_dir={state}",
+                               f"--join_token_file={file}", f"--server_fingerprint={fingerprint}",
+                               program="trainyard-worker", is_refused=True)
+            check(why in said, f"{name} with {file}: {said}")
+        for path in (os.path.join(self.folder, f"stranger-{number}/tls/worker.pem") for number in range(len(cases))):
+            check(not os.path.exists(path), f"there is a certificate: {path}")
+
+    def clients(self, fingerprint):
+        say("a pod of a permitted account signs in with its token, and others do not")
+        self.kubectl("create", "namespace", "ml")
+        self.kubectl("-n", "ml", "create", "serviceaccount", "builder")
+        login = ("login", "trainyard-server:7070", "--fingerprint", fingerprint, "--token-file")
+        file = self.token("ml", "builder", "trainyard")
+        self.client(*login, file, home="pod")
+        who = json.loads(self.client("whoami", "-o", "json", home="pod"))
+        check(who["user"] == "builder@ml", f"the pod is {who}")
+        # The file is read again. A token that the cluster has not made lets nobody in.
+        good = open(file, encoding="utf-8").read()
+        with open(file, "w", encoding="utf-8") as out:
+            head, claims, signature = good.split(".")
+            out.write(".".join((head, claims, signature[::-1])))
+        said = self.client("whoami", home="pod", is_refused=True)
+        check("does not vouch" in said, f"a forged token: {said}")
+        with open(file, "w", encoding="utf-8") as out:
+            out.write(open(self.token("ml", "default", "trainyard"), encoding="utf-8").read())
+        who = json.loads(self.client("whoami", "-o", "json", home="pod"))
+        check(who["user"] == "default@ml", f"the pod is {who}")
+        for space, account, audience, why in (("ml", "builder", "trainyard-worker", "another audience"),
+                                              ("ml", "builder", "https://kubernetes.default", "another audience"),
+                                              ("default", "default", "trainyard", "may not sign in")):
+            said = self.client(*login, self.token(space, account, audience), home="refused", is_refused=True)
+            check(why in said, f"{space}:{account} for {audience}: {said}")
+        check(not os.path.exists(os.path.join(self.folder, "refused/.config/trainyard/servers")), "a refused token was stored")
 
     def worker(self, name):
         rows = json.loads(self.in_server("workers", "ls", "-o", "json"))

@@ -35,7 +35,25 @@ def folder_objects(folder):
             found += folder_objects(path)
         else:
             found += [each for each in yaml.safe_load_all(read(path)) if each]
+    kustomization = yaml.safe_load(read(os.path.join(folder, "kustomization.yaml")))
+    for component in kustomization.get("components", []):
+        path = os.path.normpath(os.path.join(folder, component))
+        found += folder_objects(path)
+        for patch in yaml.safe_load(read(os.path.join(path, "kustomization.yaml"))).get("patches", []):
+            for each in found:
+                if (each["kind"], each["metadata"]["name"]) == (patch["target"]["kind"], patch["target"]["name"]):
+                    add_to(each, yaml.safe_load(patch["patch"]))
     return found
+
+
+def add_to(record, steps):
+    """Does what a JSON patch says, which only adds to lists."""
+    for step in steps:
+        target = record
+        for word in step["path"].split("/")[1:-1]:
+            target = target[int(word) if isinstance(target, list) else word]
+        assert step["op"] == "add" and step["path"].endswith("/-"), step
+        target.append(step["value"])
 
 
 def workloads(objects):
@@ -155,8 +173,15 @@ class Manifests(unittest.TestCase):
         for objects in self.each():
             worker = next(each for each in workloads(objects) if each["metadata"]["name"] == "trainyard-worker")
             container = pod_of(worker)["containers"][0]
-            mount = next(each for each in container["volumeMounts"] if each["name"] == "invitations")
             file = next(word for word in container["args"] if word.startswith("--join_token_file="))
+            if worker["kind"] == "DaemonSet":
+                volume = next(each for each in pod_of(worker)["volumes"] if each["name"] == "token")
+                source = volume["projected"]["sources"][0]["serviceAccountToken"]
+                self.assertEqual(source["audience"], "trainyard-worker")
+                mount = next(each for each in container["volumeMounts"] if each["name"] == "token")
+                self.assertEqual(file.split("=")[1], f"{mount['mountPath']}/{source['path']}")
+                continue
+            mount = next(each for each in container["volumeMounts"] if each["name"] == "invitations")
             name = next(word for word in container["args"] if word.startswith("--name="))
             self.assertEqual(file.split("=")[1], f"{mount['mountPath']}/{name.split('=')[1]}")
 
@@ -184,13 +209,30 @@ class Manifests(unittest.TestCase):
 
     def test_pods_cannot_act_in_the_cluster(self):
         for objects in self.each():
-            self.assertFalse([each for each in objects if each["kind"].endswith(("Role", "RoleBinding"))])
+            rules = [rule for each in objects if each["kind"].endswith("Role") for rule in each["rules"]]
+            bound = {subject["name"] for each in objects if each["kind"].endswith("RoleBinding") for subject in each["subjects"]}
+            # With the component tokens, the server may have tokens verified, and read pods of its namespace. Nobody else may
+            # do anything.
+            if rules:
+                self.assertEqual(bound, {"trainyard-server"})
+                self.assertEqual([(rule["apiGroups"], rule["resources"], rule["verbs"]) for rule in rules],
+                                 [(["authentication.k8s.io"], ["tokenreviews"], ["create"]), ([""], ["pods"], ["get"])])
+                self.assertEqual([each["kind"] for each in objects if each["kind"].endswith("Role")], ["ClusterRole", "Role"])
             for each in objects:
                 if each["kind"] == "ServiceAccount":
                     self.assertIs(each["automountServiceAccountToken"], False)
             for workload in workloads(objects):
                 self.assertIs(pod_of(workload)["automountServiceAccountToken"], False)
                 self.assertIs(pod_of(workload)["enableServiceLinks"], False)
+
+    def test_only_the_server_has_a_token_that_the_api_server_takes(self):
+        for objects in self.each():
+            for workload in workloads(objects):
+                for volume in pod_of(workload)["volumes"]:
+                    for source in volume.get("projected", {}).get("sources", []):
+                        token = source.get("serviceAccountToken")
+                        if token and "audience" not in token:
+                            self.assertEqual(workload["metadata"]["name"], "trainyard-server")
 
     def test_a_pod_gets_the_time_that_its_worker_needs_to_leave(self):
         for objects in self.each():

@@ -134,6 +134,11 @@ class Contexts(unittest.TestCase):
             contexts.load_credentials("tls://lab.example:7070")
         (folder / "token").chmod(0o600)
         self.assertEqual(contexts.load_credentials("tls:lab.example"), ("PEM", "server.trainyard.internal", "tyk_x"))
+        # The token of a pod stays in the file in which Kubernetes renews it.
+        of_pod = self.config.parent / "projected"
+        of_pod.write_text("a.b.c")
+        (folder / "token_file").write_text(f"{of_pod}\n")
+        self.assertEqual(contexts.load_credentials("tls:lab.example").token, "a.b.c")
 
 
 class Transport(unittest.TestCase):

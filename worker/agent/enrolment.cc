@@ -93,7 +93,10 @@ absl::StatusOr<rpc::TlsOptions> Recognise(const EnrolmentOptions& options, absl:
 absl::StatusOr<std::string> ReadJoinToken(const std::string& path) {
   TY_ASSIGN_OR_RETURN(std::string token, ReadFile(path, kFileBytesMax));
   absl::StripAsciiWhitespace(&token);
-  TY_RETURN_IF_ERROR(Annotate(CheckTokenForm(token, kJoinTokenPrefix), path));
+  // A cluster of Kubernetes renews the file, and the server has the cluster verify the token.
+  if (!IsPodTokenForm(token)) {
+    TY_RETURN_IF_ERROR(Annotate(CheckTokenForm(token, kJoinTokenPrefix), path));
+  }
   return token;
 }
 

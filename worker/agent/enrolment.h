@@ -23,8 +23,8 @@ struct EnrolmentOptions {
   std::string worker;
   // Key and certificates lie here; only the user of the worker may read them.
   std::string folder;
-  // The file of the invitation, and the fingerprint by which the server is recognised. They are
-  // needed until the worker has a certificate, and when it was revoked.
+  // The file of the invitation or of the pod's token, and the fingerprint by which the server is
+  // recognised. They are needed until the worker has a certificate, and when it was revoked.
   std::string join_token_file;
   std::string fingerprint;
 };

@@ -45,7 +45,8 @@ std::optional<int> ReadWorkerFlags(int argc, char** argv, WorkerFlags& flags) {
   app.add_option("--server", flags.server, "unix:/path, or tls://host:port");
   app.add_option("--join_token_file", flags.join_token_file,
                  "file with the token of `trainyard workers invite`, for the first start with a "
-                 "server of another host");
+                 "server of another host; in a pod, it may be a projected token of the audience "
+                 "trainyard-worker");
   app.add_option("--server_fingerprint", flags.server_fingerprint,
                  "fingerprint of that server's certificate, as the invitation shows it");
   app.add_option("--state_dir", flags.state_dir, "folder of run directories and identity");

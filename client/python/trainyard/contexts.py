@@ -113,6 +113,11 @@ def load_credentials(address: str) -> Credentials:
     try:
         authority = (folder / "authority.pem").read_text(encoding="ascii")
         name = (folder / "name").read_text(encoding="ascii").strip()
+        renewed = folder / "token_file"
+        if renewed.exists():
+            # Kubernetes renews the token of a pod in its file, so that login has stored the path alone.
+            path = pathlib.Path(renewed.read_text(encoding="utf-8").splitlines()[0])
+            return Credentials(authority, name or host, path.read_text(encoding="ascii").strip())
         token_file = folder / "token"
         mode = stat.S_IMODE(token_file.stat().st_mode)
         if mode & 0o077:

@@ -34,6 +34,20 @@ TEST(Flags, ListenMayBeGivenSeveralTimes) {
   EXPECT_EQ(flags.options.log_format, LogFormat::kJson);
 }
 
+TEST(Flags, ServiceAccountsAreNamedOneByOne) {
+  const ParsedFlags flags = Parse({"--kubernetes_users", "ml:builder=anna", "--kubernetes_users",
+                                   "ml:*", "--kubernetes_workers", "trainyard:trainyard-worker"});
+  EXPECT_FALSE(flags.exit_code.has_value());
+  const kubernetes::Options& options = flags.options.kubernetes;
+  EXPECT_THAT(options.users, ElementsAre(kubernetes::UserRule{{"ml", "builder"}, "anna"},
+                                         kubernetes::UserRule{{"ml", "*"}, ""}));
+  EXPECT_THAT(options.workers, ElementsAre(kubernetes::Account{"trainyard", "trainyard-worker"}));
+  EXPECT_TRUE(options.is_on());
+  EXPECT_FALSE(Parse({}).options.kubernetes.is_on());
+  EXPECT_EQ(Parse({"--kubernetes_workers", "trainyard:*"}).exit_code, 2);
+  EXPECT_EQ(Parse({"--kubernetes_users", "builder"}).exit_code, 2);
+}
+
 TEST(Flags, RolesAreGivenByGroupsAndByDefault) {
   const ParsedFlags flags = Parse({"--shared", "--admin_group", "wheel", "--operator_group",
                                    "staff", "--default_role", "viewer", "--keep_audit", "7 d"});

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/rpc/channel.h"
+#include "server/rpc/pod_sign_in.h"
 
 namespace trainyard::rpc {
 
@@ -74,6 +75,9 @@ RpcTest::RpcTest() {
   builder.RegisterService(sweep_service_.get());
   builder.RegisterService(notify_service_.get());
   builder.RegisterService(tunnel_service_.get());
+  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> waits;
+  waits.push_back(PodSignIn(*services_));
+  builder.experimental().SetInterceptorCreators(std::move(waits));
   server_ = builder.BuildAndStart();
   access::Peer root = User("root", access::Role::kAdmin);
   root.is_host = true;
