@@ -118,6 +118,12 @@ void HttpReceiver::Answer(int connection) {
     }
   }
   if (decide) reply = decide(request);
+  {
+    // Whoever has the answer finds the request here.
+    const MutexLock lock(&mutex_);
+    requests_.push_back(std::move(request));
+    changed_.SignalAll();
+  }
   if (reply.status > 0) {
     const std::string answer = absl::StrCat(
         "HTTP/1.1 ", reply.status, " Told\r\nContent-Length: ", reply.body.size(),
@@ -126,9 +132,6 @@ void HttpReceiver::Answer(int connection) {
         reply.body);
     (void)!send(connection, answer.data(), answer.size(), MSG_NOSIGNAL);
   }
-  const MutexLock lock(&mutex_);
-  requests_.push_back(std::move(request));
-  changed_.SignalAll();
 }
 
 }  // namespace trainyard::testing
