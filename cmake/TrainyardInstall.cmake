@@ -1,4 +1,4 @@
-# What `cmake --install build/release --component NAME` installs: client, server, worker, worker-cuda or python. Programs that
+# What `cmake --install build/release --component NAME` installs: client, server, worker or worker-cuda. Programs that
 # people start go into bin, and those that the programs start by themselves into libexec/trainyard, where
 # common/base/program_paths.cc looks for them.
 include(GNUInstallDirs)
@@ -52,8 +52,6 @@ endforeach()
 install(FILES deploy/sysusers/trainyard-server.conf DESTINATION lib/sysusers.d COMPONENT server)
 list(APPEND units_server deploy/systemd/trainyard-server.socket deploy/systemd/trainyard-backup.service deploy/systemd/trainyard-backup.timer)
 list(APPEND units_worker deploy/systemd/trainyard-jobs.service)
-install(DIRECTORY client/python/trainyard DESTINATION lib/python3/dist-packages COMPONENT python
-        FILES_MATCHING PATTERN "*.py" PATTERN "py.typed" PATTERN "__pycache__" EXCLUDE)
 
 # The units name the folder of the programs, which is known only now. Files that an administrator has changed stay.
 foreach(daemon server worker)

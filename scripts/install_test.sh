@@ -6,8 +6,8 @@ set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 build=${BUILD:-$root/build/release}
 work=${WORK:-$root/build/install}
-for tool in linux mmdebstrap mke2fs dpkg-buildpackage dh dh_python3; do
-  command -v "$tool" >/dev/null || { echo "SKIPPED: $tool is missing (apt install user-mode-linux mmdebstrap e2fsprogs dpkg-dev debhelper dh-python)" >&2; exit 0; }
+for tool in linux mmdebstrap mke2fs dpkg-buildpackage dh; do
+  command -v "$tool" >/dev/null || { echo "SKIPPED: $tool is missing (apt install user-mode-linux mmdebstrap e2fsprogs dpkg-dev debhelper)" >&2; exit 0; }
 done
 rm -rf "$work/one" "$work/two"
 "$root/scripts/package.sh" --version 0.1.0 "$build" "$work/one"

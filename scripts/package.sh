@@ -9,8 +9,8 @@ version=
 if [ "${1:-}" = --version ]; then version=$2; shift 2; fi
 build=$(realpath "${1:-$root/build/release}")
 out=${2:-$root/build/packages}
-for tool in dpkg-buildpackage dh dh_python3; do
-  command -v "$tool" >/dev/null || { echo "package.sh: $tool is missing (apt install dpkg-dev debhelper dh-python)" >&2; exit 1; }
+for tool in dpkg-buildpackage dh; do
+  command -v "$tool" >/dev/null || { echo "package.sh: $tool is missing (apt install dpkg-dev debhelper)" >&2; exit 1; }
 done
 [ -x "$build/bin/trainyard" ] || { echo "package.sh: there is no $build/bin/trainyard; build the target 'shipped' first" >&2; exit 1; }
 
@@ -34,7 +34,6 @@ mkdir -p "$source" "$out"
 cp -r "$root/deploy/debian" "$source/debian"
 cp "$root/LICENSE" "$source/"
 if grep -q "^TRAINYARD_CUDA:STRING=ON$" "$build/CMakeCache.txt"; then cat "$root/deploy/debian/control.cuda" >> "$source/debian/control"; fi
-cat "$root/deploy/debian/control.python" >> "$source/debian/control"
 sed -i "s/^Maintainer: .*/Maintainer: ${DEBFULLNAME:-Trainyard} <${DEBEMAIL:-trainyard@localhost}>/" "$source/debian/control"
 cat > "$source/debian/changelog" <<C
 trainyard ($version) unstable; urgency=medium
@@ -48,6 +47,7 @@ if ! (cd "$source" && BUILD=$build DEB_BUILD_OPTIONS="nocheck noautodbgsym" dpkg
   tail -n 40 "$log" >&2
   exit 1
 fi
+"$root/client/python/make_deb.py" --version "$version" "$work" >/dev/null
 grep -i 'dpkg-shlibdeps: warning.*not found' "$log" >&2 || true
 for package in "$work"/*.deb; do
   cp "$package" "$out/"

@@ -1,12 +1,15 @@
 #!/usr/bin/python3
-"""Makes the Debian package python3-trainyard: make_deb.py [FOLDER] puts it into a folder, the present one if none is given,
-and prints its path.
+"""Makes the Debian package python3-trainyard: make_deb.py [--version VERSION] [FOLDER] puts it into a folder, the present one if
+none is given, and prints its path. Its version is that of the module, or the one that is given.
 
 The package has what the wheel has, and all that is said of it comes from pyproject.toml, through the wheel. So it needs
 setuptools and wheel (python3-setuptools, python3-wheel), dpkg-deb, and no network.
 """
 
+import argparse
 import email.parser
+import email.utils
+import gzip
 import os
 import pathlib
 import re
@@ -14,10 +17,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
 
 SOURCE = pathlib.Path(__file__).resolve().parent
-LICENSE = SOURCE.parents[1] / "LICENSE"
+COPYRIGHT = SOURCE.parents[1] / "deploy/debian/copyright"
 MAINTAINER = "Trainyard <trainyard@localhost>"  # DEBFULLNAME and DEBEMAIL name another one
 # Compiles the files once, so that Python does not try to do so at each start of a user who may not write there.
 POSTINST = """#!/bin/sh
@@ -62,17 +66,20 @@ def description(metadata):
     return "\n".join([metadata["Summary"]] + [f" {line}" if line.strip() else " ." for line in lines])
 
 
-def control(metadata, size):
-    python = re.sub(r"^>=\s*", "", metadata["Requires-Python"])
-    maintainer = MAINTAINER
+def maintainer():
     if os.environ.get("DEBEMAIL"):
-        maintainer = f"{os.environ.get('DEBFULLNAME', 'Trainyard')} <{os.environ['DEBEMAIL']}>"
+        return f"{os.environ.get('DEBFULLNAME', 'Trainyard')} <{os.environ['DEBEMAIL']}>"
+    return MAINTAINER
+
+
+def control(metadata, version, size):
+    python = re.sub(r"^>=\s*", "", metadata["Requires-Python"])
     return f"""Package: python3-trainyard
-Version: {debian_version(metadata["Version"])}
+Version: {version}
 Architecture: all
 Section: python
 Priority: optional
-Maintainer: {maintainer}
+Maintainer: {maintainer()}
 Installed-Size: {size // 1024 + 1}
 Depends: python3 (>= {python})
 Recommends: git
@@ -81,7 +88,15 @@ Description: {description(metadata)}
 """
 
 
-def make_deb(target):
+def changelog(version):
+    """Returns the file in which Debian looks for changes, compressed. The same time gives the same bytes."""
+    date = email.utils.formatdate(int(os.environ.get("SOURCE_DATE_EPOCH") or time.time()))
+    text = (f"trainyard ({version}) unstable; urgency=medium\n\n  * See /usr/share/doc/trainyard/CHANGELOG.md of the package "
+            f"trainyard.\n\n -- {maintainer()}  {date}\n")
+    return gzip.compress(text.encode(), mtime=0)
+
+
+def make_deb(target, version=None):
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         root = folder / "root"
@@ -98,25 +113,35 @@ def make_deb(target):
                 path.chmod(0o644)
         metadata = email.parser.Parser().parsestr((info / "METADATA").read_text(encoding="utf-8"))
         size = sum(path.stat().st_size for path in root.rglob("*") if path.is_file())
-        license_text = LICENSE.read_text(encoding="utf-8") if LICENSE.exists() else ""
-        write(root / "usr/share/doc/python3-trainyard/copyright",
-              f"License: {metadata['License'] or 'Apache-2.0'}\n\n{license_text}")
-        write(root / "DEBIAN/control", control(metadata, size))
+        write(root / "usr/share/doc/python3-trainyard/copyright", COPYRIGHT.read_text(encoding="utf-8"))
+        version = version or debian_version(metadata["Version"])
+        (root / "usr/share/doc/python3-trainyard/changelog.gz").write_bytes(changelog(version))
+        (root / "usr/share/doc/python3-trainyard/changelog.gz").chmod(0o644)
+        if not os.environ.get("DEBEMAIL"):
+            write(root / "usr/share/lintian/overrides/python3-trainyard",
+                  "".join(f"python3-trainyard: {tag}\n" for tag in ("bogus-mail-host", "bogus-mail-host-in-debian-changelog")))
+        write(root / "DEBIAN/control", control(metadata, version, size))
         write(root / "DEBIAN/postinst", POSTINST, 0o755)
         write(root / "DEBIAN/prerm", PRERM, 0o755)
         for path in [root, *root.rglob("*")]:
             if path.is_dir():
                 path.chmod(0o755)
         target.mkdir(parents=True, exist_ok=True)
-        deb = target / f"python3-trainyard_{debian_version(metadata['Version'])}_all.deb"
+        deb = target / f"python3-trainyard_{version}_all.deb"
         subprocess.run(["dpkg-deb", "--root-owner-group", "--build", str(root), str(deb)], check=True,
                        stdout=subprocess.DEVNULL)
         return deb
 
 
-if __name__ == "__main__":
-    if len(sys.argv) > 2 or (len(sys.argv) == 2 and sys.argv[1].startswith("-")):
-        sys.exit("usage: make_deb.py [FOLDER]")
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser.add_argument("--version", help="version of the package, as Debian writes it")
+    parser.add_argument("folder", nargs="?", type=pathlib.Path, default=pathlib.Path("."))
+    options = parser.parse_args()
     if shutil.which("dpkg-deb") is None:
         sys.exit("make_deb.py: there is no dpkg-deb here")
-    print(make_deb(pathlib.Path(sys.argv[1] if len(sys.argv) == 2 else ".")))
+    print(make_deb(options.folder, options.version))
+
+
+if __name__ == "__main__":
+    main()

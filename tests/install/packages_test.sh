@@ -5,8 +5,8 @@ set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=$1
 skip() { echo "SKIPPED: $1"; exit 77; }
-for tool in dpkg-buildpackage dh dh_python3; do
-  command -v "$tool" >/dev/null || skip "$tool is missing (apt install dpkg-dev debhelper dh-python)"
+for tool in dpkg-buildpackage dh; do
+  command -v "$tool" >/dev/null || skip "$tool is missing (apt install dpkg-dev debhelper)"
 done
 work=$(mktemp -d)
 state=$work/state
@@ -72,7 +72,7 @@ trainyard submit "$work/root/usr/share/doc/trainyard/examples/mlp-glyphs.yaml" -
   --follow > "$work/job.out" 2>&1 || fail "$(cat "$work/job.out")"
 grep -q 'SUCCEEDED\|succeeded' "$work/job.out" || fail "$(cat "$work/job.out")"
 trainyard run --devices 1 -- true > "$work/run.out" 2>&1 || fail "$(cat "$work/run.out")"
-PYTHONPATH=$work/root/usr/lib/python3/dist-packages python3 -c 'import trainyard; trainyard.in_job()' || fail "no module for Python"
+PYTHONPATH=$work/root/usr/lib/python3/dist-packages python3 -c 'import importlib.metadata, trainyard; trainyard.in_job(); importlib.metadata.version("trainyard")' || fail "no module for Python"
 
 # The bill of materials names what is linked, what is compiled in, and what is in the page.
 "$root/scripts/sbom.py" "$build" "$work"/one/*.deb > "$work/sbom.json"
