@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 import zipfile
 
@@ -63,7 +64,14 @@ def description(metadata):
     lines = metadata.get_payload().strip().splitlines()
     if lines and lines[0].startswith("# "):
         lines = "\n".join(lines[1:]).strip().splitlines()
-    return "\n".join([metadata["Summary"]] + [f" {line}" if line.strip() else " ." for line in lines])
+    # Debian shows lines of at most 80 characters.
+    wrapped = []
+    for paragraph in "\n".join(lines).split("\n\n"):
+        for text in re.split(r"\n(?=- )", paragraph):
+            wrapped += textwrap.wrap(re.sub(r"\s+", " ", text), 76, break_on_hyphens=False)
+        wrapped.append("")
+    wrapped.pop()
+    return "\n".join([metadata["Summary"]] + [f" {line}" if line else " ." for line in wrapped])
 
 
 def maintainer():
