@@ -43,15 +43,16 @@ absl::StatusOr<std::vector<Chapter>> Examine(const Context& context, const Docto
     examinations.emplace_back(section.title, section.look);
   }
   const absl::Duration start = context.clock.Uptime();
-  std::vector<Chapter> chapters = {{"server", doctor::JudgeServer(AskServer(context), Version())}};
+  Chapter of_server = {"server", doctor::JudgeServer(AskServer(context), Version())};
+  std::vector<Chapter> chapters;
   for (const doctor::Examination& examination : examinations) {
     while (!examination.is_over() && context.clock.Uptime() - start < kPatience) {
       if (context.interrupt.WaitFor(kPoll)) return absl::CancelledError("interrupted");
     }
     chapters.push_back({examination.title(), examination.Take(kPatience)});
+    // The programs come first, since nothing works without them.
+    if (chapters.size() == 1) chapters.push_back(std::move(of_server));
   }
-  // The programs come first, since nothing works without them.
-  std::swap(chapters[0], chapters[1]);
   return chapters;
 }
 

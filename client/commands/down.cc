@@ -113,13 +113,17 @@ Result Down(const Context& context, const DownOptions& options) {
   const Machine machine = MachineOf(context, options.state_dir);
   const auto server = daemons::RunningProcess(machine.server_pid_file);
   const auto worker = daemons::RunningProcess(machine.worker_pid_file);
-  if (!server.has_value() && !worker.has_value() && !UserService(context).IsOf(machine)) {
+  const UserService service(context);
+  const bool is_service = service.IsOf(machine);
+  if (!server.has_value() && !worker.has_value() && !is_service) {
     context.Say(absl::StrCat("nothing of `trainyard up` runs with state in ", machine.state_dir));
     return link::kOk;
   }
+  // No job is cancelled for daemons that cannot be stopped.
+  if (is_service) TY_RETURN_IF_ERROR(service.Check(machine));
   if (server.has_value()) TY_RETURN_IF_ERROR(SettleJobs(context, options, server->note));
   // systemd would start them again.
-  if (const UserService service(context); service.IsOf(machine)) {
+  if (is_service) {
     TY_RETURN_IF_ERROR(service.Remove());
     context.Say("the service is removed");
   }

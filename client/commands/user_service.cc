@@ -82,7 +82,8 @@ absl::Status UserService::Check(const Machine& machine) const {
   const absl::Status answers = Systemctl({"show-environment"});
   if (!answers.ok()) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "no systemd runs for you here, so there can be no service: ", answers.message(),
+        "no systemd runs for you here, and only that starts and ends a service: ",
+        answers.message(),
         "\n  `trainyard up --detach` starts both without one; a login by ssh or at the machine "
         "starts a systemd of yours, and `su` or `sudo` do not"));
   }

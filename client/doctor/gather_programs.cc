@@ -7,6 +7,7 @@
 #include "absl/strings/strip.h"
 #include "client/doctor/gather.h"
 #include "common/base/files.h"
+#include "common/base/flag_style.h"
 #include "common/base/program_paths.h"
 #include "common/base/status_macros.h"
 #include "common/base/strings.h"
@@ -127,7 +128,10 @@ std::string SettingOf(const std::string& path, absl::string_view flag) {
   if (!text.ok()) return "";
   const yaml::YamlDocument document = yaml::ParseYaml(*text);
   for (const yaml::YamlEntry& entry : document.root.entries) {
-    if (entry.key == flag && entry.value.kind == yaml::YamlNode::Kind::kScalar) {
+    // Daemons take dashes for underscores.
+    const std::string name =
+        FlagInStyle(absl::StrCat("--", entry.key), FlagStyle::kUnderscores).substr(2);
+    if (name == flag && entry.value.kind == yaml::YamlNode::Kind::kScalar) {
       return entry.value.text;
     }
   }

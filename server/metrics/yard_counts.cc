@@ -10,9 +10,8 @@
 namespace trainyard::metrics {
 namespace {
 
-// Queued jobs that cannot start yet are passed over in the search of the longest wait, but not more
-// of them than this.
-constexpr int kPassedOverMax = 256;
+// The search of the longest wait looks at no more queued jobs of a project than this.
+constexpr int kLookedAtMax = 256;
 constexpr char kCheckpointCommitted[] = "CHECKPOINT_COMMITTED";
 
 std::string Word(absl::string_view text) {
@@ -140,7 +139,8 @@ void YardCounts::PutJob(const core::JobRecord& record, int64_t queued_us) {
     ++by_state_[state];
     job.state = state;
   }
-  job.has_ended = core::job_fsm::IsFinal(record.state);
+  job.end_us.reset();
+  if (core::job_fsm::IsFinal(record.state)) job.end_us = record.end_us;
 }
 
 void YardCounts::DropJob(JobId id) {
@@ -163,13 +163,13 @@ void YardCounts::PutAttempt(const core::AttemptRecord& attempt) {
     }
     return;
   }
-  Live& live = live_[attempt.id];
-  live.held.clear();
+  auto& held = live_[attempt.id];
+  held.clear();
   for (const core::AttemptPart& part : attempt.parts) {
     if (!core::HoldsDevices(part.state)) continue;
     for (const core::RankPlacement& rank : attempt.ranks) {
       if (rank.worker != part.worker || rank.device.empty()) continue;
-      live.held.emplace_back(rank.worker, rank.device);
+      held.emplace_back(rank.worker, rank.device);
     }
   }
   if (IsRunning(attempt)) {
@@ -185,23 +185,29 @@ void YardCounts::PutCheckpoint(const core::CheckpointRecord& checkpoint) {
   safe->second = std::max(safe->second, checkpoint.create_us);
 }
 
-// Returns true if nothing but the scheduler keeps the job waiting.
-bool YardCounts::MayStart(const Job& job) const {
-  return std::all_of(job.submission->dependencies.begin(), job.submission->dependencies.end(),
-                     [this](const core::Dependency& dependency) {
-                       const auto other = jobs_.find(dependency.job.value);
-                       return other == jobs_.end() || other->second.has_ended;
-                     });
+// Returns the time at which the last of those ended for which the job waits, or nothing while one
+// of them goes on.
+std::optional<int64_t> YardCounts::ReadySince(const Job& job) const {
+  int64_t ready_us = 0;
+  for (const core::Dependency& dependency : job.submission->dependencies) {
+    const auto other = jobs_.find(dependency.job.value);
+    if (other == jobs_.end()) continue;
+    if (!other->second.end_us.has_value()) return std::nullopt;
+    ready_us = std::max(ready_us, *other->second.end_us);
+  }
+  return ready_us;
 }
 
-std::optional<int64_t> YardCounts::LongestWait(const ProjectCounts& counts, int64_t now_us) const {
-  int passed_over = 0;
+int64_t YardCounts::LongestWait(const ProjectCounts& counts, int64_t now_us) const {
+  int64_t first_us = now_us;
+  int looked_at = 0;
+  // Nobody could have started before it was queued.
   for (const auto& [since_us, id] : counts.queued) {
-    if (since_us > now_us || passed_over == kPassedOverMax) return std::nullopt;
-    if (MayStart(jobs_.at(id.value))) return now_us - since_us;
-    ++passed_over;
+    if (since_us >= first_us || looked_at++ == kLookedAtMax) break;
+    const std::optional<int64_t> ready_us = ReadySince(jobs_.at(id.value));
+    if (ready_us.has_value()) first_us = std::min(first_us, std::max(since_us, *ready_us));
   }
-  return std::nullopt;
+  return now_us - first_us;
 }
 
 void YardCounts::CollectQueue(int64_t now_us, const std::set<std::string>& private_projects,
@@ -211,7 +217,8 @@ void YardCounts::CollectQueue(int64_t now_us, const std::set<std::string>& priva
   prometheus::MetricFamily wait =
       Gauge("trainyard_queue_oldest_wait_seconds",
             "The time for which the job of the project that has waited longest could have started. "
-            "Jobs that wait for a time or for other jobs are left out.");
+            "Jobs that wait for a time or for other jobs are left out, and only the 256 that have "
+            "been queued longest are looked at.");
   prometheus::MetricFamily used =
       Counter("trainyard_device_seconds_total",
               "The time for which jobs of the project have held devices, times the number of "
@@ -223,7 +230,7 @@ void YardCounts::CollectQueue(int64_t now_us, const std::set<std::string>& priva
                     int64_t device_time_us = 0;
                     for (const ProjectCounts* project : counts) {
                       jobs += project->queued.size();
-                      oldest_us = std::max(oldest_us, LongestWait(*project, now_us).value_or(0));
+                      oldest_us = std::max(oldest_us, LongestWait(*project, now_us));
                       device_time_us += project->device_time_us;
                     }
                     AddValue(queued, {{"project", label}}, static_cast<double>(jobs));
@@ -281,7 +288,7 @@ void YardCounts::CollectJobs(int64_t now_us, Families& families) const {
 
 void YardCounts::CollectFleet(Families& families) const {
   std::set<std::pair<std::string, std::string>> held;
-  for (const auto& [id, live] : live_) held.insert(live.held.begin(), live.held.end());
+  for (const auto& [id, devices_of] : live_) held.insert(devices_of.begin(), devices_of.end());
   std::map<std::string, int64_t> workers = {
       {"active", 0}, {"cordoned", 0}, {"draining", 0}, {"unreachable", 0}, {"gone", 0}};
   std::map<std::string, int64_t> devices = {{"free", 0},        {"busy", 0},    {"draining", 0},

@@ -42,17 +42,13 @@ class YardCounts {
   struct Job {
     uint8_t state = 0;
     bool saves_checkpoints = false;
-    bool has_ended = false;
     int32_t retries = 0;
     int32_t preemptions = 0;
     int64_t device_time_us = 0;
-    int64_t queued_us = 0;  // its key among the queued jobs of its project
+    std::optional<int64_t> end_us;  // unset until it has ended
+    int64_t queued_us = 0;          // its key among the queued jobs of its project
     ProjectCounts* project = nullptr;
     std::shared_ptr<const core::Submission> submission;
-  };
-  // An attempt that has not ended, with the devices that it holds.
-  struct Live {
-    std::vector<std::pair<std::string, std::string>> held;  // worker, device
   };
 
   // `queued_us` is since when the job waits, if it does and did not before.
@@ -62,8 +58,8 @@ class YardCounts {
   void PutAttempt(const core::AttemptRecord& attempt) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void PutCheckpoint(const core::CheckpointRecord& checkpoint)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool MayStart(const Job& job) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::optional<int64_t> LongestWait(const ProjectCounts& counts, int64_t now_us) const
+  std::optional<int64_t> ReadySince(const Job& job) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  int64_t LongestWait(const ProjectCounts& counts, int64_t now_us) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CollectQueue(int64_t now_us, const std::set<std::string>& private_projects,
                     Families& families) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -74,7 +70,9 @@ class YardCounts {
   ProjectTable projects_ ABSL_GUARDED_BY(mutex_);
   std::unordered_map<int64_t, Job> jobs_ ABSL_GUARDED_BY(mutex_);
   std::array<int64_t, kJobStates> by_state_ ABSL_GUARDED_BY(mutex_) = {};
-  std::map<AttemptId, Live> live_ ABSL_GUARDED_BY(mutex_);
+  // The devices (worker, device) that attempts hold that have not ended.
+  std::map<AttemptId, std::vector<std::pair<std::string, std::string>>> live_
+      ABSL_GUARDED_BY(mutex_);
   // For each job with a running attempt: when its training was safe last, because it began or a
   // checkpoint was committed.
   std::map<JobId, int64_t> safe_us_ ABSL_GUARDED_BY(mutex_);

@@ -194,6 +194,19 @@ TEST_F(UserServiceTest, WithoutASystemdOfTheUserNothingIsChanged) {
   EXPECT_FALSE(FileExists(unit_));
 }
 
+TEST_F(UserServiceTest, DownCancelsNothingForAServiceThatItCannotEnd) {
+  ASSERT_EQ(UpAsService().exit_code, 0);
+  Script("systemctl", "echo 'Failed to connect to bus: No medium found' >&2; exit 1\n");
+  const CommandResult down = runner_.Run({"down", "--cancel", "--state-dir", state_});
+  EXPECT_EQ(down.exit_code, 6);
+  EXPECT_THAT(down.err,
+              AllOf(HasSubstr("no systemd runs for you here"), Not(HasSubstr("cancelling"))));
+  EXPECT_TRUE(FileExists(unit_));
+  EXPECT_TRUE(daemons::IdentifyProcess(server_id_.pid).ok());
+  EXPECT_TRUE(daemons::StopProcess(server_id_, absl::Seconds(10), *Clock::Real()).ok());
+  EXPECT_TRUE(daemons::StopProcess(worker_id_, absl::Seconds(10), *Clock::Real()).ok());
+}
+
 TEST_F(UserServiceTest, TheServiceOfAnotherStateDirectoryStays) {
   ASSERT_TRUE(MakeDirectories(unit_.substr(0, unit_.rfind('/'))).ok());
   const std::string other = "ExecStart=\"/usr/bin/trainyard\" up --stay --state-dir \"/other\"\n";

@@ -82,6 +82,8 @@ TEST_F(GatherTest, SettingsAreReadByTheirProgram) {
   Put("/etc/trainyard/worker.yaml", "dataset_dir: /srv/data\nrun_as: owner\nlabel: [a=b]\n");
   const std::string path = root_ + "/etc/trainyard/worker.yaml";
   EXPECT_EQ(SettingOf(path, "dataset_dir"), "/srv/data");
+  Put("/etc/trainyard/dashes.yaml", "state-dir: /srv/state\n");
+  EXPECT_EQ(SettingOf(root_ + "/etc/trainyard/dashes.yaml", "state_dir"), "/srv/state");
   EXPECT_EQ(SettingOf(path, "label"), "");
   EXPECT_EQ(SettingOf(path, "address"), "");
   EXPECT_EQ(SettingOf(root_ + "/nothing", "address"), "");

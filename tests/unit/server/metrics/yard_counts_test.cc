@@ -109,6 +109,42 @@ TEST(YardCounts, JobsThatCannotStartYetDoNotWait) {
   EXPECT_EQ(ValueOf(families, "trainyard_queue_oldest_wait_seconds", {{"project", "vision"}}), 100);
 }
 
+TEST(YardCounts, AJobThatWaitedForAnotherWaitsSinceTheEndOfThat) {
+  YardCounts counts;
+  core::Delta delta;
+  core::JobRecord dependent = Job(2, "vision", core::job_fsm::Queued{});
+  auto submission = std::make_shared<core::Submission>(*dependent.submission);
+  submission->dependencies = {{JobId{1}, true}};
+  dependent.submission = submission;
+  delta.jobs = {Job(1, "text", core::job_fsm::Running{}), dependent};
+  counts.Take(delta, At(0));
+  core::JobRecord ended = Job(1, "text", core::job_fsm::Succeeded{});
+  ended.end_us = absl::ToUnixMicros(At(100));
+  delta.jobs = {ended, Job(3, "vision", core::job_fsm::Queued{})};
+  counts.Take(delta, At(100));
+  Families families = counts.Collect(At(110), {});
+  EXPECT_EQ(ValueOf(families, "trainyard_queue_oldest_wait_seconds", {{"project", "vision"}}), 10);
+}
+
+TEST(YardCounts, ManyJobsThatWaitForAnotherDoNotMakeAScrapeSlow) {
+  YardCounts counts;
+  core::Delta delta;
+  delta.jobs = {Job(1, "text", core::job_fsm::Running{})};
+  for (int64_t i = 2; i <= 400; ++i) {
+    core::JobRecord dependent = Job(i, "vision", core::job_fsm::Queued{});
+    auto submission = std::make_shared<core::Submission>(*dependent.submission);
+    submission->dependencies = {{JobId{1}, true}};
+    dependent.submission = submission;
+    delta.jobs.push_back(dependent);
+  }
+  delta.jobs.push_back(Job(401, "vision", core::job_fsm::Queued{}));
+  counts.Take(delta, At(0));
+  EXPECT_EQ(ValueOf(counts.Collect(At(50), {}), "trainyard_queue_oldest_wait_seconds",
+                    {{"project", "vision"}}),
+            0)
+      << "no more than 256 are looked at";
+}
+
 TEST(YardCounts, TheNumberOfProjectsIsBounded) {
   YardCounts counts(/*projects_max=*/3);
   core::Delta delta;
