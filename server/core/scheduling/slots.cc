@@ -244,7 +244,8 @@ const HostAmount& Slots::MostLeft(size_t cls) const {
   std::optional<HostAmount>& most = most_left_[cls];
   if (most.has_value()) return *most;
   most.emplace();
-  const Places::OfClass& of = workers_.by_class[cls];
+  // A worker of several classes of one type is indexed by none of them, but its islands may be.
+  const Places::OfClass& of = islands_.by_class[cls];
   for (int32_t free = 1; free <= of.free.largest(); ++free) {
     for (int32_t i = of.free.Find(free, 0); i >= 0; i = of.free.Find(free, i + 1)) {
       const Shelf& shelf = shelves_[of.ranges[static_cast<size_t>(i)].begin];

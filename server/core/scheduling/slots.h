@@ -133,7 +133,7 @@ class Slots {
     return classes_of_[static_cast<size_t>(type)];
   }
   // Returns no less than what is left of any host with free slots of a class whose hosts are
-  // divided, as far as the workers are indexed by this class.
+  // divided, as far as their islands are indexed by this class.
   const HostAmount& MostLeft(size_t cls) const;
   // Returns true if a host may have less left than its free devices hold by default.
   bool is_strained() const { return is_strained_; }

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <map>
 #include <random>
+#include <set>
+#include <utility>
 
 #include "tests/unit/server/core/scheduling/policy_fixture.h"
 
@@ -148,8 +150,25 @@ std::map<int32_t, int32_t> PackByScan(std::map<int32_t, int32_t> free, int32_t c
   return packed;
 }
 
+// Returns true if some island holds a gang of `count` of a type.
+bool FitsOnAnIsland(const Slots& slots, const Offer& offer,
+                    const std::map<int32_t, int32_t>& by_worker, int32_t type, int32_t count) {
+  std::map<std::pair<int32_t, int32_t>, int32_t> free;
+  for (const Shelf& shelf : slots.shelves()) {
+    const auto cls = static_cast<size_t>(shelf.cls);
+    if (offer[cls] == Access::kNone || slots.classes()[cls].type != type) continue;
+    for (int32_t slot = shelf.begin; slot < shelf.end; ++slot) {
+      free[{shelf.worker, shelf.island}] += slots.IsFree(slot, offer[cls]);
+    }
+  }
+  return std::any_of(free.begin(), free.end(), [&](const auto& island) {
+    return std::min(island.second, by_worker.at(island.first.first)) >= count;
+  });
+}
+
 TEST(HostCaps, TheIndexFindsWhatAScanFinds) {
   int placed = 0;
+  int on_islands = 0;
   int refused = 0;
   int packed = 0;
   for (uint64_t seed = 1; seed <= 300; ++seed) {
@@ -177,6 +196,15 @@ TEST(HostCaps, TheIndexFindsWhatAScanFinds) {
       std::map<int32_t, int32_t> free = ByWorker(slots, offer, gang, gang.mixed ? kAll : type);
       for (const auto& [worker, ranks] : on) ASSERT_LE(ranks, free[worker]);
       // A gang that fits on one island goes to the island that it fills best instead.
+      if (largest > 0 && !gang.mixed && !gang.spread && !for_seats &&
+          FitsOnAnIsland(slots, offer, free, type, largest)) {
+        std::set<std::pair<int32_t, int32_t>> islands;
+        for (const int32_t slot : picked) {
+          islands.emplace(slots.ShelfOf(slot).worker, slots.ShelfOf(slot).island);
+        }
+        ASSERT_EQ(islands.size(), 1U);
+        ++on_islands;
+      }
       if (largest < 4 || gang.mixed || gang.spread) continue;
       const std::map<int32_t, int32_t> by_scan = PackByScan(free, largest);
       EXPECT_EQ(on.size(), by_scan.size());
@@ -189,6 +217,29 @@ TEST(HostCaps, TheIndexFindsWhatAScanFinds) {
   EXPECT_GT(placed, 1000);
   EXPECT_GT(refused, 1000);
   EXPECT_GT(packed, 100);
+  EXPECT_GT(on_islands, 500);
+}
+
+TEST(HostCaps, AnIslandIsFoundOnAWorkerOfSeveralClassesOfOneType) {
+  // Some devices are reserved, so no worker is indexed by a class; their islands are.
+  World world(
+      "w0: gtx@night | gtx gtx gtx gtx; w1: gtx@night gtx@night gtx@night gtx@night | gtx gtx gtx");
+  world.DivideHosts(16);
+  const Slots slots(world.pool, {}, {}, 4);
+  GangDemand gang;
+  gang.least = 3;
+  gang.most = 3;
+  gang.resources.cpus = 4;
+  Offer offer(slots.classes().size(), Access::kNone);
+  for (size_t i = 0; i < offer.size(); ++i) {
+    if (!slots.classes()[i].is_seat) offer[i] = Access::kOpen;
+  }
+  const std::vector<int32_t> picked = PickSlots(slots, offer, gang);
+  ASSERT_EQ(picked.size(), 3U);
+  for (const int32_t slot : picked) {
+    EXPECT_EQ(slots.ShelfOf(slot).worker, 1);
+    EXPECT_EQ(slots.ShelfOf(slot).island, 1) << "the gang fills this island best";
+  }
 }
 
 }  // namespace
