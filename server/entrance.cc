@@ -114,9 +114,10 @@ absl::Status Entrance::Listen(const ServerOptions& options, const std::string& s
   if (std::none_of(listen.begin(), listen.end(), is_path)) {
     listen.insert(listen.begin(), absl::StrCat("unix:", JoinPath(state_dir, "server.sock")));
   }
+  std::vector<int> passed = options.passed_sockets;
   for (const std::string& text : listen) {
-    TY_ASSIGN_OR_RETURN(Listener listener, trainyard::Listen(text, options.shared ? 0666 : 0600,
-                                                             options.passed_sockets));
+    TY_ASSIGN_OR_RETURN(Listener listener,
+                        trainyard::Listen(text, options.shared ? 0666 : 0600, passed));
     addresses_.push_back(listener.address.ToString());
     if (listener.address.kind == rpc::Address::Kind::kUnix && !listener.is_passed) {
       socket_paths_.push_back(listener.address.path);
@@ -126,6 +127,12 @@ absl::Status Entrance::Listen(const ServerOptions& options, const std::string& s
       for (const UniqueFd& socket : listener.sockets) tls_sockets_.insert(socket.get());
     }
     for (UniqueFd& socket : listener.sockets) sockets_.push_back(std::move(socket));
+  }
+  if (!passed.empty()) {
+    // Whoever connects to it would wait for ever.
+    return absl::FailedPreconditionError(
+        "the service manager has opened a socket that --listen does not name; stop and disable its "
+        "unit (trainyard-server.socket), or name its path");
   }
   if (tls_sockets_.empty()) return absl::OkStatus();
   return OpenCertificates(options, state_dir);

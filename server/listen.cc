@@ -8,6 +8,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -83,8 +84,7 @@ std::string PathOf(int fd) {
 
 }  // namespace
 
-absl::StatusOr<Listener> Listen(absl::string_view text, mode_t mode,
-                                const std::vector<int>& passed) {
+absl::StatusOr<Listener> Listen(absl::string_view text, mode_t mode, std::vector<int>& passed) {
   TY_ASSIGN_OR_RETURN(rpc::Address address, rpc::ParseAddress(text));
   if (address.kind == rpc::Address::Kind::kTls) return ListenOnPort(std::move(address));
   if (address.kind == rpc::Address::Kind::kTcp) {
@@ -95,16 +95,26 @@ absl::StatusOr<Listener> Listen(absl::string_view text, mode_t mode,
         "tls:HOST:PORT, where everybody has to sign in"));
   }
   Listener listener{std::move(address), {}};
-  for (const int fd : passed) {
-    if (PathOf(fd) != listener.address.path) continue;
-    listener.sockets.emplace_back(fd);
-    listener.is_passed = true;
-    if (fcntl(fd, F_SETFL, O_NONBLOCK) != 0) {
-      return ErrnoStatus(errno, "cannot use the socket", listener.address.path);
-    }
+  const std::string& path = listener.address.path;
+  const auto found =
+      std::find_if(passed.begin(), passed.end(), [&path](int fd) { return PathOf(fd) == path; });
+  if (found == passed.end()) {
+    TY_ASSIGN_OR_RETURN(listener.sockets.emplace_back(), ListenOnPath(path, mode));
     return listener;
   }
-  TY_ASSIGN_OR_RETURN(listener.sockets.emplace_back(), ListenOnPath(listener.address.path, mode));
+  listener.is_passed = true;
+  const int fd = listener.sockets.emplace_back(*found).get();
+  passed.erase(found);
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0 || fcntl(fd, F_SETFL, O_NONBLOCK) != 0) {
+    return ErrnoStatus(errno, "cannot use the socket", path);
+  }
+  if ((info.st_mode & 0777 & ~mode) != 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the socket '", path,
+                     "' is open to other users, and --shared is not given; give it, or set "
+                     "SocketMode=0600 in the unit of the socket"));
+  }
   return listener;
 }
 

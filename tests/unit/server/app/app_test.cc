@@ -12,6 +12,7 @@
 #include "common/base/errors.h"
 #include "common/base/files.h"
 #include "common/rpc/channel.h"
+#include "server/listen.h"
 #include "server/store/sqlite/sqlite_metrics_store.h"
 #include "tests/testing/temp_dir.h"
 #include "tests/testing/wait.h"
@@ -269,6 +270,16 @@ TEST_F(AppTest, ASocketHasOneServer) {
   const auto second = App::Start(Options("b", {app->addresses()[0]}));
   EXPECT_EQ(ErrorReason(second.status()), "ADDRESS_IN_USE");
   EXPECT_EQ(CreateJob(*app, "still-here").name(), "jobs/1");
+}
+
+TEST_F(AppTest, APassedSocketThatNobodyServesIsRefused) {
+  auto other = Listen("unix:" + dir_.File("other"));
+  ASSERT_TRUE(other.ok()) << other.status();
+  ServerOptions options = Options("a");
+  options.passed_sockets = {other->sockets[0].get()};
+  const absl::Status status = App::Start(options).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_TRUE(absl::StrContains(status.message(), "--listen does not name")) << status;
 }
 
 TEST_F(AppTest, ListensOnSeveralAddresses) {

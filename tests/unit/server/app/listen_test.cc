@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <cstring>
 
@@ -79,17 +80,33 @@ TEST_F(ListenTest, ASharedSocketIsOpenToAllUsersWhateverTheUmaskIs) {
   EXPECT_EQ(info.st_mode & 0777, 0666U);
 }
 
-TEST_F(ListenTest, ASocketThatWasPassedIsUsed) {
+TEST_F(ListenTest, ASocketThatWasPassedIsUsedOnce) {
   UniqueFd other = MakeSocket(dir_.File("other"), true);
-  UniqueFd passed = MakeSocket(path_, true);
-  const int number = passed.get();
-  const auto listener = Listen(address_, 0600, {other.get(), passed.release()});
+  ASSERT_EQ(chmod(dir_.File("other").c_str(), 0600), 0);
+  UniqueFd own = MakeSocket(path_, true);
+  ASSERT_EQ(chmod(path_.c_str(), 0600), 0);
+  const int number = own.get();
+  std::vector<int> passed = {other.get(), own.release()};
+  const auto listener = Listen(address_, 0600, passed);
   ASSERT_TRUE(listener.ok()) << listener.status();
   EXPECT_TRUE(listener->is_passed);
   ASSERT_EQ(listener->sockets.size(), 1U);
   EXPECT_EQ(listener->sockets[0].get(), number);
   EXPECT_NE(fcntl(number, F_GETFL) & O_NONBLOCK, 0);
-  EXPECT_FALSE(Listen("unix:" + dir_.File("third"), 0600, {other.get()})->is_passed);
+  EXPECT_EQ(passed, std::vector<int>{other.get()});
+  EXPECT_EQ(ErrorReason(Listen(address_, 0600, passed).status()), "ADDRESS_IN_USE");
+  EXPECT_FALSE(Listen("unix:" + dir_.File("third"), 0600, passed)->is_passed);
+}
+
+TEST_F(ListenTest, ASocketThatIsOpenToOthersMustBeMeantToBe) {
+  UniqueFd open = MakeSocket(path_, true);
+  ASSERT_EQ(chmod(path_.c_str(), 0666), 0);
+  std::vector<int> passed = {dup(open.get())};
+  const absl::Status status = Listen(address_, 0600, passed).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("--shared"));
+  passed = {dup(open.get())};
+  EXPECT_TRUE(Listen(address_, 0666, passed).ok());
 }
 
 TEST_F(ListenTest, PortsAreRefusedWithTheReason) {
