@@ -121,7 +121,8 @@ absl::StatusOr<access::PodIdentity> Reviewer::Find(absl::string_view token, acce
   const MutexLock lock(&mutex_);
   if (const Answer* known = Remembered(key); known != nullptr) return *known;
   if (is_stopping_) return ClusterUnavailable("the server is shutting down");
-  if (clock_.Uptime() < failed_until_) return failure_;
+  // Calls that a failed review has released may come here later than the next one is tried.
+  if (!failure_.ok()) return failure_;
   return TooManyWait();
 }
 

@@ -242,6 +242,10 @@ TEST_F(ReviewerTest, NobodyListensAtAll) {
     options_.api_url = gone.Url("");
   }
   EXPECT_EQ(ReasonOf(Token("a")), "CLUSTER_UNAVAILABLE");
+  // A call that this review has released may look late.
+  clock_.Advance(limits_.failure_kept * 2);
+  EXPECT_EQ(ErrorReason(reviewer().Find(Token("a"), PodUse::kClient).status()),
+            "CLUSTER_UNAVAILABLE");
 }
 
 TEST_F(ReviewerTest, ASlowApiServerHoldsNobodyForLong) {
