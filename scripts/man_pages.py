@@ -85,7 +85,7 @@ def page(bin_folder, words, section, date):
            ".SH DESCRIPTION", escaped(summary(sections) + ".")]
     out += body(sections, ".SH")
     verbs = items(sections.get(SUBCOMMANDS, []))
-    if verbs and len(words) == 1:
+    if verbs and words == ["trainyard"]:
         out.append(".SH COMMANDS")
         for verb, said in verbs:
             out += [".TP", f".BR {escaped(name)}\\-{escaped(verb)} (1)", escaped(said)]

@@ -49,6 +49,8 @@ if ! (cd "$source" && BUILD=$build DEB_BUILD_OPTIONS="nocheck noautodbgsym" dpkg
 fi
 "$root/client/python/make_deb.py" --version "$version" "$work" >/dev/null
 grep -i 'dpkg-shlibdeps: warning.*not found' "$log" >&2 || true
+# Packages of another commit beside these would contradict them when all are installed.
+rm -f "$out"/trainyard*_*.deb "$out"/python3-trainyard_*.deb
 for package in "$work"/*.deb; do
   cp "$package" "$out/"
   printf '%9d  %s\n' "$(stat -c %s "$package")" "$out/$(basename "$package")"

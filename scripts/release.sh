@@ -14,7 +14,7 @@ cd "$root"
 ! git rev-parse -q --verify "refs/tags/v$version" >/dev/null || die "the tag v$version is there already; choose the next version"
 [ "$(sed -n 's/^project(trainyard VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)" = "${version%%-*}" ] ||
   die "CMakeLists.txt says another version: change its line 'project(trainyard VERSION ...)' to ${version%%-*}, and commit"
-changes=$(awk -v head="## $version" 'index($0, head) == 1 {on = 1; next} on && /^## / {exit} on' CHANGELOG.md)
+changes=$(awk -v version="$version" '/^## / {on = $2 == version; next} on' CHANGELOG.md)
 [ -n "${changes//[[:space:]]/}" ] || die "CHANGELOG.md has no section '## $version'; rename 'Unreleased' to it, with the day, and commit"
 
 out=$root/build/release-$version

@@ -135,6 +135,13 @@ P
   check "no step is lost or doubled by the upgrade" whole_curve "$job"
   check "the job can be cancelled" as anna trainyard cancel "$job"
 
+  # A command that finds the socket starts the server again, so an administrator stops the socket.
+  systemctl stop trainyard-server.socket
+  as anna timeout 20 trainyard ls >/dev/null 2>&1
+  check "a server that was stopped stays so" sh -c '! systemctl is-active trainyard-server trainyard-server.socket'
+  systemctl start trainyard-server
+  until_true worker_is_active || give_up "no worker came after the server was started again"
+
   # Removal, with a job that runs.
   as anna trainyard submit -q --devices 1 -- sleep 1000 2>/dev/null
   until_true pgrep -u anna sleep >/dev/null

@@ -50,6 +50,7 @@ for file in "$work"/one/*.deb; do
   if [ -e "$work/control/preinst" ]; then ! grep -q 'systemd-invoke stop' "$work/control/preinst" || fail "an upgrade to $file stops something"; fi
   ! dpkg-deb -c "$file" | grep -q "$build" || fail "$file has a path of the folder of the build"
 done
+zcat "$work/root/usr/share/man/man8/trainyard-server.8.gz" | grep -q '^\.SH .*BACKUP' || fail "the page of the server has no verbs"
 if command -v man >/dev/null; then
   man --warnings -l "$work/root/usr/share/man/man1/trainyard-submit.1.gz" > "$work/man.out" 2> "$work/man.err"
   [ ! -s "$work/man.err" ] || fail "man says: $(cat "$work/man.err")"
