@@ -13,6 +13,7 @@
 #include "client/commands/verbs.h"
 #include "client/output/terminal.h"
 #include "common/base/program_paths.h"
+#include "common/rpc/channel.h"
 
 namespace {
 
@@ -69,6 +70,7 @@ int main(int argc, char** argv) {
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  trainyard::rpc::KeepConnecting();
   // In `trainyard logs | head`, a failed write ends the command, and not a signal in the middle of
   // a call.
   signal(SIGPIPE, SIG_IGN);

@@ -7,6 +7,7 @@
 #include <sys/un.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -19,6 +20,7 @@
 #include "common/base/files.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/address.h"
+#include "grpc/grpc.h"
 #include "grpc/support/time.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
@@ -36,6 +38,10 @@ constexpr int kReconnectMaxMs = 2000;
 // The time that an attempt to connect may take, which gRPC calls the minimal reconnection backoff.
 // With less, a busy machine would look like one without a server.
 constexpr int kConnectTimeoutMs = 10'000;
+
+// A connection is looked after this often while no call waits for it.
+constexpr char kLookVariable[] = "GRPC_CLIENT_CHANNEL_BACKUP_POLL_INTERVAL_MS";
+constexpr char kLookMs[] = "200";
 
 // A connection on which nothing has come for so long is asked for a sign of life, and is given up
 // when none has come within the timeout. Both together are shorter than a worker's lease, and the
@@ -230,6 +236,13 @@ absl::Status WaitForServer(grpc::Channel& channel, absl::string_view address,
     state = channel.GetState(/*try_to_connect=*/true);
   }
   return absl::OkStatus();
+}
+
+void KeepConnecting() {
+  // gRPC reads the variable when it starts. Programs that this one starts must not get it.
+  setenv(kLookVariable, kLookMs, /*overwrite=*/1);
+  grpc_init();
+  unsetenv(kLookVariable);
 }
 
 void SetTimeout(grpc::ClientContext& context, absl::Duration timeout) {

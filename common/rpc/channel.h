@@ -62,6 +62,12 @@ std::shared_ptr<grpc::Channel> MakeCarriedChannel(const std::string& target,
 absl::Status WaitForServer(grpc::Channel& channel, absl::string_view address,
                            absl::Duration timeout);
 
+// Lets channels connect again while no call waits for them, which takes several answers of the
+// other side with TLS. Otherwise gRPC looks for these every 5 seconds, and gives up after 10. A
+// program calls this once, before it opens a channel or reads its environment in another thread.
+// It starts threads of gRPC, with the signal mask of the caller.
+void KeepConnecting();
+
 // Ends calls of `context` after `timeout` with DEADLINE_EXCEEDED.
 void SetTimeout(grpc::ClientContext& context, absl::Duration timeout);
 

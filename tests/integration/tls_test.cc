@@ -223,6 +223,27 @@ TEST_F(TlsTest, AWorkerOfAnotherHostJoinsOnceAndComesBackWithItsCertificate) {
   EXPECT_TRUE(IsActive("gamma"));
 }
 
+TEST_F(TlsTest, AServerThatIsKilledIsFoundAgainByItsWorkersAndFollowers) {
+  LogIn(laptop_);
+  Yard& yard = host_.yard();
+  yard.StartWorker("gamma", {.flags = Invite("gamma"), .server_address = host_.address()});
+  const ProcessResult submitted = laptop_.Run(
+      {"submit", laptop_.home().Write("long.yaml", SmallSpec("long", 1, 1, 1'000'000)), "-q"});
+  ASSERT_EQ(submitted.exit_code, 0) << submitted.err;
+  const auto follower = laptop_.Start({"watch", "1"}, "follower");
+  ASSERT_TRUE(yard.WaitForStep("jobs/1", 10));
+  const uint16_t port = host_.port();
+  const std::string state_dir = yard.server_state_dir();
+  yard.KillServer();
+  TlsYard again(port, state_dir);
+  again.StartServer();
+  const int64_t step = again.yard().GetJob("jobs/1").progress().step();
+  EXPECT_TRUE(again.yard().WaitForStep("jobs/1", step + 100)) << yard.worker("gamma")->Err();
+  EXPECT_EQ(again.yard().Cli({"cancel", "1"}).exit_code, 0);
+  const auto end = follower->Wait(kPatience);
+  EXPECT_TRUE(end.ok()) << end.status() << laptop_.Written("follower");
+}
+
 TEST_F(TlsTest, AWorkerWhoseAnswerWasLostJoinsAgainWithItsKey) {
   const std::vector<std::string> invitation = Invite("gamma");
   Yard& yard = host_.yard();

@@ -134,6 +134,7 @@ absl::Status RunWorker(const WorkerFlags& flags, const ServiceManager& manager) 
   sigemptyset(&signals);
   for (const int number : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, number);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  rpc::KeepConnecting();
   (void)signal(SIGPIPE, SIG_IGN);
 
   TY_ASSIGN_OR_RETURN(auto labels, ParseWorkerLabels(flags.labels));
