@@ -3,13 +3,17 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <iterator>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/files.h"
+#include "server/access/rules.h"
+#include "tests/fuzz/service.h"
 #include "tests/fuzz/target.h"
 #include "tests/testing/paths.h"
 
@@ -92,6 +96,28 @@ TEST_P(FuzzTest, KeptInputsAndTheirMutationsBreakNothing) {
 
 INSTANTIATE_TEST_SUITE_P(Targets, FuzzTest, ::testing::ValuesIn(Targets()),
                          [](const auto& target) { return target.param.name; });
+
+// Streams, and the one call that sends something to others.
+constexpr absl::string_view kNotUnary[] = {"AgentService/FetchCheckpoint",
+                                           "AgentService/FetchCode",
+                                           "AgentService/ServeTunnel",
+                                           "CheckpointService/DownloadCheckpoint",
+                                           "CheckpointService/DownloadOutput",
+                                           "CodeService/DownloadCode",
+                                           "JobService/CreateJobs",
+                                           "JobService/TailLogs",
+                                           "JobService/WatchJobs",
+                                           "JobService/WatchMetrics",
+                                           "NotifyService/TestTarget",
+                                           "TunnelService/OpenTunnel"};
+
+TEST(FuzzService, CallsAllUnaryMethods) {
+  std::set<absl::string_view> called(std::begin(kNotUnary), std::end(kNotUnary));
+  for (const Service::Method& method : Service::UnaryMethods()) called.insert(method.name);
+  std::set<absl::string_view> all;
+  for (const access::Rule& rule : access::kRules) all.insert(rule.rpc);
+  EXPECT_EQ(called, all);
+}
 
 }  // namespace
 }  // namespace trainyard::fuzz

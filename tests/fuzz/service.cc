@@ -31,6 +31,11 @@ void Tame(v1::CloneJobRequest& request) {
 void Tame(v1::ExplainJobRequest& request) {
   if (request.has_options()) TameOptions(*request.mutable_options());
 }
+void Tame(v1::CreateSweepRequest& request) {
+  if (request.has_options()) TameOptions(*request.mutable_options());
+  v1::SweepSpec& sweep = *request.mutable_spec()->mutable_sweep();
+  sweep.set_trials(std::min(sweep.trials(), kArrayMax));
+}
 void Tame(v1::SyncWorkerRequest& request) {
   request.clear_max_wait();
 }
@@ -84,7 +89,13 @@ Service::Service() : logs_(Folder().File("state/logs")) {
   TY_CHECK_OK(RemoveTree(Folder().File("state")));
   TY_CHECK_OK(MakeDirectories(Folder().File("state")));
   blobs_ = *runtime::BlobStore::Open(Folder().File("state"));
-  code_ = *runtime::CodeStore::Open(Folder().File("state"), clock_);
+  const std::string state = Folder().File("state");
+  code_ = *runtime::CodeStore::Open(state, clock_);
+  secret_store_ = *store::SecretStore::Open(state);
+  target_store_ = *store::NotifyStore::Open(JoinPath(state, "notify.db"));
+  spec_store_ = *store::SpecStore::Open(JoinPath(state, "specs.db"));
+  remark_store_ = *store::RemarkStore::Open(JoinPath(state, "remarks.db"));
+  sweep_store_ = *store::SweepStore::Open(JoinPath(state, "sweeps.db"));
   Start();
 }
 
@@ -112,6 +123,21 @@ void Service::Start() {
     peer.role = access::Role::kSubmitter;
     return peer;
   };
+  // Neither of the two is started: nothing is sent, and no trial begins by itself.
+  courier_ = std::make_unique<notify::Courier>(notify::Courier::Options{}, *target_store_, store_,
+                                               *board_, clock_);
+  sweeps::Keeper::Options keeper;
+  keeper.submit = [this](const store::SweepRecord& sweep, const sweeps::NewJob& job) {
+    return rpc::SubmissionOfTrial(sweep, job, *services_);
+  };
+  keeper_ = *sweeps::Keeper::Open(std::move(keeper), *sweep_store_, *runtime_, *board_, notifier_,
+                                  metrics_, clock_);
+  services_->secrets = secret_store_.get();
+  services_->targets = target_store_.get();
+  services_->courier = courier_.get();
+  services_->specs = spec_store_.get();
+  services_->remarks = remark_store_.get();
+  services_->sweeps = keeper_.get();
   jobs_ = std::make_unique<rpc::JobServiceImpl>(*services_);
   fleet_ = std::make_unique<rpc::FleetServiceImpl>(*services_);
   sharing_ = std::make_unique<rpc::SharingServiceImpl>(*services_);
@@ -120,6 +146,10 @@ void Service::Start() {
   bundles_ = std::make_unique<rpc::BundleServiceImpl>(*services_);
   agents_ = std::make_unique<rpc::AgentServiceImpl>(*services_);
   access_ = std::make_unique<rpc::AccessServiceImpl>(*services_);
+  specs_ = std::make_unique<rpc::SpecServiceImpl>(*services_);
+  sweeps_ = std::make_unique<rpc::SweepServiceImpl>(*services_);
+  secrets_ = std::make_unique<rpc::SecretServiceImpl>(*services_);
+  notify_ = std::make_unique<rpc::NotifyServiceImpl>(*services_);
 }
 
 void Service::Stop() {
@@ -127,6 +157,10 @@ void Service::Stop() {
   verifier_->Stop();
   runtime_->Stop();
   executor_.reset();  // runs what is left
+  notify_.reset();
+  secrets_.reset();
+  sweeps_.reset();
+  specs_.reset();
   access_.reset();
   agents_.reset();
   bundles_.reset();
@@ -135,6 +169,8 @@ void Service::Stop() {
   sharing_.reset();
   fleet_.reset();
   jobs_.reset();
+  keeper_.reset();
+  courier_.reset();
   services_.reset();
   audit_.reset();
   verifier_.reset();
@@ -148,7 +184,7 @@ void Service::Restart() {
   Start();
 }
 
-grpc::Status Service::CallUnary(size_t number, absl::string_view request) {
+const std::vector<Service::Method>& Service::UnaryMethods() {
   using Jobs = rpc::JobServiceImpl;
   using Fleet = rpc::FleetServiceImpl;
   using Sharing = rpc::SharingServiceImpl;
@@ -157,67 +193,319 @@ grpc::Status Service::CallUnary(size_t number, absl::string_view request) {
   using Access = rpc::AccessServiceImpl;
   using Code = rpc::CodeServiceImpl;
   using Bundles = rpc::BundleServiceImpl;
-  const std::function<grpc::Status()> calls[] = {
-      [&] { return Call(*jobs_, &Jobs::CreateJob, request); },
-      [&] { return Call(*jobs_, &Jobs::ExplainJob, request); },
-      [&] { return Call(*jobs_, &Jobs::GetJob, request); },
-      [&] { return Call(*jobs_, &Jobs::ListJobs, request); },
-      [&] { return Call(*jobs_, &Jobs::ListQueue, request); },
-      [&] { return Call(*jobs_, &Jobs::CancelJob, request); },
-      [&] { return Call(*jobs_, &Jobs::CancelJobs, request); },
-      [&] { return Call(*jobs_, &Jobs::SuspendJob, request); },
-      [&] { return Call(*jobs_, &Jobs::ResumeJob, request); },
-      [&] { return Call(*jobs_, &Jobs::DeleteJob, request); },
-      [&] { return Call(*jobs_, &Jobs::CloneJob, request); },
-      [&] { return Call(*jobs_, &Jobs::DiffJobs, request); },
-      [&] { return Call(*jobs_, &Jobs::ListAttempts, request); },
-      [&] { return Call(*jobs_, &Jobs::ListEvents, request); },
-      [&] { return Call(*jobs_, &Jobs::QueryMetrics, request); },
-      [&] { return Call(*fleet_, &Fleet::ListWorkers, request); },
-      [&] { return Call(*fleet_, &Fleet::GetWorker, request); },
-      [&] { return Call(*fleet_, &Fleet::CordonWorker, request); },
-      [&] { return Call(*fleet_, &Fleet::UncordonWorker, request); },
-      [&] { return Call(*fleet_, &Fleet::DrainWorker, request); },
-      [&] { return Call(*fleet_, &Fleet::DeclareWorkerLost, request); },
-      [&] { return Call(*fleet_, &Fleet::QuarantineDevice, request); },
-      [&] { return Call(*fleet_, &Fleet::ReleaseDevice, request); },
-      [&] { return Call(*fleet_, &Fleet::DeleteWorker, request); },
-      [&] { return Call(*sharing_, &Sharing::SetQuota, request); },
-      [&] { return Call(*sharing_, &Sharing::ListQuotas, request); },
-      [&] { return Call(*sharing_, &Sharing::DeleteQuota, request); },
-      [&] { return Call(*sharing_, &Sharing::CreateReservation, request); },
-      [&] { return Call(*sharing_, &Sharing::ListReservations, request); },
-      [&] { return Call(*sharing_, &Sharing::DeleteReservation, request); },
-      [&] { return Call(*sharing_, &Sharing::ListShares, request); },
-      [&] { return Call(*checkpoints_, &Checkpoints::ListCheckpoints, request); },
-      [&] { return Call(*checkpoints_, &Checkpoints::GetCheckpoint, request); },
-      [&] { return Call(*checkpoints_, &Checkpoints::VerifyCheckpoint, request); },
-      [&] { return Call(*checkpoints_, &Checkpoints::GetOutputs, request); },
-      [&] { return Call(*agents_, &Agents::RegisterWorker, request); },
-      [&] { return Call(*agents_, &Agents::SyncWorker, request); },
-      [&] { return Call(*agents_, &Agents::AppendLog, request); },
-      [&] { return Call(*agents_, &Agents::AppendMetrics, request); },
-      [&] { return Call(*agents_, &Agents::AppendCheckpointFile, request); },
-      [&] { return Call(*agents_, &Agents::CommitCheckpoint, request); },
-      [&] { return Call(*agents_, &Agents::VerifyCheckpoint, request); },
-      [&] { return Call(*access_, &Access::WhoAmI, request); },
-      [&] { return Call(*access_, &Access::ListUsers, request); },
-      [&] { return Call(*access_, &Access::SetUser, request); },
-      [&] { return Call(*access_, &Access::DeleteUser, request); },
-      [&] { return Call(*access_, &Access::ListProjects, request); },
-      [&] { return Call(*access_, &Access::SetProject, request); },
-      [&] { return Call(*access_, &Access::DeleteProject, request); },
-      [&] { return Call(*access_, &Access::RevokeCertificate, request); },
-      [&] { return Call(*access_, &Access::ListAuditEntries, request); },
-      [&] { return Call(*agents_, &Agents::FetchSecrets, request); },
-      [&] { return Call(*code_service_, &Code::FindCode, request); },
-      [&] { return Call(*code_service_, &Code::UploadCode, request); },
-      [&] { return Call(*bundles_, &Bundles::ImportJob, request); },
-      [&] { return Call(*bundles_, &Bundles::AppendImportedMetrics, request); },
-      [&] { return Call(*bundles_, &Bundles::AppendImportedFile, request); },
-      [&] { return Call(*bundles_, &Bundles::CommitImportedCheckpoint, request); },
+  using Specs = rpc::SpecServiceImpl;
+  using Sweeps = rpc::SweepServiceImpl;
+  using Secrets = rpc::SecretServiceImpl;
+  using Notify = rpc::NotifyServiceImpl;
+  static const auto* methods = new std::vector<Method>{
+      {"JobService/CreateJob",
+       [](Service& s, absl::string_view request) {
+         return Call(*s.jobs_, &Jobs::CreateJob, request);
+       }},
+      {"JobService/ExplainJob",
+       [](Service& s, absl::string_view request) {
+         return Call(*s.jobs_, &Jobs::ExplainJob, request);
+       }},
+      {"JobService/GetJob",
+       [](Service& s, absl::string_view request) {
+         return Call(*s.jobs_, &Jobs::GetJob, request);
+       }},
+      {"JobService/ListJobs",
+       [](Service& s, absl::string_view request) {
+         return Call(*s.jobs_, &Jobs::ListJobs, request);
+       }},
+      {"JobService/ListQueue",
+       [](Service& s, absl::string_view request) {
+         return Call(*s.jobs_, &Jobs::ListQueue, request);
+       }},
+      {"JobService/CancelJob",
+       [](Service& s, absl::string_view request) {
+         return Call(*s.jobs_, &Jobs::CancelJob, request);
+       }},
+      {"JobService/CancelJobs",
+       [](Service& s, absl::string_view request) {
+         return Call(*s.jobs_, &Jobs::CancelJobs, request);
+       }},
+      {"JobService/SuspendJob",
+       [](Service& s, absl::string_view request) {
+         return Call(*s.jobs_, &Jobs::SuspendJob, request);
+       }},
+      {"JobService/ResumeJob",
+       [](Service& s, absl::string_view request) {
+         return Call(*s.jobs_, &Jobs::ResumeJob, request);
+       }},
+      {"JobService/DeleteJob",
+       [](Service& s, absl::string_view request) {
+         return Call(*s.jobs_, &Jobs::DeleteJob, request);
+       }},
+      {"JobService/CloneJob",
+       [](Service& s, absl::string_view request) {
+         return Call(*s.jobs_, &Jobs::CloneJob, request);
+       }},
+      {"JobService/DiffJobs",
+       [](Service& s, absl::string_view request) {
+         return Call(*s.jobs_, &Jobs::DiffJobs, request);
+       }},
+      {"JobService/ListAttempts",
+       [](Service& s, absl::string_view request) {
+         return Call(*s.jobs_, &Jobs::ListAttempts, request);
+       }},
+      {"JobService/ListEvents",
+       [](Service& s, absl::string_view request) {
+         return Call(*s.jobs_, &Jobs::ListEvents, request);
+       }},
+      {"JobService/QueryMetrics",
+       [](Service& s, absl::string_view request) {
+         return Call(*s.jobs_, &Jobs::QueryMetrics, request);
+       }},
+      {"FleetService/ListWorkers",
+       [](Service& s, absl::string_view request) {
+         return Call(*s.fleet_, &Fleet::ListWorkers, request);
+       }},
+      {"FleetService/GetWorker",
+       [](Service& s, absl::string_view request) {
+         return Call(*s.fleet_, &Fleet::GetWorker, request);
+       }},
+      {"FleetService/CordonWorker",
+       [](Service& s, absl::string_view request) {
+         return Call(*s.fleet_, &Fleet::CordonWorker, request);
+       }},
+      {"FleetService/UncordonWorker",
+       [](Service& s, absl::string_view request) {
+         return Call(*s.fleet_, &Fleet::UncordonWorker, request);
+       }},
+      {"FleetService/DrainWorker",
+       [](Service& s, absl::string_view request) {
+         return Call(*s.fleet_, &Fleet::DrainWorker, request);
+       }},
+      {"FleetService/DeclareWorkerLost",
+       [](Service& s, absl::string_view request) {
+         return Call(*s.fleet_, &Fleet::DeclareWorkerLost, request);
+       }},
+      {"FleetService/QuarantineDevice",
+       [](Service& s, absl::string_view request) {
+         return Call(*s.fleet_, &Fleet::QuarantineDevice, request);
+       }},
+      {"FleetService/ReleaseDevice",
+       [](Service& s, absl::string_view request) {
+         return Call(*s.fleet_, &Fleet::ReleaseDevice, request);
+       }},
+      {"FleetService/DeleteWorker",
+       [](Service& s, absl::string_view request) {
+         return Call(*s.fleet_, &Fleet::DeleteWorker, request);
+       }},
+      {"SharingService/SetQuota",
+       [](Service& s, absl::string_view request) {
+         return Call(*s.sharing_, &Sharing::SetQuota, request);
+       }},
+      {"SharingService/ListQuotas",
+       [](Service& s, absl::string_view request) {
+         return Call(*s.sharing_, &Sharing::ListQuotas, request);
+       }},
+      {"SharingService/DeleteQuota",
+       [](Service& s, absl::string_view request) {
+         return Call(*s.sharing_, &Sharing::DeleteQuota, request);
+       }},
+      {"SharingService/CreateReservation",
+       [](Service& s, absl::string_view request) {
+         return Call(*s.sharing_, &Sharing::CreateReservation, request);
+       }},
+      {"SharingService/ListReservations",
+       [](Service& s, absl::string_view request) {
+         return Call(*s.sharing_, &Sharing::ListReservations, request);
+       }},
+      {"SharingService/DeleteReservation",
+       [](Service& s,
+          absl::string_view
+              request) { return Call(*s.sharing_, &Sharing::DeleteReservation, request); }},
+      {"SharingService/ListShares",
+       [](Service& s,
+          absl::string_view request) { return Call(*s.sharing_, &Sharing::ListShares, request); }},
+      {"CheckpointService/ListCheckpoints",
+       [](Service& s,
+          absl::string_view
+              request) { return Call(*s.checkpoints_, &Checkpoints::ListCheckpoints, request); }},
+      {"CheckpointService/GetCheckpoint",
+       [](Service& s,
+          absl::string_view
+              request) { return Call(*s.checkpoints_, &Checkpoints::GetCheckpoint, request); }},
+      {"CheckpointService/VerifyCheckpoint",
+       [](Service& s,
+          absl::string_view
+              request) { return Call(*s.checkpoints_, &Checkpoints::VerifyCheckpoint, request); }},
+      {"CheckpointService/GetOutputs",
+       [](Service& s,
+          absl::string_view
+              request) { return Call(*s.checkpoints_, &Checkpoints::GetOutputs, request); }},
+      {"AgentService/RegisterWorker",
+       [](Service& s, absl::string_view
+                          request) { return Call(*s.agents_, &Agents::RegisterWorker, request); }},
+      {"AgentService/SyncWorker",
+       [](Service& s,
+          absl::string_view request) { return Call(*s.agents_, &Agents::SyncWorker, request); }},
+      {"AgentService/AppendLog",
+       [](Service& s,
+          absl::string_view request) { return Call(*s.agents_, &Agents::AppendLog, request); }},
+      {"AgentService/AppendMetrics",
+       [](Service& s,
+          absl::string_view request) { return Call(*s.agents_, &Agents::AppendMetrics, request); }},
+      {"AgentService/AppendCheckpointFile",
+       [](Service& s,
+          absl::string_view
+              request) { return Call(*s.agents_, &Agents::AppendCheckpointFile, request); }},
+      {"AgentService/CommitCheckpoint",
+       [](Service& s,
+          absl::string_view
+              request) { return Call(*s.agents_, &Agents::CommitCheckpoint, request); }},
+      {"AgentService/VerifyCheckpoint",
+       [](Service& s,
+          absl::string_view
+              request) { return Call(*s.agents_, &Agents::VerifyCheckpoint, request); }},
+      {"AccessService/WhoAmI",
+       [](Service& s,
+          absl::string_view request) { return Call(*s.access_, &Access::WhoAmI, request); }},
+      {"AccessService/ListUsers",
+       [](Service& s,
+          absl::string_view request) { return Call(*s.access_, &Access::ListUsers, request); }},
+      {"AccessService/SetUser",
+       [](Service& s,
+          absl::string_view request) { return Call(*s.access_, &Access::SetUser, request); }},
+      {"AccessService/DeleteUser",
+       [](Service& s,
+          absl::string_view request) { return Call(*s.access_, &Access::DeleteUser, request); }},
+      {"AccessService/ListProjects",
+       [](Service& s,
+          absl::string_view request) { return Call(*s.access_, &Access::ListProjects, request); }},
+      {"AccessService/SetProject",
+       [](Service& s,
+          absl::string_view request) { return Call(*s.access_, &Access::SetProject, request); }},
+      {"AccessService/DeleteProject",
+       [](Service& s,
+          absl::string_view request) { return Call(*s.access_, &Access::DeleteProject, request); }},
+      {"AccessService/RevokeCertificate",
+       [](Service& s,
+          absl::string_view
+              request) { return Call(*s.access_, &Access::RevokeCertificate, request); }},
+      {"AccessService/ListAuditEntries",
+       [](Service& s,
+          absl::string_view
+              request) { return Call(*s.access_, &Access::ListAuditEntries, request); }},
+      {"AgentService/FetchSecrets",
+       [](Service& s,
+          absl::string_view request) { return Call(*s.agents_, &Agents::FetchSecrets, request); }},
+      {"CodeService/FindCode",
+       [](Service& s,
+          absl::string_view request) { return Call(*s.code_service_, &Code::FindCode, request); }},
+      {"CodeService/UploadCode",
+       [](Service& s, absl::string_view
+                          request) { return Call(*s.code_service_, &Code::UploadCode, request); }},
+      {"BundleService/ImportJob",
+       [](Service& s,
+          absl::string_view request) { return Call(*s.bundles_, &Bundles::ImportJob, request); }},
+      {"BundleService/AppendImportedMetrics",
+       [](Service& s,
+          absl::string_view
+              request) { return Call(*s.bundles_, &Bundles::AppendImportedMetrics, request); }},
+      {"BundleService/AppendImportedFile",
+       [](Service& s,
+          absl::string_view
+              request) { return Call(*s.bundles_, &Bundles::AppendImportedFile, request); }},
+      {"BundleService/CommitImportedCheckpoint",
+       [](Service& s,
+          absl::string_view
+              request) { return Call(*s.bundles_, &Bundles::CommitImportedCheckpoint, request); }},
+      {"JobService/DeleteJobData",
+       [](Service& s,
+          absl::string_view request) { return Call(*s.jobs_, &Jobs::DeleteJobData, request); }},
+      {"JobService/AnnotateJob",
+       [](Service& s,
+          absl::string_view request) { return Call(*s.jobs_, &Jobs::AnnotateJob, request); }},
+      {"JobService/ListVerifications",
+       [](Service& s,
+          absl::string_view request) { return Call(*s.jobs_, &Jobs::ListVerifications, request); }},
+      {"JobService/GetLineage",
+       [](Service& s,
+          absl::string_view request) { return Call(*s.jobs_, &Jobs::GetLineage, request); }},
+      {"SharingService/ListUsage",
+       [](Service& s,
+          absl::string_view request) { return Call(*s.sharing_, &Sharing::ListUsage, request); }},
+      {"AccessService/CreateToken",
+       [](Service& s,
+          absl::string_view request) { return Call(*s.access_, &Access::CreateToken, request); }},
+      {"AccessService/ListTokens",
+       [](Service& s,
+          absl::string_view request) { return Call(*s.access_, &Access::ListTokens, request); }},
+      {"AccessService/RevokeToken",
+       [](Service& s,
+          absl::string_view request) { return Call(*s.access_, &Access::RevokeToken, request); }},
+      {"AccessService/InviteWorker",
+       [](Service& s,
+          absl::string_view request) { return Call(*s.access_, &Access::InviteWorker, request); }},
+      {"AgentService/JoinWorker",
+       [](Service& s,
+          absl::string_view request) { return Call(*s.agents_, &Agents::JoinWorker, request); }},
+      {"AgentService/RenewCertificate",
+       [](Service& s,
+          absl::string_view
+              request) { return Call(*s.agents_, &Agents::RenewCertificate, request); }},
+      {"SpecService/SaveSpec",
+       [](Service& s,
+          absl::string_view request) { return Call(*s.specs_, &Specs::SaveSpec, request); }},
+      {"SpecService/GetSavedSpec",
+       [](Service& s,
+          absl::string_view request) { return Call(*s.specs_, &Specs::GetSavedSpec, request); }},
+      {"SpecService/ListSavedSpecs",
+       [](Service& s,
+          absl::string_view request) { return Call(*s.specs_, &Specs::ListSavedSpecs, request); }},
+      {"SpecService/DeleteSavedSpec",
+       [](Service& s,
+          absl::string_view request) { return Call(*s.specs_, &Specs::DeleteSavedSpec, request); }},
+      {"SweepService/CreateSweep",
+       [](Service& s,
+          absl::string_view request) { return Call(*s.sweeps_, &Sweeps::CreateSweep, request); }},
+      {"SweepService/GetSweep",
+       [](Service& s,
+          absl::string_view request) { return Call(*s.sweeps_, &Sweeps::GetSweep, request); }},
+      {"SweepService/ListSweeps",
+       [](Service& s,
+          absl::string_view request) { return Call(*s.sweeps_, &Sweeps::ListSweeps, request); }},
+      {"SweepService/StopSweep",
+       [](Service& s,
+          absl::string_view request) { return Call(*s.sweeps_, &Sweeps::StopSweep, request); }},
+      {"SweepService/ResumeSweep",
+       [](Service& s,
+          absl::string_view request) { return Call(*s.sweeps_, &Sweeps::ResumeSweep, request); }},
+      {"SweepService/DeleteSweep",
+       [](Service& s,
+          absl::string_view request) { return Call(*s.sweeps_, &Sweeps::DeleteSweep, request); }},
+      {"SecretService/SetSecret",
+       [](Service& s,
+          absl::string_view request) { return Call(*s.secrets_, &Secrets::SetSecret, request); }},
+      {"SecretService/ListSecrets",
+       [](Service& s,
+          absl::string_view request) { return Call(*s.secrets_, &Secrets::ListSecrets, request); }},
+      {"SecretService/DeleteSecret",
+       [](Service& s, absl::string_view
+                          request) { return Call(*s.secrets_, &Secrets::DeleteSecret, request); }},
+      {"NotifyService/AddTarget",
+       [](Service& s,
+          absl::string_view request) { return Call(*s.notify_, &Notify::AddTarget, request); }},
+      {"NotifyService/ListTargets",
+       [](Service& s,
+          absl::string_view request) { return Call(*s.notify_, &Notify::ListTargets, request); }},
+      {"NotifyService/DeleteTarget",
+       [](Service& s,
+          absl::string_view request) { return Call(*s.notify_, &Notify::DeleteTarget, request); }},
+      {"NotifyService/ListDeliveries",
+       [](Service& s, absl::string_view
+                          request) { return Call(*s.notify_, &Notify::ListDeliveries, request); }},
   };
-  return calls[number % std::size(calls)]();
+  return *methods;
+}
+
+grpc::Status Service::CallUnary(size_t number, absl::string_view request) {
+  const std::vector<Method>& methods = UnaryMethods();
+  return methods[number % methods.size()].call(*this, request);
 }
 
 grpc::Status Service::CallStream(size_t number, absl::string_view request) {

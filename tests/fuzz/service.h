@@ -5,6 +5,7 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/base/env.h"
 #include "grpcpp/grpcpp.h"
@@ -15,11 +16,17 @@
 #include "server/rpc/code_service.h"
 #include "server/rpc/fleet_service.h"
 #include "server/rpc/job_service.h"
+#include "server/rpc/notify_service.h"
+#include "server/rpc/secret_service.h"
 #include "server/rpc/sharing_service.h"
+#include "server/rpc/spec_service.h"
 #include "server/rpc/streams.h"
+#include "server/rpc/sweep_service.h"
 #include "server/store/memory_access_store.h"
 #include "server/store/memory_metrics_store.h"
 #include "server/store/memory_store.h"
+#include "server/store/sqlite/sweep_store.h"
+#include "server/sweeps/keeper.h"
 #include "tests/fuzz/unary_call.h"
 #include "tests/testing/manual_clock.h"
 #include "tests/testing/temp_dir.h"
@@ -38,6 +45,12 @@ class Service {
   // Ends the runtime, and starts another one on what is stored. Sessions are lost.
   void Restart();
 
+  // A unary method, with its service, as in "JobService/GetJob".
+  struct Method {
+    const char* name;
+    grpc::Status (*call)(Service& service, absl::string_view request);
+  };
+  static const std::vector<Method>& UnaryMethods();
   // Calls the unary method `number` (modulo their count) with the bytes of a request.
   grpc::Status CallUnary(size_t number, absl::string_view request);
   // Calls a streaming method likewise, reads some messages, and cancels it.
@@ -76,6 +89,11 @@ class Service {
   std::unique_ptr<runtime::BlobStore> blobs_;
   std::unique_ptr<runtime::CodeStore> code_;
   runtime::LogStore logs_;
+  std::unique_ptr<store::SecretStore> secret_store_;
+  std::unique_ptr<store::NotifyStore> target_store_;
+  std::unique_ptr<store::SpecStore> spec_store_;
+  std::unique_ptr<store::RemarkStore> remark_store_;
+  std::unique_ptr<store::SweepStore> sweep_store_;
   runtime::Notifier notifier_;
   store::MemoryAccessStore access_store_;
   access::Directory directory_;
@@ -88,6 +106,8 @@ class Service {
   std::unique_ptr<runtime::CheckpointVerifier> verifier_;
   std::unique_ptr<runtime::AuditLog> audit_;
   std::unique_ptr<rpc::Services> services_;
+  std::unique_ptr<notify::Courier> courier_;
+  std::unique_ptr<sweeps::Keeper> keeper_;
   std::unique_ptr<rpc::JobServiceImpl> jobs_;
   std::unique_ptr<rpc::FleetServiceImpl> fleet_;
   std::unique_ptr<rpc::SharingServiceImpl> sharing_;
@@ -96,6 +116,10 @@ class Service {
   std::unique_ptr<rpc::BundleServiceImpl> bundles_;
   std::unique_ptr<rpc::AgentServiceImpl> agents_;
   std::unique_ptr<rpc::AccessServiceImpl> access_;
+  std::unique_ptr<rpc::SpecServiceImpl> specs_;
+  std::unique_ptr<rpc::SweepServiceImpl> sweeps_;
+  std::unique_ptr<rpc::SecretServiceImpl> secrets_;
+  std::unique_ptr<rpc::NotifyServiceImpl> notify_;
 };
 
 }  // namespace trainyard::fuzz
