@@ -355,6 +355,11 @@ void Checkers::CheckPlacement(const Change& change, const core::AttemptRecord& a
       world_.Violate("ranks go where they are taken", absl::StrCat(name, " on ", rank.worker));
       return;
     }
+    for (const auto& host : hosts_) {
+      if (host->name != rank.worker || !host->daemon->is_known_to_leave()) continue;
+      world_.Violate("who is told to end gets nothing more",
+                     absl::StrCat(name, " on ", rank.worker));
+    }
     for (const core::DeviceRecord& device : worker->devices) {
       if (device.name != rank.device) continue;
       if (device.health != core::DeviceHealth::kOk || !device.quarantine.empty()) {

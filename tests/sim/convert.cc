@@ -157,6 +157,7 @@ core::SyncReport ToCore(const agent::LinkCore::Sync& sync) {
     report.attempts.push_back(Observed(attempt));
   }
   report.devices = ToCore(sync.report.changed_devices);
+  report.leave_within_us = absl::ToInt64Microseconds(sync.report.leave_within);
   return report;
 }
 

@@ -60,6 +60,28 @@ void Daemon::Kill() {
   process_.reset();
 }
 
+void Daemon::Leave(Time within, Time patience, Time away) {
+  if (!is_running() || process_->leave_within > absl::ZeroDuration()) return;
+  world_.Say(machine_.name, "the daemon is told to end within ", patience / kSecond, " s");
+  process_->leave_within = absl::Microseconds(within);
+  process_->away = away;
+  world_.After(patience, [this, life = life_, away] {
+    if (life != life_) return;
+    Kill();
+    world_.After(away, [this] { Start(); });
+  });
+  Wake();
+}
+
+// A daemon that is told to end does so once its jobs have gone.
+void Daemon::EndIfEmpty() {
+  if (!process_->gets_nothing_more || !process_->core.attempts().empty()) return;
+  const Time away = process_->away;
+  world_.Say(machine_.name, "the daemon is empty");
+  Kill();
+  world_.After(away, [this] { Start(); });
+}
+
 void Daemon::Stop(Time how_long, bool in_turn) {
   if (!is_running() || is_stopped_) return;
   stop_length_ = how_long;
@@ -156,6 +178,8 @@ void Daemon::FinishTurn() {
   PumpCheckpoints();
   PumpLogs();
   if (std::exchange(is_woken_again_, false)) Wake();
+  EndIfEmpty();
+  if (!is_running()) return;
   bool is_busy = process_->core.is_retrying();
   for (const auto& [id, attempt] : process_->core.attempts()) {
     if (attempt.exit.has_value()) continue;
@@ -205,6 +229,7 @@ std::vector<agent::Device> Daemon::Devices() const {
 void Daemon::SendReport(agent::Report report) {
   std::optional<agent::Report>& reported = process_->reported;
   report.changed_devices = Devices();
+  report.leave_within = process_->leave_within;
   if (reported.has_value() && *reported == report) return;
   const bool is_urgent = reported.has_value() && agent::IsUrgent(*reported, report);
   reported = report;

@@ -32,6 +32,11 @@ class Daemon {
 
   void Start();  // does nothing if it runs
   void Kill();
+  // Tells it to end: its jobs get so much time for a checkpoint, and go on elsewhere. It dies when
+  // none is left, or after `patience`, and starts again after `away`.
+  void Leave(Time within, Time patience, Time away);
+  // Returns true if the server is known to have heard that it is to end.
+  bool is_known_to_leave() const { return is_running() && process_->server_knows; }
   // Sends SIGSTOP, and SIGCONT after `how_long`. With `in_turn`, it does so between two steps of
   // the next turn.
   void Stop(Time how_long, bool in_turn);
@@ -57,6 +62,10 @@ class Daemon {
     agent::Session session;
     agent::DaemonCore core;
     std::optional<agent::Report> reported;
+    absl::Duration leave_within;  // 0 if it is not to end
+    bool server_knows = false;    // that it is to end, as the last answer says
+    bool gets_nothing_more = false;
+    Time away = 0;  // after its end
     // These belong to the link.
     agent::LinkCore link;
     std::shared_ptr<PendingCall> call;  // null if none is under way
@@ -88,6 +97,7 @@ class Daemon {
   }
   void After(Time delay, std::function<void()> step);
   bool Breaks();
+  void EndIfEmpty();
 
   void Turn();
   void DoSteps();

@@ -66,6 +66,7 @@ void Daemon::Do(const agent::LinkCore::Register& due) {
 
 void Daemon::Do(const agent::LinkCore::Sync& due) {
   const core::SyncReport report = ToCore(due);
+  const bool leaves = report.leave_within_us > 0;
   const Time wait = absl::ToInt64Microseconds(due.max_wait);
   const absl::Duration sent_at = machine_.Uptime();
   process_->is_sync = true;
@@ -75,10 +76,12 @@ void Daemon::Do(const agent::LinkCore::Sync& due) {
         server_.Sync(report, wait, std::move(answer));
       },
       GuardAnswer<DesiredState>(
-          [this, sent_at, session = due.session](absl::StatusOr<DesiredState> state) {
+          [this, sent_at, leaves, session = due.session](absl::StatusOr<DesiredState> state) {
             process_->call.reset();
             if (state.ok()) {
               last_heard_ = world_.now();
+              process_->server_knows = leaves;
+              process_->gets_nothing_more = leaves && state->attempts.empty();
               process_->core.Wants(process_->link.Answered(ToAgent(*state), sent_at));
               // A look is due: there may be progress, which no file event reports here.
               Wake();

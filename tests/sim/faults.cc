@@ -42,6 +42,7 @@ void Faults::Begin() {
   Every(rates.rank_crash, [this] { CrashRank(); });
   Every(rates.rank_hang, [this] { HangRank(); });
   Every(rates.host_full_disk, [this] { FillHostDisk(); });
+  Every(rates.worker_leave, [this] { LeaveWorker(); });
   AwaitDamage();
 }
 
@@ -109,6 +110,14 @@ void Faults::CrashWorker() {
     world_.Say("faults", device.name, " of ", host.name, " is gone");
   }
   world_.After(away, [&host] { host.daemon->Start(); });
+}
+
+void Faults::LeaveWorker() {
+  // Nobody drains a worker in less than 20 s, which the checks know.
+  const Time patience = world_.random().Between(35, 150) * kSecond;
+  const Time away = Away();
+  Note(patience + away);
+  AnyHost().daemon->Leave(patience * 6 / 10, patience, away);
 }
 
 void Faults::HangWorker() {

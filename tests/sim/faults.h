@@ -38,6 +38,7 @@ class Faults {
   void CrashServer(bool power);
   void FillServerDisk();
   void CrashWorker();
+  void LeaveWorker();
   void HangWorker();
   void RebootHost();
   void DeclareLost(Host& host);

@@ -86,7 +86,9 @@ Options DrawOptions(uint64_t seed) {
   options.delete_every = random.Chance(300) ? random.Between(1, 8) * kMinute : 0;
   options.auto_precision = options.two_types && !random.Chance(700);
   options.faults.checkpoint_damage = Rate(random, 100, 4 * kMinute, 40 * kMinute);
-  options.resources = seed % 10 == 0;  // none of the seeds that are kept
+  // These draw nothing, and none of the seeds that are kept has them: each goes on as it did.
+  options.faults.worker_leave = seed % 11 == 8 ? 6 * kMinute : 0;
+  options.resources = seed % 10 == 0;
   options.one_host = seed % 10 == 0;
   return options;
 }
@@ -131,6 +133,7 @@ std::string Options::Describe() const {
   add("rank hang", faults.rank_hang);
   add("host's disk full", faults.host_full_disk);
   add("damage to checkpoints", faults.checkpoint_damage);
+  add("worker told to end", faults.worker_leave);
   return text;
 }
 

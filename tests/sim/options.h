@@ -32,6 +32,7 @@ struct FaultRates {
   Time rank_hang = 0;
   Time host_full_disk = 0;
   Time checkpoint_damage = 0;
+  Time worker_leave = 0;  // a daemon is told to end, and lets its jobs go on elsewhere
 };
 
 struct Options {
