@@ -18,8 +18,8 @@ namespace trainyard {
 // INVALID_ARGUMENT for ports without TLS, on which nobody would know who calls, NOT_FOUND or
 // PERMISSION_DENIED for the folder of a socket, and the errors of ListenOnPort.
 //
-// A socket of that path in `passed` is taken from there and used as it is. Its descriptor belongs to
-// the listener then. Returns FAILED_PRECONDITION if it is open to more users than `mode` says.
+// A socket of that path in `passed` is taken from there and used as it is. Its descriptor belongs
+// to the listener then. Returns FAILED_PRECONDITION if it is open to more users than `mode` says.
 absl::StatusOr<Listener> Listen(absl::string_view text, mode_t mode, std::vector<int>& passed);
 inline absl::StatusOr<Listener> Listen(absl::string_view text, mode_t mode = 0600) {
   std::vector<int> none;
