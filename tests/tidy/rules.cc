@@ -39,6 +39,7 @@ const std::vector<Floor>& Floors() {
       {"server/core/scheduling", {"common/base", "server/core/lifecycle"}},
       {"server/core/sweeping", {"common/base"}},
       {"server/core/yard", {"common/base", "server/core/lifecycle", "server/core/scheduling"}},
+      {"server/provision/core", {"common/base"}},
       {"server/codec", {"common/base", "common/spec", "server/core/lifecycle", "trainyard/v1"}},
       {"server/store", {"common/base", "server/access", "server/core/lifecycle"}},
       {"server/runtime/turn_loop", {"common/base", "server/core"}},
