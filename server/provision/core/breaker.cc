@@ -37,8 +37,7 @@ void NoteFailure(Provider& provider, const Pilot& pilot, int64_t now_us, int32_t
   breaker.reason = pilot.reason;
   if (count < max) return;
   Open(provider, now_us,
-       absl::StrCat(count, " ", what, " failed in a row, the last one: ", pilot.reason),
-       decisions);
+       absl::StrCat(count, " ", what, " failed in a row, the last one: ", pilot.reason), decisions);
 }
 
 }  // namespace
@@ -55,7 +54,9 @@ void NoteFailedStart(Provider& provider, const Pilot& pilot, int64_t now_us,
               decisions);
 }
 
-void NoteAccepted(Provider& provider) { provider.breaker.failed_submissions = 0; }
+void NoteAccepted(Provider& provider) {
+  provider.breaker.failed_submissions = 0;
+}
 
 void NoteConnected(Provider& provider, const Pilot& pilot, std::vector<Decision>& decisions) {
   const bool was_closed = provider.breaker.state == Breaker::State::kClosed;

@@ -101,7 +101,7 @@ bool MaySubmit(const Provider& provider, int64_t now_us) {
     return false;
   }
   int32_t waiting = 0;
-  int32_t unproven = 0;
+  int32_t unproven = provider.strangers;
   for (const auto& [number, pilot] : provider.pilots) {
     waiting += IsWaiting(pilot) ? 1 : 0;
     unproven += IsLive(pilot) && pilot.generation == provider.generation ? 1 : 0;
@@ -140,7 +140,7 @@ int32_t EndUnneeded(Provider& provider, int32_t needed, int32_t spare, bool is_o
   for (size_t i = coming.size(); i-- > 0;) {
     Pilot& pilot = *coming[i];
     const bool is_needed = static_cast<int32_t>(i) < needed && !is_over;
-    // What has begun to start soon connects, and is then idle like others.
+    // A pilot that has begun to start soon connects, and is then idle like others.
     if (is_needed || spare <= 0 || !IsWaiting(pilot)) {
       pilot.unneeded_since_us = 0;
       continue;

@@ -20,22 +20,24 @@ enum class ForeignState {
   kFailed,     // anything else: its program has failed, a node has died
 };
 
-inline bool HasEnded(ForeignState state) { return state > ForeignState::kLeaving; }
+inline bool HasEnded(ForeignState state) {
+  return state > ForeignState::kLeaving;
+}
 
 // An allocation as its provider lists it.
 struct ListedPilot {
   std::string name = {};
   std::string foreign_id = {};
   ForeignState state = ForeignState::kWaiting;
-  std::string reason = {};     // in the provider's words
-  int64_t start_us = 0;   // when it began; 0 if unknown
-  int64_t expire_us = 0;  // when its time limit ends; 0 if unknown
+  std::string reason = {};  // in the provider's words
+  int64_t start_us = 0;     // when it began; 0 if unknown
+  int64_t expire_us = 0;    // when its time limit ends; 0 if unknown
 };
 
 // The answer of a provider that was asked for all allocations that are ours. It may list others.
 struct Listing {
-  int64_t begin_us = 0;  // taken before the provider was asked
-  std::string failure = {};   // why there is no list; empty if it is complete
+  int64_t begin_us = 0;      // taken before the provider was asked
+  std::string failure = {};  // why there is no list; empty if it is complete
   std::vector<ListedPilot> pilots = {};
 };
 

@@ -104,8 +104,8 @@ bool WouldBeListed(const Pilot& pilot, const Listing& listing) {
 
 std::string AbsenceWords(const Pilot& pilot) {
   if (!pilot.foreign_id.empty()) return "the provider does not list it any more";
-  return absl::StrCat("the provider never listed it",
-                      pilot.foreign_reason.empty() ? "" : ": ", pilot.foreign_reason);
+  return absl::StrCat("the provider never listed it", pilot.foreign_reason.empty() ? "" : ": ",
+                      pilot.foreign_reason);
 }
 
 void CancelForeign(const Provider& provider, const ListedPilot& listed, const char* why,
@@ -123,6 +123,7 @@ void TakeListing(State& state, Provider& provider, const Listing& listing,
   provider.listing_failure = listing.failure;
   if (!listing.failure.empty()) return;
   provider.listing_us = listing.begin_us;
+  provider.strangers = 0;
   // First the names: of several allocations of one name, the one with the known id is the pilot,
   // and else the first that has not ended.
   std::map<int64_t, const ListedPilot*> chosen;
@@ -144,9 +145,10 @@ void TakeListing(State& state, Provider& provider, const Listing& listing,
     if (!number.has_value()) continue;
     const auto chosen_one = chosen.find(*number);
     if (chosen_one != chosen.end() && chosen_one->second == &listed) continue;
-    if (HasEnded(listed.state)) continue;
     // A state from a backup may be older than its pilots. Their numbers are used.
     state.next_number = std::max(state.next_number, *number + 1);
+    if (HasEnded(listed.state)) continue;
+    provider.strangers += 1;
     CancelForeign(provider, listed, "it is ours, but nobody waits for it", decisions);
   }
   for (auto& [number, pilot] : provider.pilots) {

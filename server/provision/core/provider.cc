@@ -16,7 +16,9 @@ namespace {
 constexpr size_t kNumberDigitsMax = 12;
 constexpr int64_t kTimeLimitUsMax = 366 * 24 * kHourUs;
 
-bool IsLowerOrDigit(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); }
+bool IsLowerOrDigit(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+}
 
 bool IsProviderName(absl::string_view name) {
   if (name.empty() || name.size() > kProviderNameBytesMax) return false;
@@ -51,9 +53,9 @@ bool AreDigits(absl::string_view text) {
 absl::Status CheckProviderSpec(const ProviderSpec& spec) {
   Violations violations;
   if (!IsProviderName(spec.name)) {
-    violations.Add("name", absl::StrCat("'", spec.name, "' is no name of a provider; use 1 to ",
-                                        kProviderNameBytesMax,
-                                        " of [a-z0-9-], with no dash at its ends"));
+    violations.Add("name",
+                   absl::StrCat("'", spec.name, "' is no name of a provider; use 1 to ",
+                                kProviderNameBytesMax, " of [a-z0-9-], with no dash at its ends"));
   }
   if (spec.owner.empty()) violations.Add("owner", "is empty; name the user whose jobs may run");
   if (spec.node.device_type.empty()) violations.Add("node.device_type", "is empty");

@@ -24,7 +24,7 @@ absl::string_view PilotStateWord(PilotState state) {
 }
 
 int32_t CountLive(const Provider& provider) {
-  int32_t count = 0;
+  int32_t count = provider.strangers;
   for (const auto& [number, pilot] : provider.pilots) count += IsLive(pilot) ? 1 : 0;
   return count;
 }

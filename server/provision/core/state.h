@@ -74,11 +74,12 @@ struct Provider {
   ProviderSpec spec;
   int32_t generation = 1;         // grows whenever the spec changes
   int32_t proven_generation = 0;  // the newest of which a worker has connected
-  bool is_paused = false;    // by a person
-  bool is_removing = false;  // it goes once its last pilot has ended
+  bool is_paused = false;         // by a person
+  bool is_removing = false;       // it goes once its last pilot has ended
   std::string pause_reason;
   int64_t last_submit_us = 0;
-  int64_t listing_us = 0;  // when the newest complete listing was begun
+  int64_t listing_us = 0;       // when the newest complete listing was begun
+  int32_t strangers = 0;        // allocations in it that have no right to be there
   std::string listing_failure;  // why the newest listing has failed; empty if it has not
   Breaker breaker;
   std::map<int64_t, Pilot> pilots;  // by number
@@ -99,12 +100,18 @@ struct State {
 };
 
 // Returns true if the allocation may exist or may come to exist.
-inline bool IsLive(const Pilot& pilot) { return pilot.state != PilotState::kEnded; }
+inline bool IsLive(const Pilot& pilot) {
+  return pilot.state != PilotState::kEnded;
+}
 // Returns true if it is on its way to become a worker.
-inline bool IsComing(const Pilot& pilot) { return pilot.state < PilotState::kRunning; }
+inline bool IsComing(const Pilot& pilot) {
+  return pilot.state < PilotState::kRunning;
+}
 // Returns true if it counts as waiting in the provider's queue.
-inline bool IsWaiting(const Pilot& pilot) { return pilot.state <= PilotState::kQueued; }
-// Returns the number of pilots whose allocations may exist.
+inline bool IsWaiting(const Pilot& pilot) {
+  return pilot.state <= PilotState::kQueued;
+}
+// Returns the number of allocations that may exist, strangers included.
 int32_t CountLive(const Provider& provider);
 
 }  // namespace trainyard::provision

@@ -21,8 +21,8 @@ void FollowUp(Provider& provider, int64_t now_us, std::vector<Decision>& decisio
     if (pilot.state == PilotState::kEnding && !pilot.foreign_id.empty() &&
         (pilot.cancel_us == 0 || now_us - pilot.cancel_us >= kCancelEveryUs)) {
       pilot.cancel_us = now_us;
-      decisions.push_back({DecisionKind::kCancel, provider.spec.name, pilot.name, pilot.foreign_id,
-                           pilot.reason});
+      decisions.push_back(
+          {DecisionKind::kCancel, provider.spec.name, pilot.name, pilot.foreign_id, pilot.reason});
     }
     if (!IsLive(pilot) && now_us - pilot.end_us >= kKeepEndedUs) {
       decisions.push_back(
@@ -71,6 +71,7 @@ std::vector<Decision> Step(State& state, const Inputs& inputs) {
 void WakeUp(State& state, int64_t now_us) {
   state.now_us = std::max(state.now_us, now_us);
   state.awake_us = state.now_us;
+  for (auto& [name, provider] : state.providers) provider.listing_us = 0;
 }
 
 absl::Status SetProvider(State& state, const ProviderSpec& spec) {
@@ -125,9 +126,9 @@ absl::Status ProviderNotFound(const std::string& name) {
 }
 
 absl::Status PilotNotFound(const std::string& provider, int64_t number) {
-  return MakeError(absl::StatusCode::kNotFound, "PILOT_NOT_FOUND",
-                   absl::StrCat("provider '", provider, "' has no pilot ", number,
-                                " that has not ended"));
+  return MakeError(
+      absl::StatusCode::kNotFound, "PILOT_NOT_FOUND",
+      absl::StrCat("provider '", provider, "' has no pilot ", number, " that has not ended"));
 }
 
 }  // namespace trainyard::error

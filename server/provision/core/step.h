@@ -24,7 +24,8 @@ inline constexpr int64_t kKeepEndedUs = kHourUs;
 // could not be made durable, its decisions must be dropped.
 std::vector<Decision> Step(State& state, const Inputs& inputs);
 
-// Tells the state that the process has begun anew: workers get time to connect again.
+// Tells the state that the process has begun anew: workers get time to connect again, and nothing
+// is asked for until a new listing has shown what there is. The state may be older than that.
 void WakeUp(State& state, int64_t now_us);
 
 // These are what people ask for. They change the state, and the next turn acts on it.

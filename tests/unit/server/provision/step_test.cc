@@ -180,16 +180,17 @@ TEST_F(StepTest, OnlyACompleteLateListingDeclaresASubmissionLost) {
 
 TEST_F(StepTest, AnUnknownPilotOfOursIsCancelledAndItsNumberNotUsed) {
   Add(Spec("lab"));
-  listed_ = {{"ty-s1-lab-8", "9", ForeignState::kActive},
-             {"ty-s1-lab-7", "8", ForeignState::kCompleted},
-             {"ty-s2-lab-6", "7", ForeignState::kActive},
-             {"ty-s1-lab-x-6", "7", ForeignState::kActive},
-             {"ty-s1-lab-06", "7", ForeignState::kActive},
-             {"simulation", "6", ForeignState::kActive}};
+  listed_ = {
+      {"ty-s1-lab-8", "9", ForeignState::kActive},  {"ty-s1-lab-7", "8", ForeignState::kCompleted},
+      {"ty-s2-lab-6", "7", ForeignState::kActive},  {"ty-s1-lab-x-6", "7", ForeignState::kActive},
+      {"ty-s1-lab-06", "7", ForeignState::kActive}, {"simulation", "6", ForeignState::kActive}};
   Turn();
   ASSERT_THAT(NamesOf(DecisionKind::kCancel), ElementsAre("ty-s1-lab-8"));
   EXPECT_EQ(decisions_[0].foreign_id, "9");
   Want("lab", 1);
+  Turn();
+  EXPECT_FALSE(Has(DecisionKind::kSubmit)) << "a probe waits until the stranger is gone";
+  listed_.clear();
   Turn();
   EXPECT_THAT(NamesOf(DecisionKind::kSubmit), ElementsAre("ty-s1-lab-9"));
 }
