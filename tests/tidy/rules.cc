@@ -40,6 +40,7 @@ const std::vector<Floor>& Floors() {
       {"server/core/sweeping", {"common/base"}},
       {"server/core/yard", {"common/base", "server/core/lifecycle", "server/core/scheduling"}},
       {"server/provision/core", {"common/base"}},
+      {"server/provision/slurm", {"common/base", "server/provision/core"}},
       {"server/codec", {"common/base", "common/spec", "server/core/lifecycle", "trainyard/v1"}},
       {"server/store", {"common/base", "server/access", "server/core/lifecycle"}},
       {"server/runtime/turn_loop", {"common/base", "server/core"}},

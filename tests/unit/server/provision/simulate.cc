@@ -226,6 +226,7 @@ class Simulation {
       // Nobody restores within the minutes in which a submission may still be on its way.
       down_until_us_ = now_ + dice_.Between(5, 25) * kMinuteUs;
       cluster_.ForgetSubmissions();
+      vain_.clear();
       verdict_.restores += 1;
     }
     WakeUp(memory_, down_until_us_);
@@ -348,6 +349,9 @@ class Simulation {
       const auto pilot = pilots.find(number);
       return pilot != pilots.end() && pilot->second.unneeded_since_us != 0;
     };
+    // Two pilots of two providers do not serve a gang, so one of them may have become useless.
+    bool has_gang = false;
+    for (const Job& job : jobs_) has_gang = has_gang || job.pilots > 1;
     int32_t asked = 0;
     int32_t wanted = 0;
     for (const auto& [name, provider] : after.providers) {
@@ -356,7 +360,10 @@ class Simulation {
         const bool is_stuck =
             IsWaiting(pilot) && after.now_us - pilot.create_us >= provider.spec.overflow_us;
         const bool counts = is_simple_ ? IsComing(pilot) : IsWaiting(pilot);
-        asked += counts && !is_stuck && !was_unneeded(name, number) ? 1 : 0;
+        asked += counts && !is_stuck && !was_unneeded(name, number) &&
+                         !(has_gang && pilot.unneeded_since_us != 0)
+                     ? 1
+                     : 0;
       }
     }
     for (const Lot& lot : inputs.demand) {
@@ -408,12 +415,11 @@ class Simulation {
           (provider.spec.min_pilots == 0 && alive[name] > 0)) {
         Break("idle pilots finally go", absl::StrCat(alive[name], " of ", name));
       }
-      if (alive[name] < provider.spec.min_pilots) {
-        Break("the minimum is kept", absl::StrCat(alive[name], " of ", name));
+      // One may have reached its time limit just now, and the next one is on its way.
+      if (CountLive(provider) < provider.spec.min_pilots) {
+        Break("the minimum is kept", absl::StrCat(CountLive(provider), " of ", name));
       }
-      if (provider.spec.min_pilots > 0 && provider.breaker.state != Breaker::State::kClosed) {
-        Break("the breaker recovers", name);
-      }
+      if (provider.breaker.state == Breaker::State::kOpen) Break("the breaker recovers", name);
     }
   }
 

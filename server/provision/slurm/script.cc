@@ -1,0 +1,127 @@
+// Fills in the few lines of shell that run on a node.
+#include "server/provision/slurm/script.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "common/base/files.h"
+
+namespace trainyard::provision::slurm {
+namespace {
+
+// Workers get this long to write checkpoints and to let their jobs go on elsewhere.
+constexpr int64_t kWarningSecondsMax = 300;
+// A part of that is for the end of the worker itself.
+constexpr int64_t kDrainPercent = 90;
+
+int64_t WarningSeconds(const ProviderSpec& spec) {
+  return std::min(kWarningSecondsMax, spec.time_limit_us / kSecondUs / 4);
+}
+
+int64_t Minutes(int64_t us) {
+  return (us + kMinuteUs - 1) / kMinuteUs;
+}
+
+// The script. Text between two % is filled in. It runs as the user of the server: tokens are read
+// by the worker from their files, and are in no argument and no variable.
+//
+// The warning goes from shell to shell through a file. Slurm would hand a signal to all processes
+// of a step, ranks included, and a worker that is told twice to end does not wait for its jobs.
+constexpr char kScript[] = R"(#!/bin/bash
+# The pilot %pilot% of a Trainyard server. It runs one worker on each node of this allocation.
+umask 077
+node='
+  name=%pilot%%suffix%
+  state=$(mktemp -d "${SLURM_TMPDIR:-${TMPDIR:-/tmp}}/trainyard-worker.XXXXXXXX") || exit 1
+  # Slurm tells all processes to end, and the state is removed once the worker has ended.
+  trap : TERM
+  "$@" --name "$name" --state_dir "$state" --join_token_file %folder%/"$name.token" \
+    --drain_on_stop %drain%s &
+  worker=$!
+  warned=
+  while kill -0 $worker 2>/dev/null; do
+    if [ -z "$warned" ] && [ -e %folder%/%pilot%.drain ]; then
+      warned=1
+      kill -TERM $worker
+    fi
+    sleep 2
+  done
+  wait $worker
+  status=$?
+  rm -rf "$state"
+  exit $status
+'
+drain=%batch_folder%/%pilot%.drain
+trap : TERM
+trap 'touch "$drain"' USR1
+%launch%bash -c "$node" pilot %worker% &
+child=$!
+while kill -0 $child 2>/dev/null; do wait $child; done
+wait $child
+status=$?
+rm -f "$drain"
+exit $status
+)";
+
+}  // namespace
+
+std::string ShellWord(const std::string& text) {
+  return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'");
+}
+
+std::string TokenPath(const SlurmOptions& options, const std::string& worker) {
+  return JoinPath(options.folder, absl::StrCat(worker, ".token"));
+}
+
+std::string LogPath(const SlurmOptions& options, const std::string& pilot) {
+  return JoinPath(options.folder, absl::StrCat(pilot, ".log"));
+}
+
+std::vector<std::string> SbatchWords(const std::string& server_id, const ProviderSpec& spec,
+                                     const SlurmOptions& options, const std::string& pilot) {
+  std::vector<std::string> words = {"sbatch", "--parsable"};
+  words.insert(words.end(), options.arguments.begin(), options.arguments.end());
+  const auto add = [&](const char* option, const auto& value) {
+    words.push_back(absl::StrCat(option, "=", value));
+  };
+  add("--job-name", pilot);
+  add("--comment", absl::StrCat("trainyard:", server_id, ":", pilot));
+  add("--time", Minutes(spec.time_limit_us));
+  add("--nodes", spec.nodes);
+  words.push_back("--ntasks-per-node=1");
+  add("--cpus-per-task", spec.node.cpus);
+  if (spec.node.memory_bytes > 0) {
+    add("--mem", absl::StrCat((spec.node.memory_bytes + (1 << 20) - 1) >> 20, "M"));
+  }
+  if (spec.node.device_type != "cpu") add("--gpus-per-node", spec.node.devices);
+  add("--signal", absl::StrCat("B:USR1@", WarningSeconds(spec)));
+  // A pilot that has lost its node is gone; it must not come back by itself under the same name.
+  words.push_back("--no-requeue");
+  add("--chdir", "/");
+  add("--output", LogPath(options, pilot));
+  return words;
+}
+
+std::string PilotScript(const ProviderSpec& spec, const SlurmOptions& options,
+                        const std::string& pilot) {
+  std::string worker;
+  for (const std::string& word : options.worker) {
+    absl::StrAppend(&worker, worker.empty() ? "" : " ", ShellWord(word));
+  }
+  const bool is_single = spec.nodes == 1;
+  // The text for nodes stands in quotes itself.
+  const std::string folder = ShellWord(options.folder);
+  const std::string launch = absl::StrCat(
+      "srun --ntasks-per-node=1 --cpus-per-task=", spec.node.cpus, " --kill-on-bad-exit=0 ");
+  return absl::StrReplaceAll(kScript,
+                             {{"%pilot%", pilot},
+                              {"%suffix%", is_single ? "" : "-n$SLURM_NODEID"},
+                              {"%folder%", absl::StrReplaceAll(folder, {{"'", "'\\''"}})},
+                              {"%batch_folder%", folder},
+                              {"%drain%", absl::StrCat(WarningSeconds(spec) * kDrainPercent / 100)},
+                              {"%launch%", is_single ? "" : launch},
+                              {"%worker%", worker}});
+}
+
+}  // namespace trainyard::provision::slurm

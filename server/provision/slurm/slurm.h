@@ -1,0 +1,73 @@
+// Asks a Slurm for pilots, through its own programs: they are on every site, and run as the user
+// whose jobs the pilots are for.
+#pragma once
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/base/env.h"
+#include "server/provision/core/inputs.h"
+#include "server/provision/core/provider.h"
+#include "server/provision/slurm/command.h"
+#include "server/provision/slurm/script.h"
+
+namespace trainyard::provision::slurm {
+
+// The adapter. Every call runs programs and waits for them, at most kCallTimeout for each; one
+// thread makes them. It borrows the clock and the flag of stopping, and keeps nothing between
+// calls.
+class Slurm {
+ public:
+  Slurm(std::string server_id, ProviderSpec spec, SlurmOptions options,
+        const std::vector<std::string>& environment, Clock& clock,
+        const std::atomic<bool>& is_stopping);
+
+  // Lets Slurm check what a pilot would ask for, without asking for it (sbatch --test-only). A held
+  // job that is cancelled again would prove less: Slurm accepts jobs that no node can ever hold,
+  // and tells so only when it looks for nodes; and it could be left behind. Returns
+  // FAILED_PRECONDITION (PROVIDER_REFUSES) with Slurm's reason, or what running the program
+  // returned.
+  absl::Status TryOut() const;
+
+  // Asks for a pilot. `tokens` has the join token of each of its workers, by node.
+  SubmitResult Submit(const std::string& pilot, const std::vector<std::string>& tokens) const;
+
+  // Lists all allocations of this server. Those of `foreign_ids` that squeue has forgotten are
+  // looked up in accounting, and else at the controller; if neither knows one, the listing lacks
+  // it.
+  Listing List(const std::vector<std::string>& foreign_ids) const;
+
+  // Cancels an allocation. OK if it has ended already.
+  absl::Status Cancel(const std::string& foreign_id) const;
+
+  // Removes the tokens of a pilot, once it has connected or ended.
+  void DropTokens(const std::string& pilot) const;
+
+ private:
+  absl::StatusOr<CommandResult> Call(std::vector<std::string> words, std::string input = "") const;
+  std::vector<ListedPilot> LookUp(const std::vector<std::string>& foreign_ids) const;
+
+  const std::string server_id_;
+  const std::string prefix_;  // of the names of all pilots of this server
+  const ProviderSpec spec_;
+  const SlurmOptions options_;
+  const std::vector<std::string> environment_;
+  Clock& clock_;
+  const std::atomic<bool>& is_stopping_;
+};
+
+// Slurm's programs try for about ten seconds to reach a controller that is down.
+inline constexpr absl::Duration kCallTimeout = absl::Seconds(30);
+// So many allocations are looked up in a turn: more must wait for the next one.
+inline constexpr size_t kLookUpsMax = 50;
+
+}  // namespace trainyard::provision::slurm
+
+namespace trainyard::error {
+
+// PROVIDER_REFUSES: the message has the provider's reason; change the arguments of the provider.
+absl::Status ProviderRefuses(const std::string& provider, const std::string& reason);
+
+}  // namespace trainyard::error
