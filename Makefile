@@ -9,7 +9,7 @@ TEST_JOBS ?= $(shell expr $(JOBS) + 1)
 # it lets the compiler do so: the headers that the compiler names tell it enough.
 export CCACHE_DEPEND ?= 1
 
-.PHONY: demo test bench lint format install-deps sanitize linearizability soak fuzz faults isolation containers kubernetes browser s3 packages install-test
+.PHONY: demo test bench lint format install-deps sanitize linearizability soak fuzz faults isolation containers kubernetes browser s3 packages install-test slurm
 
 # Installs what is missing, builds, and runs a job from submit to a downloaded checkpoint.
 # DATASETS=DIR trains on real Fashion-MNIST found there.
@@ -84,6 +84,12 @@ kubernetes: $(BUILD)/build.ninja
 s3: $(BUILD)/build.ninja
 	cmake --build --preset $(PRESET) -j$(JOBS) --target s3_conformance_test trainyard-server
 	BIN=$(CURDIR)/$(BUILD)/bin WORK=$(CURDIR)/$(BUILD)/s3 scripts/s3_test.sh || [ $$? = 77 ]
+
+# Asks a real Slurm for pilots, which each test boots for itself from Debian's packages.
+slurm: $(BUILD)/build.ninja
+	scripts/install_deps.sh --slurm
+	cmake --build --preset $(PRESET) -j$(JOBS) --target slurm_test
+	ctest --preset $(PRESET) -L slurm --output-on-failure
 
 # Makes Debian packages in build/packages. PRESET=cuda makes trainyard-worker-cuda as well.
 packages: $(BUILD)/build.ninja

@@ -6,6 +6,7 @@
 #   scripts/install_deps.sh --browser also Chromium and Node, for make browser
 #   scripts/install_deps.sh --deploy  also podman, etcd and others, for make containers and make kubernetes
 #   scripts/install_deps.sh --s3      also a Ceph with radosgw, for make s3
+#   scripts/install_deps.sh --slurm   also a Slurm, for the tests labelled slurm
 #   scripts/install_deps.sh --peers   also what is only compared against (PyTorch and torchvision, about 600 MB)
 set -euo pipefail
 
@@ -25,12 +26,14 @@ elif [ "${1:-}" = "--deploy" ]; then
   packages+=(mmdebstrap buildah podman runc etcd-server openssl tini)
 elif [ "${1:-}" = "--s3" ]; then
   packages+=(radosgw ceph-mon ceph-osd ceph-common curl iproute2 python3-botocore)
+elif [ "${1:-}" = "--slurm" ]; then
+  packages+=(slurmctld slurmd slurm-client munge)
 elif [ "${1:-}" = "--lint" ]; then
   packages+=(clang-tidy)
 elif [ "${1:-}" = "--fuzz" ]; then
   packages+=(clang libclang-rt-14-dev)
 elif [ $# -gt 0 ]; then
-  echo "usage: $0 [--browser | --lint | --fuzz | --deploy | --s3 | --peers]" >&2
+  echo "usage: $0 [--browser | --lint | --fuzz | --deploy | --s3 | --slurm | --peers]" >&2
   exit 2
 fi
 
