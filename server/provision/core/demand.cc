@@ -48,7 +48,9 @@ Supply SupplyOf(Provider& provider, int64_t now_us) {
     (IsStuck(provider, pilot, now_us) ? supply.stuck : supply.fresh) += 1;
   }
   supply.is_stuck = supply.stuck > 0;
-  const bool can_grow = !provider.is_paused && !provider.is_removing &&
+  // Nobody knows when a provider that has not answered for long will answer again.
+  const bool is_reached = now_us - provider.reached_us < provider.spec.overflow_us;
+  const bool can_grow = is_reached && !provider.is_paused && !provider.is_removing &&
                         provider.breaker.state != Breaker::State::kOpen;
   if (can_grow) supply.room = std::max(0, MostOf(provider) - CountLive(provider));
   return supply;
@@ -139,7 +141,8 @@ int32_t EndUnneeded(Provider& provider, int32_t needed, int32_t spare, bool is_o
   });
   for (size_t i = coming.size(); i-- > 0;) {
     Pilot& pilot = *coming[i];
-    const bool is_needed = static_cast<int32_t>(i) < needed && !is_over;
+    const bool is_needed =
+        static_cast<int32_t>(i) < needed && !is_over && IsSupply(provider, pilot);
     // A pilot that has begun to start soon connects, and is then idle like others.
     if (is_needed || spare <= 0 || !IsWaiting(pilot)) {
       pilot.unneeded_since_us = 0;

@@ -123,6 +123,7 @@ void TakeListing(State& state, Provider& provider, const Listing& listing,
   provider.listing_failure = listing.failure;
   if (!listing.failure.empty()) return;
   provider.listing_us = listing.begin_us;
+  provider.reached_us = now_us;
   provider.strangers = 0;
   // First the names: of several allocations of one name, the one with the known id is the pilot,
   // and else the first that has not ended.

@@ -78,8 +78,9 @@ struct Provider {
   bool is_removing = false;       // it goes once its last pilot has ended
   std::string pause_reason;
   int64_t last_submit_us = 0;
-  int64_t listing_us = 0;       // when the newest complete listing was begun
-  int32_t strangers = 0;        // allocations in it that have no right to be there
+  int64_t listing_us = 0;  // when the newest complete listing was begun
+  int64_t reached_us = 0;  // when it last answered; what was before this process does not count
+  int32_t strangers = 0;   // allocations in it that have no right to be there
   std::string listing_failure;  // why the newest listing has failed; empty if it has not
   Breaker breaker;
   std::map<int64_t, Pilot> pilots;  // by number

@@ -71,13 +71,17 @@ std::vector<Decision> Step(State& state, const Inputs& inputs) {
 void WakeUp(State& state, int64_t now_us) {
   state.now_us = std::max(state.now_us, now_us);
   state.awake_us = state.now_us;
-  for (auto& [name, provider] : state.providers) provider.listing_us = 0;
+  for (auto& [name, provider] : state.providers) {
+    provider.listing_us = 0;
+    provider.reached_us = state.now_us;
+  }
 }
 
 absl::Status SetProvider(State& state, const ProviderSpec& spec) {
   TY_RETURN_IF_ERROR(CheckProviderSpec(spec));
   const auto [found, is_new] = state.providers.try_emplace(spec.name);
   Provider& provider = found->second;
+  if (is_new) provider.reached_us = state.now_us;
   if (!is_new && provider.spec != spec) provider.generation += 1;
   provider.spec = spec;
   provider.is_removing = false;

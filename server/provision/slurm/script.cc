@@ -2,9 +2,12 @@
 #include "server/provision/slurm/script.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "common/base/errors.h"
 #include "common/base/files.h"
 
 namespace trainyard::provision::slurm {
@@ -14,6 +17,24 @@ namespace {
 constexpr int64_t kWarningSecondsMax = 300;
 // A part of that is for the end of the worker itself.
 constexpr int64_t kDrainPercent = 90;
+
+// Arguments of sbatch, and why no pilot can have them. A word with one dash may have its value
+// behind it.
+constexpr std::pair<absl::string_view, absl::string_view> kRefused[] = {
+    {"-M", "sends pilots to another cluster, where nobody would look for them; set SLURM_CONF"},
+    {"--clusters",
+     "sends pilots to other clusters, where nobody would look for them; set SLURM_CONF"},
+    {"-a", "makes several jobs of one pilot; use the number of nodes"},
+    {"--array", "makes several jobs of one pilot; use the number of nodes"},
+    {":", "makes several jobs of one pilot; use the number of nodes"},
+    {"-H", "holds pilots until somebody releases them; pause the provider"},
+    {"--hold", "holds pilots until somebody releases them; pause the provider"},
+    {"-W", "lets sbatch wait until the pilot has ended"},
+    {"--wait", "lets sbatch wait until the pilot has ended"},
+    {"--wrap", "takes the place of the script that starts the worker"},
+    {"--test-only", "asks for nothing"},
+    {"--requeue", "lets Slurm begin a pilot again under the same name"},
+};
 
 int64_t WarningSeconds(const ProviderSpec& spec) {
   return std::min(kWarningSecondsMax, spec.time_limit_us / kSecondUs / 4);
@@ -76,6 +97,23 @@ std::string TokenPath(const SlurmOptions& options, const std::string& worker) {
 
 std::string LogPath(const SlurmOptions& options, const std::string& pilot) {
   return JoinPath(options.folder, absl::StrCat(pilot, ".log"));
+}
+
+absl::Status CheckSlurmOptions(const SlurmOptions& options) {
+  std::vector<FieldViolation> violations;
+  if (!absl::StartsWith(options.folder, "/")) {
+    violations.push_back({"folder", absl::StrCat("'", options.folder, "' is no absolute path")});
+  }
+  if (options.worker.empty()) violations.push_back({"worker", "is empty; name its program"});
+  for (const std::string& argument : options.arguments) {
+    for (const auto& [word, why] : kRefused) {
+      const bool is_long = absl::StartsWith(word, "--");
+      const bool is_it = is_long ? argument.substr(0, argument.find('=')) == word
+                                 : absl::StartsWith(argument, word);
+      if (is_it) violations.push_back({"arguments", absl::StrCat("'", argument, "' ", why)});
+    }
+  }
+  return violations.empty() ? absl::OkStatus() : InvalidFields(violations);
 }
 
 std::vector<std::string> SbatchWords(const std::string& server_id, const ProviderSpec& spec,

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "server/provision/core/provider.h"
 
 namespace trainyard::provision::slurm {
@@ -19,6 +20,10 @@ struct SlurmOptions {
   // Further arguments of sbatch, word by word: -p gpu -A lab.
   std::vector<std::string> arguments;
 };
+
+// Returns OK, or INVALID_ARGUMENT (INVALID_SPEC) with all violations. Arguments are refused that
+// make more or less of a submission than one job that begins by itself and is found again.
+absl::Status CheckSlurmOptions(const SlurmOptions& options);
 
 // Returns sbatch's words for a pilot. Those of the operator come first, since the last one of equal
 // options counts, and names, limits and sizes are known from the spec alone.

@@ -41,6 +41,7 @@ absl::StatusOr<CommandResult> Slurm::Call(std::vector<std::string> words, std::s
 }
 
 absl::Status Slurm::TryOut() const {
+  TY_RETURN_IF_ERROR(CheckSlurmOptions(options_));
   const std::string pilot = PilotName(server_id_, spec_.name, 0);
   std::vector<std::string> words = SbatchWords(server_id_, spec_, options_, pilot);
   words.push_back("--test-only");

@@ -26,9 +26,9 @@ class Slurm {
 
   // Lets Slurm check what a pilot would ask for, without asking for it (sbatch --test-only). A held
   // job that is cancelled again would prove less: Slurm accepts jobs that no node can ever hold,
-  // and tells so only when it looks for nodes; and it could be left behind. Returns
-  // FAILED_PRECONDITION (PROVIDER_REFUSES) with Slurm's reason, or what running the program
-  // returned.
+  // and tells so only when it looks for nodes; and it could be left behind. Returns what
+  // CheckSlurmOptions returns, FAILED_PRECONDITION (PROVIDER_REFUSES) with Slurm's reason, or what
+  // running the program returned.
   absl::Status TryOut() const;
 
   // Asks for a pilot. `tokens` has the join token of each of its workers, by node.

@@ -309,6 +309,46 @@ TEST_F(StepTest, DemandGoesToTheNextProviderOnceTheFirstKeepsItWaiting) {
   EXPECT_THAT(NamesOf(DecisionKind::kCancel), IsEmpty());
 }
 
+TEST_F(StepTest, DemandGoesToTheNextProviderIfTheFirstDoesNotAnswer) {
+  ProviderSpec dear = Spec("dear");
+  dear.preference = 1;
+  Add(Spec("cheap"));
+  Add(dear);
+  demand_.push_back({{{"cheap", 1}, {"dear", 1}}});
+  const auto turn = [&](int64_t passed_us) {
+    now_ += passed_us;
+    Inputs inputs;
+    inputs.now_us = now_;
+    inputs.demand = demand_;
+    inputs.news["cheap"].listing = Listing{now_, "the controller is down"};
+    inputs.news["dear"].listing = Listing{now_};
+    decisions_ = Step(state_, inputs);
+  };
+  turn(kMinuteUs);
+  EXPECT_THAT(decisions_, IsEmpty()) << "it may just be restarted";
+  turn(10 * kMinuteUs);
+  EXPECT_THAT(NamesOf(DecisionKind::kSubmit), ElementsAre("ty-s1-dear-1"));
+}
+
+TEST_F(StepTest, AChangedSpecIsProbedAnewAndOldRequestsGo) {
+  Add(Spec("lab"));
+  Want("lab", 3);
+  Connect("lab", "1");
+  Turn();
+  Reply("lab", "ty-s1-lab-2", "2");
+  listed_.push_back({"ty-s1-lab-2", "2", ForeignState::kWaiting});
+  ProviderSpec spec = Spec("lab");
+  spec.node.cpus = 8;
+  Add(spec);
+  Turn();
+  EXPECT_THAT(NamesOf(DecisionKind::kSubmit), ElementsAre("ty-s1-lab-3"));
+  Turn(kMinuteUs);
+  EXPECT_THAT(decisions_, IsEmpty()) << "the new kind has one probe";
+  Turn(5 * kMinuteUs);
+  EXPECT_THAT(NamesOf(DecisionKind::kCancel), ElementsAre("ty-s1-lab-2"));
+  EXPECT_EQ(At("lab", 1).state, PilotState::kRunning) << "what runs stays";
+}
+
 TEST_F(StepTest, AWaitingPilotKeepsItsPlaceIfNobodyElseCanServe) {
   Add(Spec("lab"));
   Want("lab", 1);

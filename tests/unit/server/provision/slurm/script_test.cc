@@ -7,6 +7,7 @@
 #include <csignal>
 #include <string>
 
+#include "common/base/errors.h"
 #include "common/base/files.h"
 #include "tests/testing/process.h"
 #include "tests/testing/temp_dir.h"
@@ -44,6 +45,20 @@ TEST(SbatchWordsTest, OursComeLast) {
               ElementsAre("sbatch", "--parsable", "--job-name=p", "--comment=trainyard:s1:p",
                           "--time=480", "--nodes=3", "--ntasks-per-node=1", "--cpus-per-task=2",
                           "--signal=B:USR1@300", "--no-requeue", "--chdir=/", "--output=/t/p.log"));
+}
+
+TEST(SlurmOptionsTest, ArgumentsThatMakeOtherThanOneJobAreRefused) {
+  EXPECT_TRUE(CheckSlurmOptions({"/t",
+                                 {"w"},
+                                 {"-p", "gpu", "--qos=high", "--account", "lab", "--exclusive",
+                                  "--wait-all-nodes=1"}})
+                  .ok());
+  EXPECT_EQ(GetFieldViolations(CheckSlurmOptions({"t", {}, {}})).size(), 2u);
+  for (const char* argument : {"-Mother", "-M", "--clusters=other", "--array=1-3", "-a1-3", ":",
+                               "--hold", "-H", "--wait", "-W", "--wrap=true", "--test-only"}) {
+    EXPECT_EQ(GetFieldViolations(CheckSlurmOptions({"/t", {"w"}, {argument}})).size(), 1u)
+        << argument;
+  }
 }
 
 TEST(PilotScriptTest, SeveralNodesAreStartedBySrun) {
