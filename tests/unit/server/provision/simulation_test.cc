@@ -6,7 +6,7 @@
 namespace trainyard::provision {
 namespace {
 
-constexpr uint64_t kSeeds = 60;
+constexpr uint64_t kSeeds = 50;
 
 TEST(ProvisionSimulation, EverySeedKeepsAllPromises) {
   Verdict sum;
