@@ -36,6 +36,7 @@
 #include "server/leftovers.h"
 #include "server/metrics/exposition.h"
 #include "server/notify/courier.h"
+#include "server/provisioning.h"
 #include "server/rpc/access_service.h"
 #include "server/rpc/agent_service.h"
 #include "server/rpc/bundle_service.h"
@@ -46,6 +47,7 @@
 #include "server/rpc/limits.h"
 #include "server/rpc/notify_service.h"
 #include "server/rpc/pod_sign_in.h"
+#include "server/rpc/provider_service.h"
 #include "server/rpc/remarks.h"
 #include "server/rpc/saved_specs.h"
 #include "server/rpc/secret_service.h"
@@ -180,6 +182,7 @@ class App::Impl {
   std::optional<Entrance> entrance_;
   std::unique_ptr<rpc::Services> services_;
   std::unique_ptr<sweeps::Keeper> sweeps_;
+  std::unique_ptr<Provisioning> provisioning_;
   // The same, once they are there. The writer runs before that.
   std::atomic<rpc::Services*> judges_ = nullptr;
   std::unique_ptr<rpc::JobServiceImpl> jobs_;
@@ -194,6 +197,7 @@ class App::Impl {
   std::unique_ptr<rpc::NotifyServiceImpl> notify_service_;
   std::unique_ptr<rpc::SpecServiceImpl> spec_service_;
   std::unique_ptr<rpc::SweepServiceImpl> sweep_service_;
+  std::unique_ptr<rpc::ProviderServiceImpl> provider_service_;
   std::unique_ptr<rpc::TunnelServiceImpl> tunnels_;
   std::optional<metrics::Exposition> exposition_;
   std::unique_ptr<grpc::Server> server_;
@@ -271,6 +275,13 @@ absl::Status App::Impl::Open(const std::string& state_dir, const ServerOptions& 
   TY_ASSIGN_OR_RETURN(sweeps_, sweeps::Keeper::Open(std::move(keeper), *sweep_store_, *runtime_,
                                                     board_, notifier_, *metrics_, *Clock::Real()));
   services_->sweeps = sweeps_.get();
+  TY_ASSIGN_OR_RETURN(provisioning_, Provisioning::Open(state_dir_, given.environment, *runtime_,
+                                                        *entrance_->sign_in(), *access_store_));
+  services_->providers = &provisioning_->keeper();
+  services_->complete_provider = [this](provision::ProviderSpec& spec,
+                                        provision::ClusterOptions& cluster) {
+    return provisioning_->Complete(spec, cluster);
+  };
   judges_ = services_.get();
   jobs_ = std::make_unique<rpc::JobServiceImpl>(*services_);
   fleet_ = std::make_unique<rpc::FleetServiceImpl>(*services_);
@@ -284,6 +295,7 @@ absl::Status App::Impl::Open(const std::string& state_dir, const ServerOptions& 
   notify_service_ = std::make_unique<rpc::NotifyServiceImpl>(*services_);
   spec_service_ = std::make_unique<rpc::SpecServiceImpl>(*services_);
   sweep_service_ = std::make_unique<rpc::SweepServiceImpl>(*services_);
+  provider_service_ = std::make_unique<rpc::ProviderServiceImpl>(*services_);
   tunnels_ = std::make_unique<rpc::TunnelServiceImpl>(*services_);
   sweeps_->Start();
   exposition_.emplace(meters_, *runtime_, board_, directory_, state_dir_, *Clock::Real());
@@ -415,6 +427,7 @@ absl::Status App::Impl::Listen(const ServerOptions& given) {
   builder.RegisterService(secret_service_.get());
   builder.RegisterService(spec_service_.get());
   builder.RegisterService(sweep_service_.get());
+  builder.RegisterService(provider_service_.get());
   builder.RegisterService(notify_service_.get());
   builder.RegisterService(tunnels_.get());
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> watches;
@@ -477,6 +490,7 @@ void App::Impl::Stop() {
   streams_.EndAll(absl::UnavailableError("the server is shutting down; try again"));
   verifier_->Stop();
   sweeps_->Stop();
+  provisioning_->Stop();
   runtime_->Stop();
   courier_->Stop();
   server_->Shutdown(absl::ToChronoTime(Clock::Real()->Now() + kShutdownGrace));

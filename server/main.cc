@@ -1,4 +1,6 @@
 // trainyard-server runs until SIGINT or SIGTERM. A second signal ends it at once.
+#include <unistd.h>
+
 #include <csignal>
 #include <cstdlib>
 
@@ -29,6 +31,9 @@ int main(int argc, char** argv) {
   }
   flags.options.kubernetes.api_url =
       trainyard::kubernetes::ApiUrl(env("KUBERNETES_SERVICE_HOST"), env("KUBERNETES_SERVICE_PORT"));
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    flags.options.environment.emplace_back(*variable);
+  }
   flags.options.passed_sockets = trainyard::PassedSockets(variables);
   auto app = trainyard::App::Start(flags.options);
   if (!app.ok()) {

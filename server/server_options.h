@@ -52,6 +52,8 @@ struct ServerOptions {
   // Listening sockets that the service manager has opened. One whose path is in `listen` is used in
   // place of a new one, and stays when the server ends, so that clients wait for the next one.
   std::vector<int> passed_sockets = {};
+  // The variables of this process, as "NAME=value", for programs of clusters that it runs.
+  std::vector<std::string> environment = {};
 };
 
 }  // namespace trainyard

@@ -23,6 +23,7 @@
 #include "trainyard/v1/fleet.grpc.pb.h"
 #include "trainyard/v1/job.grpc.pb.h"
 #include "trainyard/v1/notify.grpc.pb.h"
+#include "trainyard/v1/provider.grpc.pb.h"
 #include "trainyard/v1/secret.grpc.pb.h"
 #include "trainyard/v1/sharing.grpc.pb.h"
 #include "trainyard/v1/sweep_service.grpc.pb.h"
@@ -87,6 +88,7 @@ class ServerLink {
   v1::FleetService::Stub& Get(v1::FleetService::Stub*) { return *fleet_; }
   v1::SharingService::Stub& Get(v1::SharingService::Stub*) { return *sharing_; }
   v1::AccessService::Stub& Get(v1::AccessService::Stub*) { return *access_; }
+  v1::ProviderService::Stub& Get(v1::ProviderService::Stub*) { return *providers_; }
   v1::SecretService::Stub& Get(v1::SecretService::Stub*) { return *secrets_; }
   v1::NotifyService::Stub& Get(v1::NotifyService::Stub*) { return *notify_; }
   v1::BundleService::Stub& Get(v1::BundleService::Stub*) { return *bundles_; }
@@ -104,6 +106,7 @@ class ServerLink {
   const std::unique_ptr<v1::FleetService::Stub> fleet_;
   const std::unique_ptr<v1::SharingService::Stub> sharing_;
   const std::unique_ptr<v1::AccessService::Stub> access_;
+  const std::unique_ptr<v1::ProviderService::Stub> providers_;
   const std::unique_ptr<v1::SecretService::Stub> secrets_;
   const std::unique_ptr<v1::NotifyService::Stub> notify_;
   const std::unique_ptr<v1::SpecService::Stub> specs_;

@@ -18,7 +18,7 @@ inline constexpr size_t kFilesMax = 50'000'000;
 // trainyard.db does not know would be given to another job. What jobs refer to comes after them.
 inline constexpr const char* kDatabases[] = {"remarks.db",   "sweeps.db",  "notify.db",
                                              "trainyard.db", "metrics.db", "access.db",
-                                             "secrets.db",   "specs.db"};
+                                             "secrets.db",   "specs.db",   "providers.db"};
 
 struct FileEntry {
   int64_t size = 0;

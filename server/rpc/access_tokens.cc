@@ -11,6 +11,7 @@
 #include "server/rpc/answers.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/decisions.h"
+#include "server/rpc/invitation.h"
 #include "server/rpc/request.h"
 
 namespace trainyard::rpc {
@@ -190,19 +191,11 @@ grpc::ServerUnaryReactor* AccessServiceImpl::InviteWorker(const access::Caller& 
                                        "this server has no port for other hosts; start it with "
                                        "--listen tls:0.0.0.0:7070 beside its socket"));
   }
-  TokenRecord draft;
-  draft.kind = TokenKind::kJoin;
-  draft.user = caller.user;
-  draft.worker = request->worker();
   return FinishAfter(context, changes_,
-                     [this, &sign_in, draft = std::move(draft), response]() -> absl::Status {
-                       const absl::Time now = sign_in.clock->Now();
-                       TY_RETURN_IF_ERROR(sign_in.tokens.CheckRoom(draft.user, now));
-                       TokenRecord record = draft;
-                       record.expires = now + access::kJoinTokenLifetime;
-                       const access::NewToken made = access::MakeToken(std::move(record), now);
-                       TY_RETURN_IF_ERROR(services_.access_store.PutToken(made.record));
-                       sign_in.tokens.Add(made.record);
+                     [this, &sign_in, user = caller.user, request, response]() -> absl::Status {
+                       TY_ASSIGN_OR_RETURN(const access::NewToken made,
+                                           Invite(sign_in, services_.access_store, user,
+                                                  request->worker(), access::kJoinTokenLifetime));
                        *response->mutable_token() = TokenProto(made.record);
                        response->set_text(made.text);
                        response->set_fingerprint(sign_in.fingerprint());

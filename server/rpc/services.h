@@ -32,6 +32,11 @@
 namespace trainyard::sweeps {
 class Keeper;
 }
+namespace trainyard::provision {
+struct ClusterOptions;
+class Keeper;
+struct ProviderSpec;
+}  // namespace trainyard::provision
 
 namespace trainyard::rpc {
 
@@ -70,6 +75,10 @@ struct Services {
   store::SpecStore* specs = nullptr;
   store::RemarkStore* remarks = nullptr;
   sweeps::Keeper* sweeps = nullptr;
+  provision::Keeper* providers = nullptr;
+  // Fills in what a new provider leaves open, and refuses what this server cannot do.
+  std::function<absl::Status(provision::ProviderSpec&, provision::ClusterOptions&)>
+      complete_provider = {};
   std::unique_ptr<Tunnels> tunnels = std::make_unique<Tunnels>();
 };
 

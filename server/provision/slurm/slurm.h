@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "common/base/env.h"
+#include "server/provision/cluster.h"
 #include "server/provision/core/inputs.h"
 #include "server/provision/core/provider.h"
 #include "server/provision/slurm/command.h"
@@ -18,7 +19,7 @@ namespace trainyard::provision::slurm {
 // The adapter. Every call runs programs and waits for them, at most kCallTimeout for each; one
 // thread makes them. It borrows the clock and the flag of stopping, and keeps nothing between
 // calls.
-class Slurm {
+class Slurm : public Cluster {
  public:
   Slurm(std::string server_id, ProviderSpec spec, SlurmOptions options,
         const std::vector<std::string>& environment, Clock& clock,
@@ -29,21 +30,21 @@ class Slurm {
   // and tells so only when it looks for nodes; and it could be left behind. Returns what
   // CheckSlurmOptions returns, FAILED_PRECONDITION (PROVIDER_REFUSES) with Slurm's reason, or what
   // running the program returned.
-  absl::Status TryOut() const;
+  absl::Status TryOut() const override;
 
   // Asks for a pilot. `tokens` has the join token of each of its workers, by node.
-  SubmitResult Submit(const std::string& pilot, const std::vector<std::string>& tokens) const;
+  SubmitResult Submit(const std::string& pilot, const std::vector<std::string>& tokens) const override;
 
   // Lists all allocations of this server. Those of `foreign_ids` that squeue has forgotten are
   // looked up in accounting, and else at the controller; if neither knows one, the listing lacks
   // it.
-  Listing List(const std::vector<std::string>& foreign_ids) const;
+  Listing List(const std::vector<std::string>& foreign_ids) const override;
 
   // Cancels an allocation. OK if it has ended already.
-  absl::Status Cancel(const std::string& foreign_id) const;
+  absl::Status Cancel(const std::string& foreign_id) const override;
 
   // Removes the tokens of a pilot, once it has connected or ended.
-  void DropTokens(const std::string& pilot) const;
+  void DropTokens(const std::string& pilot) const override;
 
  private:
   absl::StatusOr<CommandResult> Call(std::vector<std::string> words, std::string input = "") const;

@@ -21,6 +21,7 @@
 #include "trainyard/v1/fleet.pb.h"
 #include "trainyard/v1/job.pb.h"
 #include "trainyard/v1/notify.pb.h"
+#include "trainyard/v1/provider.pb.h"
 #include "trainyard/v1/secret.pb.h"
 #include "trainyard/v1/sharing.pb.h"
 #include "trainyard/v1/sweep_service.pb.h"
@@ -39,7 +40,7 @@ std::set<std::string> AllCalls() {
         v1::TunnelFrame::descriptor()->file(), v1::FindCodeRequest::descriptor()->file(),
         v1::NotifyTarget::descriptor()->file(), v1::Secret::descriptor()->file(),
         v1::SavedSpec::descriptor()->file(), v1::ImportJobRequest::descriptor()->file(),
-        v1::Sweep::descriptor()->file()}) {
+        v1::Sweep::descriptor()->file(), v1::Provider::descriptor()->file()}) {
     for (int i = 0; i < file->service_count(); ++i) {
       for (int j = 0; j < file->service(i)->method_count(); ++j) {
         calls.insert(

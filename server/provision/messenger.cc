@@ -1,0 +1,110 @@
+// Orders are carried out one after the other, and the list is fetched in between.
+#include "server/provision/messenger.h"
+
+#include <utility>
+
+#include "common/base/env.h"
+#include "common/base/log.h"
+#include "server/provision/core/provider.h"
+
+namespace trainyard::provision {
+
+Messenger::Messenger(std::unique_ptr<Cluster> cluster, int32_t nodes, Invite invite,
+                     absl::Duration list_every)
+    : cluster_(std::move(cluster)),
+      nodes_(nodes),
+      invite_(std::move(invite)),
+      list_every_(list_every),
+      thread_([this] { Run(); }) {}
+
+Messenger::~Messenger() {
+  {
+    const MutexLock lock(&mutex_);
+    is_stopping_ = true;
+    changed_.SignalAll();
+  }
+  thread_.join();
+}
+
+void Messenger::Submit(const std::string& pilot) {
+  Post({Order::Kind::kSubmit, pilot});
+}
+
+void Messenger::Cancel(const std::string& foreign_id) {
+  {
+    const MutexLock lock(&mutex_);
+    if (!cancels_.insert(foreign_id).second) return;
+  }
+  Post({Order::Kind::kCancel, foreign_id});
+}
+
+void Messenger::DropTokens(const std::string& pilot) {
+  Post({Order::Kind::kDropTokens, pilot});
+}
+
+void Messenger::Post(Order order) {
+  const MutexLock lock(&mutex_);
+  orders_.push_back(std::move(order));
+  changed_.Signal();
+}
+
+void Messenger::Watch(std::vector<std::string> foreign_ids) {
+  const MutexLock lock(&mutex_);
+  watched_ = std::move(foreign_ids);
+}
+
+ProviderNews Messenger::TakeNews() {
+  const MutexLock lock(&mutex_);
+  return std::exchange(news_, {});
+}
+
+void Messenger::Run() {
+  absl::Duration listed = -absl::InfiniteDuration();
+  while (true) {
+    std::deque<Order> orders;
+    std::vector<std::string> watched;
+    {
+      const MutexLock lock(&mutex_);
+      if (orders_.empty() && !is_stopping_) changed_.WaitWithTimeout(&mutex_, list_every_ / 4);
+      if (is_stopping_) return;
+      orders.swap(orders_);
+      cancels_.clear();
+      watched = watched_;
+    }
+    for (const Order& order : orders) Carry(order);
+    const absl::Duration now = Clock::Real()->Uptime();
+    if (now - listed < list_every_) continue;
+    listed = now;
+    Listing listing = cluster_->List(watched);
+    const MutexLock lock(&mutex_);
+    news_.listing = std::move(listing);
+  }
+}
+
+void Messenger::Carry(const Order& order) {
+  if (order.kind == Order::Kind::kDropTokens) return cluster_->DropTokens(order.what);
+  if (order.kind == Order::Kind::kCancel) {
+    const absl::Status cancelled = cluster_->Cancel(order.what);
+    if (!cancelled.ok()) {
+      LogWarning("a pilot cannot be cancelled now",
+                 {{"id", order.what}, {"error", std::string(cancelled.message())}});
+    }
+    return;
+  }
+  SubmitResult result;
+  std::vector<std::string> tokens;
+  for (int32_t node = 0; node < nodes_; ++node) {
+    auto token = invite_(PilotWorkerName(order.what, nodes_, node));
+    if (!token.ok()) {
+      result = {order.what, SubmitResult::Kind::kRefused, "",
+                std::string(token.status().message())};
+      break;
+    }
+    tokens.push_back(*std::move(token));
+  }
+  if (result.pilot.empty()) result = cluster_->Submit(order.what, tokens);
+  const MutexLock lock(&mutex_);
+  news_.submitted.push_back(std::move(result));
+}
+
+}  // namespace trainyard::provision

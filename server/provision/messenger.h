@@ -1,0 +1,70 @@
+// Carries orders to one cluster and news back, on a thread of its own: clusters answer slowly, or
+// not at all, and one must not hold up the others.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/base/mutex.h"
+#include "server/provision/cluster.h"
+#include "server/provision/core/inputs.h"
+
+namespace trainyard::provision {
+
+// The messenger of one provider. It is thread-safe.
+class Messenger {
+ public:
+  // Makes the join token of a worker. Called on the messenger's thread.
+  using Invite = std::function<absl::StatusOr<std::string>(const std::string& worker)>;
+
+  // The cluster is asked for its list this often.
+  Messenger(std::unique_ptr<Cluster> cluster, int32_t nodes, Invite invite,
+            absl::Duration list_every);
+  // Waits for the call that is under way.
+  ~Messenger();
+
+  void Submit(const std::string& pilot);
+  // An order that waits already is not repeated.
+  void Cancel(const std::string& foreign_id);
+  void DropTokens(const std::string& pilot);
+  // Says which allocations to look harder for.
+  void Watch(std::vector<std::string> foreign_ids);
+  // Returns what has come since the last call.
+  ProviderNews TakeNews();
+
+ private:
+  struct Order {
+    enum class Kind { kSubmit, kCancel, kDropTokens };
+    Kind kind;
+    std::string what;
+  };
+
+  void Run();
+  void Carry(const Order& order);
+  void Post(Order order);
+
+  const std::unique_ptr<Cluster> cluster_;
+  const int32_t nodes_;
+  const Invite invite_;
+  const absl::Duration list_every_;
+
+  Mutex mutex_;
+  CondVar changed_;
+  bool is_stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::deque<Order> orders_ ABSL_GUARDED_BY(mutex_);
+  std::set<std::string> cancels_ ABSL_GUARDED_BY(mutex_);  // those in orders_
+  std::vector<std::string> watched_ ABSL_GUARDED_BY(mutex_);
+  ProviderNews news_ ABSL_GUARDED_BY(mutex_);
+  std::thread thread_;
+};
+
+}  // namespace trainyard::provision

@@ -1,0 +1,204 @@
+// Tests the keeper with a real writer and a cluster that the test answers for.
+#include "server/provision/keeper.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <future>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/errors.h"
+#include "server/runtime/board.h"
+#include "server/runtime/notifier.h"
+#include "server/store/memory_store.h"
+#include "tests/testing/temp_dir.h"
+#include "tests/testing/wait.h"
+
+namespace trainyard::provision {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using ::trainyard::testing::WaitUntil;
+
+// Allocations as a cluster has them.
+struct FakeState {
+  Mutex mutex;
+  std::vector<ListedPilot> pilots ABSL_GUARDED_BY(mutex);
+  std::vector<std::string> tokens ABSL_GUARDED_BY(mutex);
+  std::vector<std::string> cancelled ABSL_GUARDED_BY(mutex);
+};
+
+class FakeCluster : public Cluster {
+ public:
+  explicit FakeCluster(FakeState& state) : state_(state) {}
+  absl::Status TryOut() const override { return absl::OkStatus(); }
+  SubmitResult Submit(const std::string& pilot,
+                      const std::vector<std::string>& tokens) const override {
+    const MutexLock lock(&state_.mutex);
+    ListedPilot listed;
+    listed.name = pilot;
+    listed.foreign_id = absl::StrCat(state_.pilots.size() + 1);
+    listed.state = ForeignState::kActive;
+    state_.pilots.push_back(listed);
+    state_.tokens.insert(state_.tokens.end(), tokens.begin(), tokens.end());
+    return {pilot, SubmitResult::Kind::kAccepted, listed.foreign_id, ""};
+  }
+  Listing List(const std::vector<std::string>&) const override {
+    const MutexLock lock(&state_.mutex);
+    Listing listing;
+    listing.begin_us = absl::ToUnixMicros(Clock::Real()->Now());
+    listing.pilots = state_.pilots;
+    return listing;
+  }
+  absl::Status Cancel(const std::string& foreign_id) const override {
+    const MutexLock lock(&state_.mutex);
+    state_.cancelled.push_back(foreign_id);
+    for (ListedPilot& pilot : state_.pilots) {
+      if (pilot.foreign_id == foreign_id) pilot.state = ForeignState::kCancelled;
+    }
+    return absl::OkStatus();
+  }
+  void DropTokens(const std::string&) const override {}
+
+ private:
+  FakeState& state_;
+};
+
+class KeeperTest : public ::testing::Test {
+ protected:
+  KeeperTest() {
+    runtime::Runtime::Options options;
+    options.on_fatal = [](const absl::Status& status) { TY_CHECK_OK(status); };
+    runtime_ = *runtime::Runtime::Start(std::move(options), memory_, *Clock::Real(), board_);
+    store_ = *ProviderStore::Open(dir_.File("providers.db"));
+    Start();
+  }
+
+  void Start() {
+    Keeper::Options options;
+    options.server_id = "1a2b";
+    options.look_every = absl::Milliseconds(20);
+    options.list_every = absl::Milliseconds(20);
+    options.connect = [this](const std::string&, const ProviderSpec&, const ClusterOptions&) {
+      return absl::StatusOr<std::unique_ptr<Cluster>>(std::make_unique<FakeCluster>(cluster_));
+    };
+    options.invite = [](const std::string& worker) { return absl::StrCat("token of ", worker); };
+    keeper_ = *Keeper::Open(std::move(options), *store_, *runtime_, *Clock::Real());
+    keeper_->Start();
+  }
+
+  absl::Status Apply(core::Input input) {
+    std::promise<absl::Status> done;
+    runtime_->Post(std::move(input), [&done](const absl::StatusOr<core::Reply>& reply) {
+      done.set_value(reply.status());
+    });
+    return done.get_future().get();
+  }
+
+  void SubmitJob() {
+    auto submission = std::make_shared<core::Submission>();
+    submission->uid = absl::StrCat("uid-", ++jobs_);
+    submission->name = "job";
+    submission->user = "anna";
+    submission->resolved_spec = "spec";
+    submission->demand = {1, "cpu", false};
+    submission->wait_for_devices = true;
+    submission->disconnect_keep_us = kMinuteUs;
+    TY_CHECK_OK(Apply(core::SubmitJob{submission, "", "", "user:anna"}));
+  }
+
+  // The worker of a pilot registers, and reports that nothing runs.
+  void Join(const std::string& worker) {
+    core::DeviceRecord device;
+    device.name = "cpu-0";
+    device.type = "cpu";
+    TY_CHECK_OK(Apply(
+        core::RegisterWorker{worker, worker, "session", "1.0", worker, "10.0.0.1", {device}}));
+    core::SyncReport report;
+    report.session = "session";
+    report.sequence = 1;
+    TY_CHECK_OK(Apply(report));
+  }
+
+  static ProviderSpec Spec() {
+    ProviderSpec spec;
+    spec.name = "lab";
+    spec.owner = "anna";
+    spec.max_pilots = 3;
+    return spec;
+  }
+
+  std::vector<ListedPilot> Pilots() {
+    const MutexLock lock(&cluster_.mutex);
+    return cluster_.pilots;
+  }
+
+  testing::TempDir dir_;
+  store::MemoryStore memory_;
+  runtime::Notifier notifier_;
+  runtime::Board board_{notifier_};
+  FakeState cluster_;
+  std::unique_ptr<runtime::Runtime> runtime_;
+  std::unique_ptr<ProviderStore> store_;
+  std::unique_ptr<Keeper> keeper_;
+  int jobs_ = 0;
+};
+
+TEST_F(KeeperTest, AsksForAPilotWhenAJobWaitsAndKnowsWhenItHasConnected) {
+  ASSERT_TRUE(keeper_->Set(Spec(), {}, /*is_new=*/true).ok());
+  EXPECT_EQ(ErrorReason(keeper_->Set(Spec(), {}, /*is_new=*/true)), "PROVIDER_EXISTS");
+  SubmitJob();
+  ASSERT_TRUE(WaitUntil([this] { return !Pilots().empty(); }));
+  const std::string name = Pilots()[0].name;
+  EXPECT_EQ(name, "ty-1a2b-lab-1");
+  {
+    const MutexLock lock(&cluster_.mutex);
+    EXPECT_THAT(cluster_.tokens, ElementsAre(absl::StrCat("token of ", name)));
+  }
+  const auto state = [this] { return keeper_->Find("lab")->provider.pilots.at(1).state; };
+  ASSERT_TRUE(WaitUntil([&] { return state() == PilotState::kStarting; }));
+  Join(name);
+  EXPECT_TRUE(WaitUntil([&] { return state() == PilotState::kRunning; }));
+  EXPECT_THAT(Pilots(), SizeIs(1)) << "one is enough for the job";
+}
+
+TEST_F(KeeperTest, AsksForNothingWithoutDemandAndWhilePaused) {
+  ASSERT_TRUE(keeper_->Set(Spec(), {}, /*is_new=*/true).ok());
+  ASSERT_TRUE(WaitUntil([this] { return keeper_->Find("lab")->provider.listing_us > 0; }));
+  EXPECT_THAT(Pilots(), IsEmpty());
+  ASSERT_TRUE(
+      keeper_->Change([](State& state) { return PauseProvider(state, "lab", "maintenance"); })
+          .ok());
+  SubmitJob();
+  const int64_t listed = keeper_->Find("lab")->provider.listing_us;
+  ASSERT_TRUE(WaitUntil([&] { return keeper_->Find("lab")->provider.listing_us > listed; }));
+  EXPECT_THAT(Pilots(), IsEmpty());
+  ASSERT_TRUE(keeper_->Change([](State& state) { return ResumeProvider(state, "lab"); }).ok());
+  EXPECT_TRUE(WaitUntil([this] { return !Pilots().empty(); }));
+}
+
+TEST_F(KeeperTest, AfterAStartItFindsItsPilotAndAsksForNoSecondOne) {
+  ASSERT_TRUE(keeper_->Set(Spec(), {}, /*is_new=*/true).ok());
+  SubmitJob();
+  ASSERT_TRUE(WaitUntil([this] { return !Pilots().empty(); }));
+  keeper_.reset();
+  Start();
+  const auto pilots = [this] { return keeper_->Find("lab")->provider.pilots; };
+  ASSERT_TRUE(WaitUntil([&] {
+    const auto known = pilots();
+    return known.contains(1) && known.at(1).state == PilotState::kStarting;
+  }));
+  EXPECT_THAT(Pilots(), SizeIs(1));
+  ASSERT_TRUE(keeper_->Change([](State& state) { return RemoveProvider(state, "lab"); }).ok());
+  EXPECT_TRUE(WaitUntil([this] {
+    const MutexLock lock(&cluster_.mutex);
+    return !cluster_.cancelled.empty();
+  }));
+}
+
+}  // namespace
+}  // namespace trainyard::provision
