@@ -186,11 +186,15 @@ TEST_F(KeeperTest, AfterAStartItFindsItsPilotAndAsksForNoSecondOne) {
   SubmitJob();
   ASSERT_TRUE(WaitUntil([this] { return !Pilots().empty(); }));
   keeper_.reset();
+  {
+    const MutexLock lock(&cluster_.mutex);
+    cluster_.pilots[0].state = ForeignState::kWaiting;
+  }
   Start();
   const auto pilots = [this] { return keeper_->Find("lab")->provider.pilots; };
   ASSERT_TRUE(WaitUntil([&] {
     const auto known = pilots();
-    return known.contains(1) && known.at(1).state == PilotState::kStarting;
+    return known.contains(1) && known.at(1).state == PilotState::kQueued;
   }));
   EXPECT_THAT(Pilots(), SizeIs(1));
   ASSERT_TRUE(keeper_->Change([](State& state) { return RemoveProvider(state, "lab"); }).ok());
