@@ -45,6 +45,7 @@ class Census {
   Census(const YardState& state, const Submission& submission)
       : records_(state.snapshot()),
         contacts_(state.contacts),
+        possible_(state.possible),
         submission_(submission),
         demand_(submission.demand) {}
 
@@ -58,42 +59,14 @@ class Census {
         if (why_not_for_.empty()) why_not_for_ = WhyNotFor(submission_.user, name, users);
         continue;
       }
-      const WorkerTraits traits = TraitsOf(worker, contacts_.of(name).datasets.get());
-      if (worker.host.cpus > largest_host_.cpus) {
-        largest_host_ = worker.host;
-        largest_worker_ = name;
-      }
-      if (demand_.is_deviceless) {
-        if (worker.host.empty()) continue;
-        const Mismatch mismatch = FirstMismatch(demand_, traits, SeatOf(worker.host));
-        if (mismatch == Mismatch::kNone) return true;
-        ++counts_[""][static_cast<size_t>(mismatch)];
-        continue;
-      }
-      HostAmount room = worker.host;
-      std::map<std::string, int32_t> suits;  // devices of this worker without a mismatch, by type
-      for (const DeviceRecord& device : worker.devices) {
-        if (!IsInReservation(name, device.name)) continue;
-        const DeviceTraits of_device = TraitsOf(worker, device);
-        Mismatch mismatch = FirstMismatch(demand_, traits, of_device);
-        if (mismatch == Mismatch::kNone && !demand_.resources.empty() && !room.empty()) {
-          const HostAmount need = HostNeedOn(demand_.resources, of_device);
-          if (need.Fits(room)) {
-            room -= need;
-          } else {
-            mismatch = Mismatch::kHost;
-          }
+      if (FindsGangWith(name, worker, contacts_.of(name).datasets.get())) return true;
+    }
+    for (const PossibleWorkers& possible : possible_) {
+      if (!possible.user.empty() && possible.user != submission_.user) continue;
+      for (int32_t i = 0; i < possible.count; ++i) {
+        if (FindsGangWith(absl::StrCat("provider ", possible.provider), possible.worker, nullptr)) {
+          return true;
         }
-        ++counts_[device.type][static_cast<size_t>(mismatch)];
-        by_worker_[name] += 1;
-        largest_ = std::max(largest_, device.memory_bytes);
-        if (mismatch != Mismatch::kNone) continue;
-        const int32_t here = ++suits[demand_.mixed ? "" : device.type];
-        if (here > most_on_one_host_) {
-          most_on_one_host_ = here;
-          worker_of_most_ = name;
-        }
-        if ((demand_.one_host ? here : Passing(kMismatches - 1)) >= demand_.least()) return true;
       }
     }
     return false;
@@ -113,6 +86,49 @@ class Census {
   }
 
  private:
+  // Counts the devices of one more worker, and returns true if the gang is found with them.
+  bool FindsGangWith(const std::string& name, const WorkerRecord& worker,
+                     const WorkerDatasets* datasets) {
+    const WorkerTraits traits = TraitsOf(worker, datasets);
+    if (worker.host.cpus > largest_host_.cpus) {
+      largest_host_ = worker.host;
+      largest_worker_ = name;
+    }
+    if (demand_.is_deviceless) {
+      if (worker.host.empty()) return false;
+      const Mismatch mismatch = FirstMismatch(demand_, traits, SeatOf(worker.host));
+      if (mismatch == Mismatch::kNone) return true;
+      ++counts_[""][static_cast<size_t>(mismatch)];
+      return false;
+    }
+    HostAmount room = worker.host;
+    std::map<std::string, int32_t> suits;  // devices of this worker without a mismatch, by type
+    for (const DeviceRecord& device : worker.devices) {
+      if (!IsInReservation(name, device.name)) continue;
+      const DeviceTraits of_device = TraitsOf(worker, device);
+      Mismatch mismatch = FirstMismatch(demand_, traits, of_device);
+      if (mismatch == Mismatch::kNone && !demand_.resources.empty() && !room.empty()) {
+        const HostAmount need = HostNeedOn(demand_.resources, of_device);
+        if (need.Fits(room)) {
+          room -= need;
+        } else {
+          mismatch = Mismatch::kHost;
+        }
+      }
+      ++counts_[device.type][static_cast<size_t>(mismatch)];
+      by_worker_[name] += 1;
+      largest_ = std::max(largest_, device.memory_bytes);
+      if (mismatch != Mismatch::kNone) continue;
+      const int32_t here = ++suits[demand_.mixed ? "" : device.type];
+      if (here > most_on_one_host_) {
+        most_on_one_host_ = here;
+        worker_of_most_ = name;
+      }
+      if ((demand_.one_host ? here : Passing(kMismatches - 1)) >= demand_.least()) return true;
+    }
+    return false;
+  }
+
   // For a rank without a device: all that counts is what the hosts are.
   std::string WhyNotOnHosts() const {
     const std::string needs = absl::StrCat("it needs ", DemandText(demand_), " and no device");
@@ -260,6 +276,7 @@ class Census {
 
   const Snapshot& records_;
   const Contacts& contacts_;
+  const std::vector<PossibleWorkers>& possible_;
   const Submission& submission_;
   const Demand& demand_;
   std::map<std::string, std::array<int32_t, kMismatches>> counts_;

@@ -73,6 +73,8 @@ class Contacts {
   void Open(const std::string& worker, const std::string& session, Now now);
   // Notes the only user whose jobs the worker runs, if there is one.
   void SetOnlyUser(const std::string& worker, const std::string& user);
+  // Notes that a worker that a provider could bring would tell this user from others.
+  void Name(const std::string& user);
   // Returns true if a worker has ever said whether it runs jobs of this user.
   bool Names(absl::string_view user) const { return named_users_.contains(user); }
   // Returns the users who were named since the last call, for the first time.
@@ -112,8 +114,6 @@ class Contacts {
   bool GiveOrders(const std::string& worker, std::vector<DesiredAttempt> desired);
 
  private:
-  void Name(const std::string& user);
-
   int64_t lease_us_;
   std::map<std::string, Contact, std::less<>> contacts_;      // by worker; holds every worker
   std::map<std::string, std::string, std::less<>> sessions_;  // from session to worker

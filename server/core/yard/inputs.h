@@ -253,12 +253,26 @@ struct NoteStreams {
   std::map<JobId, StreamBytes> bytes;
 };
 
+// Workers that a provider could bring: `count` of them are like `worker`, which has no name yet.
+struct PossibleWorkers {
+  std::string provider;
+  WorkerRecord worker;
+  std::string user;  // the only user whose jobs they would run; empty means those of everybody
+  int32_t count = 0;
+};
+
+// Says which workers providers could bring, in place of what was said before. Jobs that need them
+// are not refused. It is not stored.
+struct SetPossibleWorkers {
+  std::vector<PossibleWorkers> workers;
+};
+
 using Input =
     std::variant<SubmitJob, ImportJob, CommitImport, CancelJob, SuspendJob, ResumeJob,
                  RegisterWorker, SyncReport, CommitCheckpoint, JudgeCheckpoint, NoteLostMetrics,
                  CordonWorker, UncordonWorker, DrainWorker, DeclareWorkerLost, DeleteWorker,
                  QuarantineDevice, ReleaseDevice, SetQuota, DeleteQuota, CreateReservation,
-                 DeleteReservation, DeleteJob, NoteStreams>;
+                 DeleteReservation, DeleteJob, NoteStreams, SetPossibleWorkers>;
 
 struct Reply {
   JobId job;             // for SubmitJob, ImportJob and the verbs on jobs

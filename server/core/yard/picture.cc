@@ -226,6 +226,29 @@ PassInput Picture::Input(const YardState& state, Now now) const {
           records.reservations, now,   &state.speeds};
 }
 
+void Picture::AddPossible(const PossibleWorkers& possible, Pool& pool) {
+  PoolWorker worker;
+  worker.traits = TraitsOf(possible.worker, nullptr);
+  worker.users.only = possible.user;
+  worker.host = possible.worker.host;
+  worker.device_share = DeviceShare(possible.worker);
+  for (const DeviceRecord& device : possible.worker.devices) {
+    PoolDevice& shown = worker.devices.emplace_back();
+    shown.name = device.name;
+    shown.type = device.type;
+    shown.memory_bytes = device.memory_bytes;
+    shown.island = device.island;
+    shown.bf16 = device.bf16;
+    shown.usable = true;
+    shown.share = TraitsOf(possible.worker, device).share;
+  }
+  for (int32_t i = 0; i < possible.count; ++i) {
+    // No real worker has such a name, and all of them come before it.
+    worker.name = absl::StrFormat("~%06d", i);
+    pool.push_back(worker);
+  }
+}
+
 void Picture::Hold(JobId job, const std::vector<RankPlacement>& ranks) {
   core::Hold(pool_, job, ranks);
 }

@@ -25,6 +25,8 @@ class Picture {
 
   // Returns the input of a pass. It borrows the state and this object.
   PassInput Input(const YardState& state, Now now) const;
+  // Returns the pool with these workers besides. They are its last ones.
+  static void AddPossible(const PossibleWorkers& possible, Pool& pool);
 
   const Pool& pool() const { return pool_; }
   const JobQueue& queue() const { return queue_; }

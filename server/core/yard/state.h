@@ -7,12 +7,14 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "server/core/lifecycle/config.h"
 #include "server/core/scheduling/speeds.h"
 #include "server/core/yard/accounts.h"
 #include "server/core/yard/contacts.h"
 #include "server/core/yard/deadlines.h"
+#include "server/core/yard/inputs.h"
 #include "server/core/yard/ledger.h"
 #include "server/core/yard/lineage.h"
 #include "server/core/yard/live_attempts.h"
@@ -55,6 +57,7 @@ struct YardState {
   Reservations reservations;
   Speeds speeds;
   Changes changes;
+  std::vector<PossibleWorkers> possible;
 
   // Queued jobs that must not be placed before an uptime, because of a backoff or a delayed start.
   Deadlines<JobId> wakes;

@@ -102,6 +102,9 @@ class Yard {
   Explanation Explain(JobId job, Now now, const AcceptChange& accept = {}) const;
   // Explains a job that nobody has submitted yet. There are no reasons if it would start at once.
   Explanation Preview(const Submission& submission, Now now, const AcceptChange& accept = {}) const;
+  // Returns the jobs that a pass would start now if the workers that a provider could bring were
+  // there, each with the numbers, from 0, of those that it would use.
+  std::map<JobId, std::set<int32_t>> WantedOf(const std::string& provider, Now now) const;
   // Returns what everybody has used up to now, decayed.
   std::map<UsageKey, UsageRecord> Usage(Now now) const;
   // Returns the wall time of the worker's last sync.
@@ -157,6 +160,7 @@ class Yard {
   absl::StatusOr<Reply> Take(const DeleteQuota& in, Now now);
   absl::StatusOr<Reply> Take(const CreateReservation& in, Now now);
   absl::StatusOr<Reply> Take(const DeleteReservation& in, Now now);
+  absl::StatusOr<Reply> Take(const SetPossibleWorkers& in, Now now);
   absl::StatusOr<Reply> Take(const DeleteJob& in, Now now);
   absl::StatusOr<Reply> Take(const NoteStreams& in, Now now);
 

@@ -373,4 +373,13 @@ absl::StatusOr<Reply> Yard::Take(const DeleteReservation& in, Now now) {
   return Reply{};
 }
 
+absl::StatusOr<Reply> Yard::Take(const SetPossibleWorkers& in, Now) {
+  state_.possible = in.workers;
+  for (const PossibleWorkers& possible : in.workers) {
+    if (!possible.user.empty()) state_.contacts.Name(possible.user);
+  }
+  state_.changes.plan_again = true;
+  return Reply{};
+}
+
 }  // namespace trainyard::core

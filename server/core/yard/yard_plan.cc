@@ -234,12 +234,45 @@ std::vector<JobId> Yard::QueueFront() const {
   return front;
 }
 
+std::map<JobId, std::set<int32_t>> Yard::WantedOf(const std::string& provider, Now now) const {
+  std::map<JobId, std::set<int32_t>> wanted;
+  if (picture_.queue().size() == 0) return wanted;
+  for (const PossibleWorkers& possible : state_.possible) {
+    if (possible.provider != provider || possible.count == 0) continue;
+    Pool pool = picture_.pool();
+    const size_t real = pool.size();
+    Picture::AddPossible(possible, pool);
+    std::map<std::string, int32_t> numbers;
+    for (size_t i = real; i < pool.size(); ++i) {
+      numbers[pool[i].name] = static_cast<int32_t>(i - real);
+    }
+    const PassInput input = picture_.Input(state_, now);
+    const Plan plan =
+        policy_->MakePlan({input.config, pool, input.queue, input.running, input.usage,
+                           input.quotas, input.reservations, input.now, input.speeds});
+    for (const GangPlacement& placement : plan.placements) {
+      for (const RankPlacement& rank : placement.ranks) {
+        const auto number = numbers.find(rank.worker);
+        if (number != numbers.end()) wanted[placement.job].insert(number->second);
+      }
+    }
+  }
+  return wanted;
+}
+
 Explanation Yard::Explain(JobId job, Now now, const AcceptChange& accept) const {
   const QueuedJob* queued = picture_.queue().Find(job);
   if (queued == nullptr || record_ == nullptr) return {};
   PassInput input = picture_.Input(state_, now);
   if (accept) input.accept = &accept;
-  return record_->Explain(input, *queued);
+  Explanation explanation = record_->Explain(input, *queued);
+  for (const PossibleWorkers& possible : state_.possible) {
+    if (!WantedOf(possible.provider, now).contains(job)) continue;
+    explanation.infeasible = false;
+    explanation.reasons.push_back(absl::StrCat("provider ", possible.provider,
+                                               " could bring workers on which it would start"));
+  }
+  return explanation;
 }
 
 Explanation Yard::Preview(const Submission& submission, Now now, const AcceptChange& accept) const {
