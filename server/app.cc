@@ -441,6 +441,7 @@ absl::Status App::Impl::Listen(const ServerOptions& given) {
         grpc::AddInsecureChannelFromFd(server_.get(), connection.release());
       },
       [this](metrics::Exposition::Done done) { exposition_->Write(std::move(done)); });
+  provisioning_->Start();
   return ReplaceFile(JoinPath(state_dir_, "ready"),
                      absl::StrCat(absl::StrJoin(addresses(), "\n"), "\n"), 0600);
 }

@@ -18,14 +18,14 @@ SPEC = {"name": "small", "model": {"mlp": {"hidden": [16]}}, "data": {"dataset":
         "train": {"epochs": 2, "global_batch": 32}, "optimizer": {"sgd": {"lr": 0.05}}, "devices": 1}
 
 
-def wait_for(condition, what, seconds=PATIENCE):
+def wait_for(condition, what, told=str, seconds=PATIENCE):
     end = time.monotonic() + seconds
     while True:
         result = condition()
         if result:
             return result
         if time.monotonic() > end:
-            raise AssertionError(f"{what} has not come in time")
+            raise AssertionError(f"{what} has not come in time\n{told()}")
         time.sleep(0.1)
 
 
@@ -61,13 +61,16 @@ class Pilots(unittest.TestCase):
         self.server = subprocess.Popen(
             [BIN / "trainyard-server", "--state_dir", self.folder / "s", "--listen", self.address, "--listen", port],
             stdout=self.log, stderr=self.log, env=self.environment)
-        wait_for(ready.exists, "the server")
+        self.wait_for(ready.exists, "the server")
         self.port = ready.read_text().split()[-1]
 
     def cli(self, *args):
         done = subprocess.run([BIN / "trainyard", "--server", self.address, *args], capture_output=True, text=True, timeout=60)
         self.assertEqual(done.returncode, 0, f"{args}: {done.stderr}\n{self.logs()}")
         return done.stdout
+
+    def wait_for(self, condition, what):
+        wait_for(condition, what, self.logs)
 
     def logs(self):
         pilots = [f"{path.name}: {path.read_text(errors='replace')[-1500:]}" for path in (self.folder / "s/pilots").glob("*.log")]
@@ -92,21 +95,21 @@ class Pilots(unittest.TestCase):
         self.assertEqual(self.pilots(), [], "nothing waits yet")
         jobs = [self.submit(), self.submit()]
         for job in jobs:
-            wait_for(lambda job=job: self.state(job) == "JOB_STATE_SUCCEEDED", f"the end of {job}: {self.pilots()}")
+            self.wait_for(lambda job=job: self.state(job) == "JOB_STATE_SUCCEEDED", f"the end of {job}")
         # A longer job outlives a server that is killed, as on any worker.
-        long = self.submit(train={"epochs": 400, "global_batch": 32})
-        wait_for(lambda: self.state(long) == "JOB_STATE_RUNNING", "the longer job")
+        long = self.submit(train={"epochs": 400, "global_batch": 32}, checkpoint={"every": "50 epochs"})
+        self.wait_for(lambda: self.state(long) == "JOB_STATE_RUNNING", "the longer job")
         self.server.kill()
         self.server.wait()
         self.start_server(self.port)
-        wait_for(lambda: self.state(long) == "JOB_STATE_SUCCEEDED", "the end of the longer job")
+        self.wait_for(lambda: self.state(long) == "JOB_STATE_SUCCEEDED", "the end of the longer job")
         self.assertEqual(json.loads(self.cli("show", long, "-o", "json"))["attempt"], 1)
-        wait_for(lambda: all(state == "ENDED" for state, _ in self.pilots()), "the end of idle pilots")
+        self.wait_for(lambda: all(state == "ENDED" for state, _ in self.pilots()), "the end of idle pilots")
         listed = subprocess.run(["squeue", "-h", "--me"], env=self.environment, capture_output=True, text=True, timeout=60)
         self.assertEqual(listed.stdout, "")
-        wait_for(lambda: not json.loads(self.cli("workers", "ls", "-o", "json")), "the end of their workers")
+        self.wait_for(lambda: not json.loads(self.cli("workers", "ls", "-o", "json")), "the end of their workers")
         self.cli("providers", "rm", "lab")
-        wait_for(lambda: "no providers" in subprocess.run(
+        self.wait_for(lambda: "no providers" in subprocess.run(
             [BIN / "trainyard", "--server", self.address, "providers", "ls"], capture_output=True, text=True,
             timeout=60).stderr, "the end of the provider")
 

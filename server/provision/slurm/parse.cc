@@ -31,6 +31,12 @@ std::string Printable(absl::string_view text) {
   return result;
 }
 
+// Slurm's word for no reason says nothing to people.
+std::string Reason(absl::string_view text) {
+  std::string reason = Printable(text);
+  return reason == "None" ? "" : reason;
+}
+
 // Returns false for a text that is neither a time nor one of Slurm's words for none.
 bool ReadTime(absl::string_view text, int64_t& us) {
   us = 0;
@@ -99,7 +105,7 @@ absl::StatusOr<std::vector<ListedPilot>> ParseSqueue(absl::string_view text,
     pilot.name = std::string(fields.back());
     pilot.foreign_id = std::string(fields[0]);
     pilot.state = StateOfWord(fields[1]);
-    pilot.reason = Printable(absl::StrJoin(fields.begin() + 2, fields.end() - 4, "|"));
+    pilot.reason = Reason(absl::StrJoin(fields.begin() + 2, fields.end() - 4, "|"));
     if (!ReadTime(fields[count - 4], pilot.start_us) ||
         !ReadTime(fields[count - 3], pilot.expire_us)) {
       return BadLine(line);
@@ -141,7 +147,7 @@ std::optional<ListedPilot> ParseScontrol(absl::string_view text, absl::string_vi
     } else if (absl::ConsumePrefix(&part, "JobState=") && word.empty()) {
       word = part;
     } else if (absl::ConsumePrefix(&part, "Reason=") && pilot.reason.empty()) {
-      pilot.reason = Printable(part);
+      pilot.reason = Reason(part);
     }
   }
   if (!IsId(pilot.foreign_id) || word.empty() || !absl::StartsWith(pilot.name, prefix)) {

@@ -43,6 +43,7 @@ TEST(SqueueTest, ReadsWhatWasCaptured) {
   const ListedPilot& running = (*pilots)[3];
   EXPECT_EQ(running.name, "ty-s1-lab-1");
   EXPECT_EQ(running.foreign_id, "1");
+  EXPECT_EQ(running.reason, "") << "Slurm says None";
   EXPECT_EQ(running.state, ForeignState::kActive);
   const absl::Time start =
       absl::FromCivil(absl::CivilSecond(2026, 11, 28, 13, 28, 52), absl::UTCTimeZone());
