@@ -80,6 +80,19 @@ grpc::Status CallBytes(Impl& impl,
 
 }  // namespace
 
+// A cluster that accepts everything, and has nothing.
+class EmptyCluster : public provision::Cluster {
+ public:
+  absl::Status TryOut() const override { return absl::OkStatus(); }
+  provision::SubmitResult Submit(const std::string& pilot,
+                                 const std::vector<std::string>&) const override {
+    return {pilot, provision::SubmitResult::Kind::kUnknown, "", ""};
+  }
+  provision::Listing List(const std::vector<std::string>&) const override { return {}; }
+  absl::Status Cancel(const std::string&) const override { return absl::OkStatus(); }
+  void DropTokens(const std::string&) const override {}
+};
+
 testing::TempDir& Service::Folder() {
   static auto* folder = new testing::TempDir;
   return *folder;
@@ -95,6 +108,7 @@ Service::Service() : logs_(Folder().File("state/logs")) {
   target_store_ = *store::NotifyStore::Open(JoinPath(state, "notify.db"));
   spec_store_ = *store::SpecStore::Open(JoinPath(state, "specs.db"));
   remark_store_ = *store::RemarkStore::Open(JoinPath(state, "remarks.db"));
+  provider_store_ = *provision::ProviderStore::Open(JoinPath(state, "providers.db"));
   sweep_store_ = *store::SweepStore::Open(JoinPath(state, "sweeps.db"));
   Start();
 }
@@ -132,6 +146,19 @@ void Service::Start() {
   };
   keeper_ = *sweeps::Keeper::Open(std::move(keeper), *sweep_store_, *runtime_, *board_, notifier_,
                                   metrics_, clock_);
+  provision::Keeper::Options provisioner;
+  provisioner.server_id = "fuzz";
+  provisioner.connect = [](const std::string&, const provision::ProviderSpec&,
+                           const provision::ClusterOptions&) {
+    return std::make_unique<EmptyCluster>();
+  };
+  providers_keeper_ =
+      *provision::Keeper::Open(std::move(provisioner), *provider_store_, *runtime_, clock_);
+  services_->providers = providers_keeper_.get();
+  services_->complete_provider = [](provision::ProviderSpec& spec, provision::ClusterOptions&) {
+    if (spec.owner.empty()) spec.owner = Admin().user;
+    return absl::OkStatus();
+  };
   services_->secrets = secret_store_.get();
   services_->targets = target_store_.get();
   services_->courier = courier_.get();
@@ -150,6 +177,7 @@ void Service::Start() {
   sweeps_ = std::make_unique<rpc::SweepServiceImpl>(*services_);
   secrets_ = std::make_unique<rpc::SecretServiceImpl>(*services_);
   notify_ = std::make_unique<rpc::NotifyServiceImpl>(*services_);
+  providers_ = std::make_unique<rpc::ProviderServiceImpl>(*services_);
 }
 
 void Service::Stop() {
@@ -157,6 +185,7 @@ void Service::Stop() {
   verifier_->Stop();
   runtime_->Stop();
   executor_.reset();  // runs what is left
+  providers_.reset();
   notify_.reset();
   secrets_.reset();
   sweeps_.reset();
@@ -169,6 +198,7 @@ void Service::Stop() {
   sharing_.reset();
   fleet_.reset();
   jobs_.reset();
+  providers_keeper_.reset();
   keeper_.reset();
   courier_.reset();
   services_.reset();
@@ -197,6 +227,7 @@ const std::vector<Service::Method>& Service::UnaryMethods() {
   using Sweeps = rpc::SweepServiceImpl;
   using Secrets = rpc::SecretServiceImpl;
   using Notify = rpc::NotifyServiceImpl;
+  using Providers = rpc::ProviderServiceImpl;
   static const auto* methods = new std::vector<Method>{
       {"JobService/CreateJob",
        [](Service& s, absl::string_view request) {
@@ -499,6 +530,38 @@ const std::vector<Service::Method>& Service::UnaryMethods() {
       {"NotifyService/ListDeliveries",
        [](Service& s, absl::string_view
                           request) { return Call(*s.notify_, &Notify::ListDeliveries, request); }},
+      {"ProviderService/CreateProvider",
+       [](Service& s,
+          absl::string_view
+              request) { return Call(*s.providers_, &Providers::CreateProvider, request); }},
+      {"ProviderService/UpdateProvider",
+       [](Service& s,
+          absl::string_view
+              request) { return Call(*s.providers_, &Providers::UpdateProvider, request); }},
+      {"ProviderService/GetProvider",
+       [](Service& s,
+          absl::string_view
+              request) { return Call(*s.providers_, &Providers::GetProvider, request); }},
+      {"ProviderService/ListProviders",
+       [](Service& s,
+          absl::string_view
+              request) { return Call(*s.providers_, &Providers::ListProviders, request); }},
+      {"ProviderService/PauseProvider",
+       [](Service& s,
+          absl::string_view
+              request) { return Call(*s.providers_, &Providers::PauseProvider, request); }},
+      {"ProviderService/ResumeProvider",
+       [](Service& s,
+          absl::string_view
+              request) { return Call(*s.providers_, &Providers::ResumeProvider, request); }},
+      {"ProviderService/DeleteProvider",
+       [](Service& s,
+          absl::string_view
+              request) { return Call(*s.providers_, &Providers::DeleteProvider, request); }},
+      {"ProviderService/CancelPilot",
+       [](Service& s,
+          absl::string_view
+              request) { return Call(*s.providers_, &Providers::CancelPilot, request); }},
   };
   return *methods;
 }

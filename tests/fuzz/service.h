@@ -9,6 +9,9 @@
 
 #include "common/base/env.h"
 #include "grpcpp/grpcpp.h"
+#include "server/provision/cluster.h"
+#include "server/provision/keeper.h"
+#include "server/provision/provider_store.h"
 #include "server/rpc/access_service.h"
 #include "server/rpc/agent_service.h"
 #include "server/rpc/bundle_service.h"
@@ -17,6 +20,7 @@
 #include "server/rpc/fleet_service.h"
 #include "server/rpc/job_service.h"
 #include "server/rpc/notify_service.h"
+#include "server/rpc/provider_service.h"
 #include "server/rpc/secret_service.h"
 #include "server/rpc/sharing_service.h"
 #include "server/rpc/spec_service.h"
@@ -94,6 +98,7 @@ class Service {
   std::unique_ptr<store::SpecStore> spec_store_;
   std::unique_ptr<store::RemarkStore> remark_store_;
   std::unique_ptr<store::SweepStore> sweep_store_;
+  std::unique_ptr<provision::ProviderStore> provider_store_;
   runtime::Notifier notifier_;
   store::MemoryAccessStore access_store_;
   access::Directory directory_;
@@ -108,6 +113,7 @@ class Service {
   std::unique_ptr<rpc::Services> services_;
   std::unique_ptr<notify::Courier> courier_;
   std::unique_ptr<sweeps::Keeper> keeper_;
+  std::unique_ptr<provision::Keeper> providers_keeper_;
   std::unique_ptr<rpc::JobServiceImpl> jobs_;
   std::unique_ptr<rpc::FleetServiceImpl> fleet_;
   std::unique_ptr<rpc::SharingServiceImpl> sharing_;
@@ -120,6 +126,7 @@ class Service {
   std::unique_ptr<rpc::SweepServiceImpl> sweeps_;
   std::unique_ptr<rpc::SecretServiceImpl> secrets_;
   std::unique_ptr<rpc::NotifyServiceImpl> notify_;
+  std::unique_ptr<rpc::ProviderServiceImpl> providers_;
 };
 
 }  // namespace trainyard::fuzz
