@@ -313,7 +313,7 @@ void Keeper::SteerWorkers(const Inputs& inputs) {
   for (core::Input& order : orders) Post(std::move(order));
 }
 
-// What is refused now is asked for again in the next turn, if it is still wanted.
+// An order that is refused now is given again in the next turn, if it is still wanted.
 void Keeper::Post(core::Input input) {
   runtime_.Post(std::move(input), [](const absl::StatusOr<core::Reply>&) {});
 }

@@ -33,7 +33,8 @@ class Slurm : public Cluster {
   absl::Status TryOut() const override;
 
   // Asks for a pilot. `tokens` has the join token of each of its workers, by node.
-  SubmitResult Submit(const std::string& pilot, const std::vector<std::string>& tokens) const override;
+  SubmitResult Submit(const std::string& pilot,
+                      const std::vector<std::string>& tokens) const override;
 
   // Lists all allocations of this server. Those of `foreign_ids` that squeue has forgotten are
   // looked up in accounting, and else at the controller; if neither knows one, the listing lacks

@@ -59,6 +59,7 @@ RpcTest::RpcTest() {
   secret_service_ = std::make_unique<SecretServiceImpl>(*services_);
   spec_service_ = std::make_unique<SpecServiceImpl>(*services_);
   sweep_service_ = std::make_unique<SweepServiceImpl>(*services_);
+  provider_service_ = std::make_unique<ProviderServiceImpl>(*services_);
   notify_service_ = std::make_unique<NotifyServiceImpl>(*services_);
   tunnel_service_ = std::make_unique<TunnelServiceImpl>(*services_);
   grpc::ServerBuilder builder;
@@ -73,6 +74,7 @@ RpcTest::RpcTest() {
   builder.RegisterService(secret_service_.get());
   builder.RegisterService(spec_service_.get());
   builder.RegisterService(sweep_service_.get());
+  builder.RegisterService(provider_service_.get());
   builder.RegisterService(notify_service_.get());
   builder.RegisterService(tunnel_service_.get());
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> waits;

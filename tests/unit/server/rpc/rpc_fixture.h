@@ -19,6 +19,7 @@
 #include "server/rpc/fleet_service.h"
 #include "server/rpc/job_service.h"
 #include "server/rpc/notify_service.h"
+#include "server/rpc/provider_service.h"
 #include "server/rpc/secret_service.h"
 #include "server/rpc/sharing_service.h"
 #include "server/rpc/spec_service.h"
@@ -116,6 +117,7 @@ class RpcTest : public ::testing::Test {
   std::unique_ptr<SecretServiceImpl> secret_service_;
   std::unique_ptr<SpecServiceImpl> spec_service_;
   std::unique_ptr<SweepServiceImpl> sweep_service_;
+  std::unique_ptr<ProviderServiceImpl> provider_service_;
   std::unique_ptr<NotifyServiceImpl> notify_service_;
   std::unique_ptr<TunnelServiceImpl> tunnel_service_;
   std::unique_ptr<grpc::Server> server_;
