@@ -179,10 +179,11 @@ Findings LookAtServices(const Places& places) {
   return findings;
 }
 
-Findings LookAtSystem(absl::Time now) {
-  Findings findings = {
-      doctor::JudgeCgroup(doctor::LookAtCgroups(kHere)),
-      doctor::JudgeSandbox(doctor::LookAtSandboxes(kHere, doctor::RunWithin(kProgramTimeout)))};
+Findings LookAtSystem(const Places& places, absl::Time now) {
+  const bool runs_as_owners = doctor::SettingOf(places.worker_settings, "run_as") == "owner";
+  Findings findings = {doctor::JudgeCgroup(doctor::LookAtCgroups(kHere)),
+                       doctor::JudgeSandbox(doctor::LookAtSandboxes(
+                           kHere, runs_as_owners, doctor::RunWithin(kProgramTimeout)))};
   Append(findings, doctor::JudgeLimits(doctor::LookAtLimits(kHere)));
   findings.push_back(doctor::JudgeMemory(doctor::LookAtMemory(kHere)));
   findings.push_back(doctor::JudgeClock(doctor::LookAtClock(now)));
@@ -243,7 +244,7 @@ std::vector<DoctorSection> DoctorSections(const Context& context, const std::str
   return {{"programs", [places] { return LookAtPrograms(places); }},
           {"files", [places] { return LookAtFiles(places); }},
           {"services", [places] { return LookAtServices(places); }},
-          {"system", [now = context.clock.Now()] { return LookAtSystem(now); }},
+          {"system", [places, now = context.clock.Now()] { return LookAtSystem(places, now); }},
           {"GPUs", [places] { return LookAtGpus(places); }},
           {"network", [address] { return JudgeNetwork(doctor::LookAtNetwork(address)); }},
           {"disks", [places] { return LookAtDisks(places); }},

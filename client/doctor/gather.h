@@ -22,9 +22,6 @@ using RunProgram =
 // Returns one that waits for this long.
 RunProgram RunWithin(absl::Duration timeout);
 
-// Returns the path of a program of the system, or an empty text.
-std::string FindOnSystem(const std::string& root, const std::string& name);
-
 // Looks for a program of Trainyard, where `folder` is that of the client, and asks for its version.
 ProgramFacts FindTrainyardProgram(const std::string& folder, const std::string& name,
                                   const RunProgram& run);
@@ -41,8 +38,9 @@ std::string SettingOf(const std::string& path, absl::string_view flag);
 absl::StatusOr<std::vector<UnitFacts>> LookAtUnits(const std::string& root, const RunProgram& run);
 
 CgroupFacts LookAtCgroups(const std::string& root);
-// Makes a sandbox in which nothing is done.
-SandboxFacts LookAtSandboxes(const std::string& root, const RunProgram& run);
+// Makes a sandbox in which nothing is done, and looks for what runs images where jobs run as their
+// owners, or as the worker.
+SandboxFacts LookAtSandboxes(const std::string& root, bool runs_as_owners, const RunProgram& run);
 LimitFacts LookAtLimits(const std::string& root);
 MemoryFacts LookAtMemory(const std::string& root);
 ClockFacts LookAtClock(absl::Time now);

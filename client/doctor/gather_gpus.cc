@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "client/doctor/gather.h"
+#include "common/base/container_runtime.h"
 #include "common/base/files.h"
 #include "common/base/strings.h"
 
@@ -96,7 +97,7 @@ absl::StatusOr<std::vector<std::vector<std::string>>> AskSmi(const std::string& 
 }
 
 void AskDriver(GpuFacts& gpus, const std::string& root, const RunProgram& run) {
-  const std::string smi = FindOnSystem(root, "nvidia-smi");
+  const std::string smi = FindSystemProgram("nvidia-smi", root);
   if (smi.empty()) {
     gpus.smi_error = "it is not installed";
     return;

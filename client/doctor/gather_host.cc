@@ -18,6 +18,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "client/doctor/gather.h"
+#include "common/base/container_runtime.h"
 #include "common/base/files.h"
 #include "common/base/memory_limit.h"
 #include "common/base/strings.h"
@@ -89,13 +90,11 @@ CgroupFacts LookAtCgroups(const std::string& root) {
   return cgroup;
 }
 
-SandboxFacts LookAtSandboxes(const std::string& root, const RunProgram& run) {
+SandboxFacts LookAtSandboxes(const std::string& root, bool runs_as_owners, const RunProgram& run) {
   SandboxFacts sandbox;
-  for (const char* runtime : {"podman", "apptainer", "ch-run", "enroot"}) {
-    if (!sandbox.runtime.empty() || FindOnSystem(root, runtime).empty()) continue;
-    sandbox.runtime = runtime == std::string("ch-run") ? "charliecloud" : runtime;
-  }
-  sandbox.bubblewrap = FindOnSystem(root, "bwrap");
+  const auto find = [&root](const std::string& name) { return FindSystemProgram(name, root); };
+  sandbox.runtime = FindContainerRuntime(runs_as_owners, find).name;
+  sandbox.bubblewrap = find("bwrap");
   if (sandbox.bubblewrap.empty()) return sandbox;
   const auto result = run({sandbox.bubblewrap, "--ro-bind", "/", "/", "--unshare-pid",
                            "--unshare-ipc", "--proc", "/proc", "--die-with-parent", "/bin/true"});

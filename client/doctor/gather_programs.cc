@@ -6,6 +6,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "client/doctor/gather.h"
+#include "common/base/container_runtime.h"
 #include "common/base/files.h"
 #include "common/base/flag_style.h"
 #include "common/base/program_paths.h"
@@ -65,14 +66,6 @@ RunProgram RunWithin(absl::Duration timeout) {
   return [timeout](const std::vector<std::string>& args) {
     return daemons::RunChild(args, "", timeout);
   };
-}
-
-std::string FindOnSystem(const std::string& root, const std::string& name) {
-  for (const char* folder : {"/usr/local/bin", "/usr/bin", "/bin", "/opt/bin", "/usr/sbin"}) {
-    const std::string path = absl::StrCat(root, folder, "/", name);
-    if (access(path.c_str(), X_OK) == 0) return path;
-  }
-  return "";
 }
 
 ProgramFacts FindTrainyardProgram(const std::string& folder, const std::string& name,
@@ -140,7 +133,7 @@ std::string SettingOf(const std::string& path, absl::string_view flag) {
 
 absl::StatusOr<std::vector<UnitFacts>> LookAtUnits(const std::string& root, const RunProgram& run) {
   std::vector<UnitFacts> units;
-  const std::string systemctl = FindOnSystem(root, "systemctl");
+  const std::string systemctl = FindSystemProgram("systemctl", root);
   if (systemctl.empty() || !FileExists(absl::StrCat(root, "/run/systemd/system"))) return units;
   std::vector<std::string> args = {systemctl, "show",
                                    "--property=Id,LoadState,ActiveState,UnitFileState"};

@@ -68,9 +68,9 @@ Finding JudgeCgroup(const CgroupFacts& cgroup) {
 Finding JudgeSandbox(const SandboxFacts& sandbox) {
   const std::string check = "sandboxes";
   const std::string containers =
-      sandbox.runtime.empty()
-          ? "No runtime of containers (podman, apptainer, charliecloud, enroot) is installed."
-          : absl::StrCat("Containers run with ", sandbox.runtime, ".");
+      sandbox.runtime.empty() ? "No runtime of containers is installed (apptainer, charliecloud, "
+                                "enroot, or podman where jobs do not run as their owners)."
+                              : absl::StrCat("Containers run with ", sandbox.runtime, ".");
   if (sandbox.bubblewrap.empty()) {
     return Warning(check,
                    absl::StrCat("Jobs that ask for a sandbox do not run here, because bwrap is "

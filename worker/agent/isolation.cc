@@ -1,12 +1,11 @@
 // Chooses levels of isolation from what is installed.
 #include "worker/agent/isolation.h"
 
-#include <unistd.h>
-
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/base/files.h"
+#include "common/base/container_runtime.h"
 #include "common/base/isolation.h"
 
 namespace trainyard::agent {
@@ -14,15 +13,6 @@ namespace {
 
 using run_dir::Isolation;
 using run_dir::IsolationLevel;
-
-// The runtimes and their programs, in the order in which they are taken.
-constexpr struct {
-  const char* runtime;
-  const char* program;
-} kRuntimes[] = {{"podman", "podman"},
-                 {"apptainer", "apptainer"},
-                 {"charliecloud", "ch-run"},
-                 {"enroot", "enroot"}};
 
 absl::Status Unavailable(const char* level, const char* missing) {
   return error::IsolationUnavailable(
@@ -36,23 +26,10 @@ IsolationOffer FindIsolation(bool has_cgroups, bool runs_as_owners,
   IsolationOffer offer;
   offer.has_cgroups = has_cgroups;
   offer.sandbox = find("bwrap");
-  for (const auto& [runtime, program] : kRuntimes) {
-    if (runs_as_owners && std::string(runtime) == "podman") continue;
-    const std::string path = find(program);
-    if (path.empty()) continue;
-    offer.container_runtime = runtime;
-    offer.container_program = path;
-    break;
-  }
+  ContainerRuntime container = FindContainerRuntime(runs_as_owners, find);
+  offer.container_runtime = std::move(container.name);
+  offer.container_program = std::move(container.program);
   return offer;
-}
-
-std::string FindSystemProgram(const std::string& name) {
-  for (const char* folder : {"/usr/local/bin", "/usr/bin", "/bin", "/opt/bin"}) {
-    const std::string path = JoinPath(folder, name);
-    if (access(path.c_str(), X_OK) == 0) return path;
-  }
-  return "";
 }
 
 std::map<std::string, std::string> IsolationLabels(const IsolationOffer& offer) {

@@ -20,14 +20,9 @@ struct IsolationOffer {
   friend bool operator==(const IsolationOffer&, const IsolationOffer&) = default;
 };
 
-// Looks for the programs. `find` returns the path of a program by its name, or an empty text. Where
-// jobs run as their owners they may start no set-user-ID programs, which podman needs, so it is not
-// offered there.
+// Looks for the programs. `find` returns the path of a program by its name, or an empty text.
 IsolationOffer FindIsolation(bool has_cgroups, bool runs_as_owners,
                              const std::function<std::string(const std::string&)>& find);
-
-// Returns the path of a program in the folders of the system, or an empty text.
-std::string FindSystemProgram(const std::string& name);
 
 // Returns what this host can do as labels of the worker, by which the server places jobs:
 // isolation.sandbox=yes.

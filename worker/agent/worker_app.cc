@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/container_runtime.h"
 #include "common/base/duration.h"
 #include "common/base/env.h"
 #include "common/base/errors.h"
@@ -82,7 +83,8 @@ void TakeIsolation(const WorkerFlags& flags, const std::string& uid, HostSetting
     }
   }
   settings.isolation =
-      FindIsolation(settings.groups != nullptr, flags.run_as == RunAs::kOwner, FindSystemProgram);
+      FindIsolation(settings.groups != nullptr, flags.run_as == RunAs::kOwner,
+                    [](const std::string& name) { return FindSystemProgram(name); });
 }
 
 std::string RunsJobsOf(const AgentOptions& options) {

@@ -130,15 +130,18 @@ TEST_F(GatherTest, TheGroupOfJobsIsFound) {
 }
 
 TEST_F(GatherTest, ASandboxIsMade) {
-  EXPECT_EQ(LookAtSandboxes(root_, run()).bubblewrap, "");
+  EXPECT_EQ(LookAtSandboxes(root_, /*runs_as_owners=*/false, run()).bubblewrap, "");
   PutProgram("/usr/bin/bwrap");
   PutProgram("/usr/bin/ch-run");
   Answer("bwrap --ro-bind", {1, "", "bwrap: No permissions to create new namespace\n"});
-  const SandboxFacts refused = LookAtSandboxes(root_, run());
+  const SandboxFacts refused = LookAtSandboxes(root_, /*runs_as_owners=*/false, run());
   EXPECT_EQ(refused.error, "bwrap: No permissions to create new namespace");
   EXPECT_EQ(refused.runtime, "charliecloud");
   Answer("bwrap --ro-bind", {0, "", ""});
-  EXPECT_EQ(LookAtSandboxes(root_, run()).error, "");
+  EXPECT_EQ(LookAtSandboxes(root_, /*runs_as_owners=*/false, run()).error, "");
+  PutProgram("/usr/bin/podman");
+  EXPECT_EQ(LookAtSandboxes(root_, /*runs_as_owners=*/false, run()).runtime, "podman");
+  EXPECT_EQ(LookAtSandboxes(root_, /*runs_as_owners=*/true, run()).runtime, "charliecloud");
 }
 
 TEST_F(GatherTest, MemoryAndLimitsComeFromTheKernel) {
