@@ -72,6 +72,13 @@ absl::Status SqliteStore::Commit(const core::Delta& delta) {
   TY_RETURN_IF_ERROR(transaction.Begin());
   core::Snapshot before;
   TY_RETURN_IF_ERROR(ReadMeta(*writer_, before));
+  if (delta.revision <= before.revision) {
+    // The lock of the state directory keeps others away, unless the file system has none that work.
+    return MakeError(absl::StatusCode::kFailedPrecondition, "STATE_TAKEN_OVER",
+                     absl::StrCat("another server has written to '", writer_->path(),
+                                  "' since this one has read it, so nothing is decided here any "
+                                  "more; run one server alone, on a file system with locks"));
+  }
   if (delta.revision != before.revision + 1) {
     return absl::FailedPreconditionError(
         absl::StrCat("commit of revision ", delta.revision, "; the store is at ", before.revision));

@@ -368,6 +368,22 @@ TEST_F(SqliteStoreTest, ADamagedSpecKeepsOnlyItsOwnJobFromStarting) {
   }
 }
 
+TEST_F(SqliteStoreTest, OfTwoServersOnOneDatabaseTheFirstThatCommitsGoesOn) {
+  const auto old_one = OpenSqliteStore(path());
+  ASSERT_TRUE(old_one.ok()) << old_one.status();
+  ASSERT_TRUE((*old_one)->Commit(OneJob()).ok());
+  // On a file system without locks, another server reads the state and goes on with it.
+  const auto new_one = OpenSqliteStore(path());
+  ASSERT_TRUE(new_one.ok()) << new_one.status();
+  core::Delta next;
+  next.revision = 2;
+  next.next_job = 3;
+  ASSERT_TRUE((*new_one)->Commit(next).ok());
+  next.next_job = 4;
+  EXPECT_EQ(ErrorReason((*old_one)->Commit(next)), "STATE_TAKEN_OVER");
+  EXPECT_EQ((*new_one)->Load()->next_job, 3);
+}
+
 TEST_F(SqliteStoreTest, ADatabaseThatHasLostCommitsIsRefusedUnlessThatIsAccepted) {
   {
     auto store = OpenSqliteStore(path());
