@@ -16,7 +16,7 @@ all functions do nothing, so a script that uses them runs anywhere:
         if trainyard.should_stop():
             break
 
-With the whole package, trainyard.connect() talks to a server: it submits jobs, follows them, and reads their curves.
+With the whole package, trainyard.connect() talks to a server: it submits jobs and sweeps, follows them, and reads their curves.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ import time
 from typing import TYPE_CHECKING, Any, Dict, Iterator, Mapping, Optional
 
 if TYPE_CHECKING:  # type checkers see what __getattr__ below loads
+    from .catalogue import SavedSpec as SavedSpec
     from .client import Client as Client, connect as connect
     from .errors import (
         Conflict as Conflict, InvalidRequest as InvalidRequest, JobFailed as JobFailed, NotAllowed as NotAllowed,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:  # type checkers see what __getattr__ below loads
         TrainyardError as TrainyardError, TrainyardWarning as TrainyardWarning, Unreachable as Unreachable)
     from .handles import Job as Job, JobList as JobList
     from .records import File as File, Metrics as Metrics, Point as Point, Worker as Worker
+    from .sweeps import Sweep as Sweep, Trial as Trial
 
 __all__ = [
     "in_job", "params", "rank", "world_size", "log", "set_total_steps", "checkpoint", "should_checkpoint",
@@ -52,6 +54,8 @@ __all__ = [
 _OF_CLIENT = {
     **dict.fromkeys(["Client", "connect"], "client"),
     **dict.fromkeys(["Job", "JobList"], "handles"),
+    **dict.fromkeys(["SavedSpec"], "catalogue"),
+    **dict.fromkeys(["Sweep", "Trial"], "sweeps"),
     **dict.fromkeys(["File", "Metrics", "Point", "Worker"], "records"),
     **dict.fromkeys(["Conflict", "InvalidRequest", "JobFailed", "NotAllowed", "NotFound", "NotSignedIn", "QuotaExceeded",
                      "TimedOut", "TrainyardError", "TrainyardWarning", "Unreachable"], "errors"),

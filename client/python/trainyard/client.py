@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 import uuid
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Union
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import contexts, specs
+from .catalogue import SavedSpec, full_name, list_saved, names_version
 from .errors import InvalidRequest, NotFound, TrainyardError, tell
 from .handles import Job, JobList
 from .records import Worker, workers_of
 from .sender import CodeSender
+from .sweeps import Sweep
 from .transport import RETRY_FOR_S, Transport
 
 __all__ = ["Client", "connect"]
@@ -18,6 +20,7 @@ __all__ = ["Client", "connect"]
 STATES = ("QUEUED", "STARTING", "RUNNING", "STOPPING", "SUSPENDED", "SUCCEEDED", "FAILED", "CANCELLED")
 
 JobLike = Union[Job, str, int]
+SpecLike = Union[specs.SpecLike, SavedSpec]
 
 
 class Client:
@@ -61,7 +64,7 @@ class Client:
         # A call that is repeated because its answer was lost makes no second job.
         return f"py-{uuid.uuid4()}"
 
-    def submit(self, what: specs.SpecLike, *, args: Union[str, Sequence[object]] = (), devices: Any = None,
+    def submit(self, what: SpecLike, *, args: Union[str, Sequence[object]] = (), devices: Any = None,
                params: Optional[Mapping[str, Any]] = None, env: Optional[Mapping[str, Any]] = None,
                name: Optional[str] = None, directory: Optional[specs.PathLike] = None,
                code: Optional[specs.PathLike] = None, project: Optional[str] = None,
@@ -70,21 +73,29 @@ class Client:
                reservation: str = "", wait_for_devices: bool = False, from_checkpoint: Union[Job, str] = "",
                request_id: Optional[str] = None) -> Job:
         """Submits a job and returns its handle. `what` is a spec as a mapping, the path of a file with one (.yaml, .json),
-        a script ("train.py", with `args`), a command as one text, or a command as a list of words. A command runs in
-        `directory`, the present folder if it is not given, on the hosts of the workers.
+        a script ("train.py", with `args`), a command as one text, a command as a list of words, or a saved spec, also by
+        its name with a version ("resnet@2"). A command runs in `directory`, the present folder if it is not given, on the
+        hosts of the workers.
 
         `code` is a folder that travels with the job as it is now, so that it need not be on the hosts. The command then
         runs in a copy of it, in the present folder if that lies below, or in `directory`, which is relative to it.
         `set` changes any field by its path: set={"outputs": ["results/**"]}. `from_checkpoint` is "12/600", or a job for
         its newest one."""
-        spec = specs.make(what, args=args, directory=directory, devices=devices, params=params, env=env, name=name,
+        source, origin = self._source(what)
+        spec = specs.make(source, args=args, directory=directory, devices=devices, params=params, env=env, name=name,
                           project=project, tags=tags, code=code, set=set)
-        options = self._options(after, after_ok, reservation, wait_for_devices)
+        options = {**self._options(after, after_ok, reservation, wait_for_devices), **origin}
         start = self._checkpoint(from_checkpoint)
         with CodeSender(self) as sender:
             options.update(sender.take(spec))
             sender.send()
         return self._create(spec, options, start, request_id or self.new_request_id())
+
+    def _source(self, what: SpecLike) -> Tuple[specs.SpecLike, Dict[str, Any]]:
+        """Returns the spec of a saved one, and the options of a submission that name it."""
+        if isinstance(what, str) and names_version(what):
+            what = self.saved_spec(what)
+        return (what.spec, {"saved_spec": what.data["name"]}) if isinstance(what, SavedSpec) else (what, {})
 
     @staticmethod
     def _options(after: Union[JobLike, Sequence[JobLike]] = (), after_ok: Union[JobLike, Sequence[JobLike]] = (),
@@ -109,7 +120,7 @@ class Client:
             tell(sentence)
         return Job(self, data["name"], data)
 
-    def map(self, what: specs.SpecLike, values: Iterable[Mapping[str, Any]], *,
+    def map(self, what: SpecLike, values: Iterable[Mapping[str, Any]], *,
             after: Union[JobLike, Sequence[JobLike]] = (), after_ok: Union[JobLike, Sequence[JobLike]] = (),
             reservation: str = "", wait_for_devices: bool = False, from_checkpoint: Union[Job, str] = "",
             request_id: Optional[str] = None, **options: Any) -> JobList:
@@ -117,8 +128,9 @@ class Client:
         of the program; one with dots is the path of a field: {"optimizer.sgd.lr": 0.1}. `options` are those of submit.
         All specs are checked before the first job is submitted. If a submission fails all the same, the error has the
         jobs that were made before it as `jobs`. With a `request_id`, the same call once more makes the missing ones."""
-        base = specs.make(what, **options)
-        chosen = self._options(after, after_ok, reservation, wait_for_devices)
+        source, origin = self._source(what)
+        base = specs.make(source, **options)
+        chosen = {**self._options(after, after_ok, reservation, wait_for_devices), **origin}
         start = self._checkpoint(from_checkpoint)
         prefix = request_id or self.new_request_id()
         ready: List[Dict[str, Any]] = []
@@ -147,6 +159,74 @@ class Client:
                 error.message += f" (after {len(jobs)} of {len(ready)} jobs, the last of which is {jobs[-1].name})"
             raise
         return jobs
+
+    def sweep(self, what: Union[SpecLike, int], parameters: Optional[Mapping[str, Any]] = None, *, maximize: str = "",
+              minimize: str = "", search: str = "", trials: Optional[int] = None, concurrent: Optional[int] = None,
+              seed: Optional[int] = None, budget: str = "", target: Optional[float] = None,
+              patience: Optional[int] = None, reservation: str = "", wait_for_devices: bool = False,
+              request_id: Optional[str] = None, **options: Any) -> Sweep:
+        """Begins a sweep and returns its handle; sweep(3) returns that of one that has begun. `parameters` are the values
+        of each field that is searched: {"optimizer.sgd.lr": "log(1e-3, 1)", "train.global_batch": [32, 64]}. A name
+        without dots is a parameter of the program, or the only field of the spec with that name. `search` is "grid",
+        "random", "asha" or "pbt". All of these override the `sweep` of a spec that has one, and further fields are set by
+        their paths: set={"sweep.rungs": 3}. `options` are those of submit."""
+        fields = {"search": search, "trials": trials, "concurrent": concurrent, "seed": seed, "budget": budget,
+                  "target": target, "patience": patience}
+        given = {name: specs.plain(value, name) for name, value in fields.items() if value not in (None, "")}
+        if isinstance(what, int) or (isinstance(what, str) and re.fullmatch(r"sweeps/\d+", what)):
+            if parameters or maximize or minimize or given or options:
+                raise InvalidRequest(f"'{what}' is a sweep that has begun; to begin another, give a spec")
+            return Sweep(self, str(what)).refresh()
+        source, origin = self._source(what)
+        spec = specs.make(source, **options)
+        specs.add_sweep(spec, parameters or {}, given, maximize=maximize, minimize=minimize)
+        chosen = {**self._options(reservation=reservation, wait_for_devices=wait_for_devices), **origin}
+        with CodeSender(self) as sender:
+            chosen.update(sender.take(spec))
+            sender.send()
+        data = self.call("SweepService/CreateSweep", {"spec": spec, "options": chosen,
+                                                      "request_id": request_id or self.new_request_id()})
+        for sentence in data.get("warnings", []):
+            tell(sentence)
+        return Sweep(self, data["name"], data)
+
+    def sweeps(self, *, user: str = "", limit: int = 50) -> List[Sweep]:
+        """Lists sweeps, the newest first. `user` is empty for all."""
+        found: List[Sweep] = []
+        token = ""
+        while len(found) < limit:
+            answer = self.call("SweepService/ListSweeps", {"page_size": min(limit - len(found), 1000), "page_token": token,
+                                                           "user": user})
+            found += [Sweep(self, data["name"], data) for data in answer.get("sweeps", [])]
+            token = answer.get("next_page_token", "")
+            if not token:
+                break
+        return found
+
+    def save_spec(self, what: Union[SpecLike, Job, int], name: str, *, note: str = "",
+                  tags: Union[str, Sequence[str]] = (), **options: Any) -> SavedSpec:
+        """Saves the spec of a job, or one that was not run yet, as the next version of a name of the catalogue. `options`
+        are those of submit for a spec that was not run; its own name and tags are set by set={"name": ...}."""
+        request: Dict[str, Any] = {"name": name, "note": note, "tags": specs.words(tags)}
+        with CodeSender(self) as sender:
+            if isinstance(what, (Job, int)):
+                if options:
+                    raise InvalidRequest(f"{', '.join(options)}: a job is saved as it ran; save a clone with the changes")
+                request["job"] = Job.name_of(str(what)) if isinstance(what, int) else what.name
+            else:
+                request["spec"] = specs.make(self._source(what)[0], **options)
+                request.update(sender.take(request["spec"]))
+            sender.send()
+        return SavedSpec(self, self.call("SpecService/SaveSpec", request))
+
+    def saved_spec(self, name: str) -> SavedSpec:
+        """Returns a saved spec: "resnet" for its newest version, "resnet@2" for another one. Raises NotFound."""
+        return SavedSpec(self, self.call("SpecService/GetSavedSpec", {"name": full_name(name)}))
+
+    def saved_specs(self, text: str = "", *, tags: Union[str, Sequence[str]] = ()) -> List[SavedSpec]:
+        """Lists the newest version of each saved spec, or of those with this text in their names, notes, models, data sets
+        or tags, and with all these tags."""
+        return list_saved(self, {"text": text, "tags": specs.words(tags)})
 
     def job(self, name: Union[int, str]) -> Job:
         """Returns the handle of a job by its number. Raises NotFound."""

@@ -89,21 +89,15 @@ class Job:
 
     @property
     def spec(self) -> Dict[str, Any]:
-        """The spec with all defaults filled in."""
-        spec: Dict[str, Any] = (self._data or self.data).get("resolved_spec", {})
+        """The spec with all defaults filled in, in the form of a spec file."""
+        spec: Dict[str, Any] = specs.as_written((self._data or self.data).get("resolved_spec", {}))
         return spec
 
     @property
     def params(self) -> Dict[str, Any]:
         """The parameters of a program."""
-        raw = (self.spec.get("program") or {}).get("params") or {}
-        values: Dict[str, Any] = {}
-        for name, text in raw.items():
-            try:
-                values[name] = json.loads(text)
-            except ValueError:
-                values[name] = text
-        return values
+        params: Dict[str, Any] = (self.spec.get("program") or {}).get("params") or {}
+        return params
 
     @property
     def step(self) -> int:
@@ -306,6 +300,16 @@ class Job:
         """What came out each time the job was run again."""
         found = self.client.call("JobService/ListVerifications", {"name": self.name}).get("verifications", [])
         return [{**one, "result": without_prefix(str(one.get("result", "")), "VERIFICATION_RESULT_")} for one in found]
+
+    def lineage(self, *, max_jobs: int = 200) -> List[Dict[str, Any]]:
+        """The jobs from which the job descends and those that descend from it, itself among them, in order of their
+        numbers. The `links` of each say from what it descends: {"kind": "CLONE", "parent": "jobs/7"}."""
+        answer = self.client.call("JobService/GetLineage", {"name": self.name, "max_jobs": max_jobs})
+        if answer.get("is_cut"):
+            tell(f"{self.name} has more than {max_jobs} relatives, and only the nearest are listed; max_jobs= lists more")
+        return [{**node, "state": self._state_of(node), "links": [
+            {**link, "kind": without_prefix(str(link.get("kind", "")), "LINEAGE_KIND_"), "step": int(link.get("step", 0))}
+            for link in node.get("links", [])]} for node in answer.get("nodes", [])]
 
     def cancel(self, reason: str = "") -> "Job":
         """Ends the job for good."""

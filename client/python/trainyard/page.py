@@ -1,4 +1,4 @@
-"""Shows jobs in notebooks: tables and curves as HTML without scripts. All texts are escaped."""
+"""Shows jobs and sweeps in notebooks: tables and curves as HTML without scripts. All texts are escaped."""
 
 from __future__ import annotations
 
@@ -68,15 +68,30 @@ def job(name: str, state: str, data: Mapping[str, Any], metric: str, points: Seq
     return (f"<div><p><b>{_text(name)}</b> {_text(title)}</p><table>{''.join(rows)}</table>{curve(metric, points)}</div>")
 
 
+def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A table of texts, of which a long one is cut off."""
+    titles = "".join(f'<th style="{_CELL}">{_text(name)}</th>' for name in head)
+    body = "".join("<tr>" + "".join(f'<td style="{_CELL}">{_text(cell)}</td>' for cell in row) + "</tr>"
+                   for row in rows[:_ROWS_MAX])
+    hidden = len(rows) - _ROWS_MAX
+    if hidden > 0:
+        body += f'<tr><td style="{_CELL}" colspan="{len(head)}">and {hidden:,} more</td></tr>'
+    return f"<table><tr>{titles}</tr>{body}</table>"
+
+
+def sweep(name: str, state: str, data: Mapping[str, Any], head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A sweep with the table of its trials."""
+    lines = [_row("state", state), _row("user", data.get("user", "")),
+             _row("trials", f"{data.get('trials_begun', 0)} of {data.get('trials_total', 0)} begun, "
+                            f"{data.get('trials_ended', 0)} ended")]
+    if data.get("reason"):
+        lines.append(_row("reason", data["reason"]))
+    return (f"<div><p><b>{_text(name)}</b> {_text(data.get('title', ''))}</p><table>{''.join(lines)}</table>"
+            f"{_table(head, rows) if rows else ''}</div>")
+
+
 def jobs(rows: List[Tuple[str, str, Mapping[str, Any]]]) -> str:
     """Several jobs as a table."""
-    head = "".join(f'<th style="{_CELL}">{name}</th>' for name in ("job", "name", "state", "user", "step"))
-    hidden = len(rows) - _ROWS_MAX
-    body = "".join(
-        "<tr>" + "".join(f'<td style="{_CELL}">{_text(cell)}</td>' for cell in (
-            name, (data.get("spec") or {}).get("name", ""), state, data.get("user", ""),
-            (data.get("progress") or {}).get("step", ""))) + "</tr>"
-        for name, state, data in rows[:_ROWS_MAX])
-    if hidden > 0:
-        body += f'<tr><td style="{_CELL}" colspan="5">and {hidden:,} more</td></tr>'
-    return f"<table><tr>{head}</tr>{body}</table>"
+    return _table(("job", "name", "state", "user", "step"), [
+        (name, (data.get("spec") or {}).get("name", ""), state, data.get("user", ""),
+         (data.get("progress") or {}).get("step", "")) for name, state, data in rows])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import datetime
+import os
 import re
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Union
 
 from . import page
 from .errors import InvalidRequest
@@ -41,6 +43,14 @@ class Metrics(Dict[str, List[Point]]):
         frame = pandas.DataFrame(columns)
         frame.index.name = "step"
         return frame
+
+    def to_csv(self, path: Union[str, "os.PathLike[str]"]) -> None:
+        """Writes a file with a line for each point: step, name, value and attempt."""
+        with open(path, "w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(["step", "name", "value", "attempt"])
+            writer.writerows([point.step, name, point.value, point.attempt]
+                             for name, points in self.items() for point in points)
 
     def _repr_html_(self) -> str:
         return "".join(page.curve(name, [(p.step, p.value) for p in points]) for name, points in self.items())

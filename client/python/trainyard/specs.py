@@ -9,7 +9,7 @@ import pathlib
 import re
 import shlex
 import sys
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Union
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 from .errors import InvalidRequest
 
@@ -255,6 +255,64 @@ def _element(node: List[Any], index: int, path: str, key: str) -> None:
         raise InvalidRequest(f"the path '{path}' names '{key}[{index}]', and the list has {len(node)} elements")
 
 
+def read_values(raw: Mapping[str, str]) -> Dict[str, Any]:
+    """Returns values that the server gives as JSON. One that is no JSON is a text."""
+    values: Dict[str, Any] = {}
+    for name, text in raw.items():
+        try:
+            values[name] = json.loads(text)
+        except ValueError:
+            values[name] = text
+    return values
+
+
+# The names of choices in the server's answers: PRECISION_F32 for `precision: f32`. The fields are those that have choices,
+# so that texts of users stay as they are.
+_CHOICES = {
+    "events": "NOTIFY_EVENT_", "exchange_precision": "PRECISION_", "isolation": "ISOLATION_", "normalize": "NORMALIZE_",
+    "on_corrupt": "ON_CORRUPT_", "precision": "PRECISION_", "ranks": "PROGRAM_RANKS_",
+    "reproducibility": "REPRODUCIBILITY_", "schedule": "PIPELINE_SCHEDULE_", "search": "SWEEP_SEARCH_", "stem": "STEM_",
+}
+# Fields in which a number is a text of people, such as a word of a command.
+_TEXTS = ("command", "cuts", "description", "digest", "directory", "env", "from", "labels", "name", "outputs", "path",
+          "project", "retain", "script", "tags")
+
+
+def as_written(value: Any, key: str = "") -> Any:
+    """Turns a spec of the server's answers into the form of a spec file, in which it can be changed and submitted."""
+    if key in _TEXTS:
+        return value
+    if isinstance(value, Mapping):
+        if key in ("params", "parameters"):
+            return read_values(value)
+        return {name: as_written(each, name) for name, each in value.items()}
+    if isinstance(value, list):
+        return [as_written(each, key) for each in value]
+    if not isinstance(value, str):
+        return value
+    # Whole numbers of 64 bits come as texts. In other fields of texts, the server takes a number for its text.
+    if re.fullmatch(r"0|-?[1-9][0-9]{0,17}", value):
+        return int(value)
+    choice = _CHOICES.get(key)
+    return value[len(choice):].lower() if choice and value.startswith(choice) else value
+
+
+def differences(left: Any, right: Any, path: str = "") -> Dict[str, Tuple[Any, Any]]:
+    """Returns the fields that differ by their paths, with both values; None for a field that one side lacks. Lists of
+    unequal length are compared as wholes, since an element that was put in shifts all that follow."""
+    found: Dict[str, Tuple[Any, Any]] = {}
+    if isinstance(left, Mapping) and isinstance(right, Mapping):
+        for key in sorted({*left, *right}):
+            found.update(differences(left.get(key), right.get(key), f"{path}.{key}" if path else key))
+    elif (isinstance(left, list) and isinstance(right, list) and len(left) == len(right)
+          and all(isinstance(each, Mapping) for each in [*left, *right])):
+        for index, each in enumerate(left):
+            found.update(differences(each, right[index], f"{path}[{index}]"))
+    elif left != right:
+        found[path] = (left, right)
+    return found
+
+
 def set_path(spec: Dict[str, Any], path: str, value: Any) -> None:
     """Sets a field by its path: "optimizer.sgd.lr", or "layers[0].channels". None unsets it."""
     parts: List[Union[str, int]] = []
@@ -302,20 +360,42 @@ def find_field(spec: Mapping[str, Any], name: str, path: str = "") -> List[str]:
     return found
 
 
+def path_of(spec: Mapping[str, Any], name: str) -> str:
+    """Returns the path that a name without dots means: a parameter of a program, or else the only field of that name."""
+    if "program" in spec:
+        return f"program.params.{name}"
+    found = find_field(spec, name)
+    if len(found) != 1:
+        raise InvalidRequest(f"the spec has {'no field' if not found else 'several fields'} '{name}'"
+                             f"{': ' + ', '.join(found) if found else ''}; name the path: "
+                             f'{{"optimizer.sgd.{name}": ...}}')
+    return found[0]
+
+
 def changes(spec: Mapping[str, Any], values: Mapping[str, Any], paths: Mapping[str, Any]) -> List[Dict[str, str]]:
     """Returns the changes of a clone: `values` by the name of a parameter or of a field, `paths` by path."""
     by_path = dict(paths)
     for name, value in values.items():
-        if "program" in spec:
-            by_path[f"program.params.{name}"] = value
-            continue
-        found = find_field(spec, name)
-        if len(found) != 1:
-            raise InvalidRequest(f"the spec has {'no field' if not found else 'several fields'} '{name}'"
-                                 f"{': ' + ', '.join(found) if found else ''}; name the path: "
-                                 f'set={{"optimizer.sgd.{name}": ...}}')
-        by_path[found[0]] = value
+        by_path[path_of(spec, name)] = value
     return [{"path": path, "value_json": "" if value is None else to_json(value, path)} for path, value in by_path.items()]
+
+
+def add_sweep(spec: Dict[str, Any], parameters: Mapping[str, Any], fields: Mapping[str, Any], *, maximize: str = "",
+              minimize: str = "") -> None:
+    """Makes the spec one of a sweep, or changes the sweep that it is."""
+    sweep = dict(spec.get("sweep") or {})
+    if maximize or minimize:
+        sweep.pop("maximize", None)
+        sweep.pop("minimize", None)
+        sweep.update({name: metric for name, metric in (("maximize", maximize), ("minimize", minimize)) if metric})
+    sweep.update(fields)
+    searched = {name if "." in name else path_of(spec, name): plain(values, name) for name, values in parameters.items()}
+    if searched:
+        sweep["parameters"] = {**(sweep.get("parameters") or {}), **searched}
+    if not sweep:
+        raise InvalidRequest('the spec has no sweep; say what is searched: parameters={"optimizer.sgd.lr": "log(1e-3, 1)"}, '
+                             'maximize="test.accuracy"')
+    spec["sweep"] = sweep
 
 
 # What submit takes and clone does not.
