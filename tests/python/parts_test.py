@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import pickle
+import re
 import socket
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import unittest
 from unittest import mock
 
 import trainyard
-from trainyard import contexts, dial, errors, page, records, specs, transport
+from trainyard import catalogue, contexts, dial, errors, page, records, specs, transport
 
 PACKAGE = pathlib.Path(trainyard.__file__).parent
 
@@ -430,6 +431,69 @@ class Specs(unittest.TestCase):
             specs.changes({"a": {"x": 1}, "b": {"x": 2}}, {"x": 1}, {})
 
 
+    def test_a_spec_of_the_server_gets_the_form_of_a_file(self):
+        given = {"name": "12", "tags": ["7"], "devices": {"count": 1, "type": ""}, "schedule": {"warmup_steps": "100"},
+                 "stages": {"schedule": "PIPELINE_SCHEDULE_1F1B", "cuts": ["3"]},
+                 "checkpoint": {"every": {"epochs": "1"}},
+                 "train": {"seed": "9007199254740991", "precision": "PRECISION_AUTO", "global_batch": "-2"},
+                 "notify": {"events": ["NOTIFY_EVENT_END"], "mail": "a@b"}, "on_disconnect": {"keep": "600s"},
+                 "model": {"resnet": {"input": ["3", "32", "32"], "stem": "STEM_CIFAR"}},
+                 "program": {"command": ["true", "1"], "env": {"A": "1", "stem": "STEM_CIFAR"},
+                             "params": {"n": "1", "text": '"1"', "word": "a", "none": "null", "list": "[1]"}},
+                 "sweep": {"parameters": {"train.seed": "[1,2]", "optimizer.sgd.lr": "log(1e-3, 1)"},
+                           "search": "SWEEP_SEARCH_ASHA"}}
+        before = json.dumps(given)
+        self.assertEqual(specs.as_written(given), {
+            "name": "12", "tags": ["7"], "devices": {"count": 1, "type": ""}, "schedule": {"warmup_steps": 100},
+            "stages": {"schedule": "1f1b", "cuts": ["3"]}, "checkpoint": {"every": {"epochs": 1}},
+            "train": {"seed": 9007199254740991, "precision": "auto", "global_batch": -2},
+            "notify": {"events": ["end"], "mail": "a@b"}, "on_disconnect": {"keep": "600s"},
+            "model": {"resnet": {"input": [3, 32, 32], "stem": "cifar"}},
+            "program": {"command": ["true", "1"], "env": {"A": "1", "stem": "STEM_CIFAR"},
+                        "params": {"n": 1, "text": "1", "word": "a", "none": None, "list": [1]}},
+            "sweep": {"parameters": {"train.seed": [1, 2], "optimizer.sgd.lr": "log(1e-3, 1)"}, "search": "asha"}})
+        self.assertEqual(json.dumps(given), before, "what was given stays as it is")
+
+    def test_all_choices_of_specs_are_known(self):
+        folder = PACKAGE.parents[2] / "proto" / "trainyard" / "v1"
+        text = "".join((folder / f"{name}.proto").read_text() for name in ("spec", "training", "program", "sweep"))
+        prefixes = dict(re.findall(r"^enum (\w+) \{.*?(\w+_)UNSPECIFIED = 0;", text, re.MULTILINE | re.DOTALL))
+        fields = re.findall(rf"^  (?:repeated |optional )?({'|'.join(prefixes)}) (\w+) = ", text, re.MULTILINE)
+        self.assertEqual({field: prefixes[kind] for kind, field in fields}, specs._CHOICES)
+
+    def test_differences_are_named_by_their_paths(self):
+        left = {"a": {"b": 1, "c": [1, 2]}, "stack": [{"x": 1}, {"y": 1}], "gone": 0, "same": [{}]}
+        right = {"a": {"b": 2, "c": [1]}, "stack": [{"x": 1}, {"y": 2}], "new": {"z": 1}, "same": [{}]}
+        self.assertEqual(specs.differences(left, right), {
+            "a.b": (1, 2), "a.c": ([1, 2], [1]), "stack[1].y": (1, 2), "gone": (0, None), "new": (None, {"z": 1})})
+        self.assertEqual(specs.differences({"l": [{"x": 1}]}, {"l": [{"x": 1}, {}]}),
+                         {"l": ([{"x": 1}], [{"x": 1}, {}])})
+        self.assertEqual(specs.differences(left, left), {})
+
+    def test_a_sweep_is_made_of_what_is_given_and_of_what_the_spec_has(self):
+        spec = {"program": {}, "sweep": {"parameters": {"devices.count": [1, 2]}, "maximize": "a", "trials": 3}}
+        specs.add_sweep(spec, {"x": range(2), "train.seed": "int(1, 3)"}, {"search": "grid"}, minimize="b")
+        self.assertEqual(spec["sweep"], {
+            "parameters": {"devices.count": [1, 2], "program.params.x": [0, 1], "train.seed": "int(1, 3)"},
+            "minimize": "b", "trials": 3, "search": "grid"})
+        with self.assertRaisesRegex(errors.InvalidRequest, "x is of type set"):
+            specs.add_sweep(spec, {"x": {1, 2}}, {})
+        spec = {"optimizer": {"sgd": {"lr": 0.1}}}
+        specs.add_sweep(spec, {"lr": "log(1e-3, 1)"}, {})
+        self.assertEqual(spec["sweep"], {"parameters": {"optimizer.sgd.lr": "log(1e-3, 1)"}})
+
+    def test_saved_specs_have_names_and_versions(self):
+        for name, full in (("a-b.c_1", "specs/a-b.c_1"), ("a@12", "specs/a/versions/12"), ("specs/a", "specs/a"),
+                           ("specs/a/versions/3", "specs/a/versions/3")):
+            self.assertEqual(catalogue.full_name(name), full)
+        for bad in ("", "1a", "a@", "a@x", "a b", "specs/", "specs/a/versions/", "a@1/versions/2"):
+            with self.assertRaises(errors.InvalidRequest, msg=bad):
+                catalogue.full_name(bad)
+        self.assertTrue(catalogue.names_version("resnet@2"))
+        for command in ("resnet", "ssh me@host", "git@host:2", "train.py", ["a@2"], "specs/a/versions/1"):
+            self.assertFalse(catalogue.names_version(command))
+
+
 class Pages(unittest.TestCase):
     def test_all_texts_are_escaped(self):
         evil = "<script>alert('x')</script>"
@@ -441,6 +505,13 @@ class Pages(unittest.TestCase):
         self.assertIn("<polyline", shown)
         self.assertNotIn("nan", shown)
 
+    def test_texts_of_a_sweep_are_escaped(self):
+        evil = "<script>alert('x')</script>"
+        shown = page.sweep("sweeps/1", evil, {"user": evil, "title": evil, "reason": evil, "trials_total": 2},
+                           ["trial", evil], [[0, evil], [1, ""]])
+        self.assertNotIn("<script", shown)
+        self.assertEqual((shown.count("&lt;script"), "0 of 2 begun" in shown), (6, True))
+
     def test_a_long_list_is_cut_off(self):
         shown = page.jobs([(f"jobs/{n}", "QUEUED", {}) for n in range(1500)])
         self.assertEqual((shown.count("QUEUED"), "and 1,300 more" in shown), (200, True))
@@ -448,6 +519,15 @@ class Pages(unittest.TestCase):
     def test_a_curve_without_finite_points_is_left_out(self):
         self.assertEqual(page.curve("loss", [(1, float("inf"))]), "")
         self.assertIn("<svg", page.curve("loss", [(1, 1.0)]))
+
+    def test_metrics_become_a_file(self):
+        metrics = records.Metrics({"loss": [records.Point(1, 2.0, 1), records.Point(2, float("nan"), 2)],
+                                   'a "b", c': [records.Point(2, 0.0, 2)]})
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "points.csv"
+            metrics.to_csv(path)
+            self.assertEqual(path.read_text(), "step,name,value,attempt\n"
+                             '1,loss,2.0,1\n2,loss,nan,2\n2,"a ""b"", c",0.0,2\n')
 
     def test_metrics_become_a_frame_if_pandas_is_there(self):
         metrics = records.Metrics({"loss": [records.Point(1, 2.0), records.Point(2, 1.0)], "acc": [records.Point(2, 0.5)]})

@@ -132,7 +132,8 @@ class Sweeps(unittest.TestCase):
                         for _ in range(2)]
         self.assertEqual(sweep, again, "a repeated call is one sweep")
         self.assertEqual({"maximize", "minimize"} & set(sweep.spec["sweep"]), {"minimize"})
-        self.assertEqual(sweep.spec["sweep"]["parameters"], {"program.params.rate": [1, 2], "program.params.depth": [3]})
+        self.assertEqual(sweep.spec["sweep"]["parameters"],
+                         {"program.params.rate": [1, 2], "program.params.depth": [3]})
         self.assertEqual(sweep.wait(30).state, "FAILED", "no trial has told a value")
 
     def test_a_sweep_is_followed_through_a_server_that_is_killed(self):
@@ -173,7 +174,8 @@ class Catalogue(unittest.TestCase):
         self.assertEqual((first.note, first.tags, first.job, first.user), ("as it ran", ["old"], job, client.whoami()))
         self.assertEqual((second.job, second.tags), (None, ["new", "py"]))
         self.assertIsNotNone(second.created)
-        for name, found in (("echo", second), ("echo@1", first), ("specs/echo", second), ("specs/echo/versions/1", first)):
+        for name, found in (("echo", second), ("echo@1", first), ("specs/echo", second),
+                            ("specs/echo/versions/1", first)):
             self.assertEqual(client.saved_spec(name), found)
         self.assertEqual(second.history(), [second, first])
         self.assertEqual(client.saved_specs("ECH"), [second])
@@ -190,7 +192,8 @@ class Catalogue(unittest.TestCase):
             client.saved_spec("echo")
 
     def test_a_saved_spec_runs_as_it_was_and_with_changes(self):
-        job = client.submit(["sh", "-c", "echo {x} {s} $A"], params={"x": 1, "s": "0.5", "n": "12"}, env={"A": "7"}, devices=2)
+        job = client.submit(["sh", "-c", "echo {x} {s} $A"], params={"x": 1, "s": "0.5", "n": "12"}, env={"A": "7"},
+                            devices=2)
         job.result(30)
         saved = client.save_spec(job, "runs")
         again = client.submit(saved)

@@ -16,7 +16,8 @@ all functions do nothing, so a script that uses them runs anywhere:
         if trainyard.should_stop():
             break
 
-With the whole package, trainyard.connect() talks to a server: it submits jobs and sweeps, follows them, and reads their curves.
+With the whole package, trainyard.connect() talks to a server: it submits jobs and sweeps, follows them, and reads their
+curves.
 """
 
 from __future__ import annotations

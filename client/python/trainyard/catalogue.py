@@ -55,13 +55,14 @@ class SavedSpec:
     def data(self) -> Dict[str, Any]:
         """All that the server tells of it."""
         if "resolved_spec" not in self._data:  # a list leaves out the specs
-            self._data = self.client.call("SpecService/GetSavedSpec", {"name": self._data["name"]})
+            self._data.update(self.client.call("SpecService/GetSavedSpec", {"name": self._data["name"]}))
         return self._data
 
     @property
     def spec(self) -> Dict[str, Any]:
         """The spec with all defaults filled in, in the form of a spec file."""
-        return specs.as_written(self.data.get("resolved_spec") or {})
+        spec: Dict[str, Any] = specs.as_written(self.data.get("resolved_spec") or {})
+        return spec
 
     @property
     def note(self) -> str:

@@ -73,9 +73,9 @@ class Client:
                reservation: str = "", wait_for_devices: bool = False, from_checkpoint: Union[Job, str] = "",
                request_id: Optional[str] = None) -> Job:
         """Submits a job and returns its handle. `what` is a spec as a mapping, the path of a file with one (.yaml, .json),
-        a script ("train.py", with `args`), a command as one text, a command as a list of words, or a saved spec, also by
-        its name with a version ("resnet@2"). A command runs in `directory`, the present folder if it is not given, on the
-        hosts of the workers.
+        a script ("train.py", with `args`), a command as one text, a command as a list of words, or a saved spec, also
+        by its name with a version ("resnet@2"). A command runs in `directory`, the present folder if it is not given,
+        on the hosts of the workers.
 
         `code` is a folder that travels with the job as it is now, so that it need not be on the hosts. The command then
         runs in a copy of it, in the present folder if that lies below, or in `directory`, which is relative to it.
@@ -165,11 +165,11 @@ class Client:
               seed: Optional[int] = None, budget: str = "", target: Optional[float] = None,
               patience: Optional[int] = None, reservation: str = "", wait_for_devices: bool = False,
               request_id: Optional[str] = None, **options: Any) -> Sweep:
-        """Begins a sweep and returns its handle; sweep(3) returns that of one that has begun. `parameters` are the values
-        of each field that is searched: {"optimizer.sgd.lr": "log(1e-3, 1)", "train.global_batch": [32, 64]}. A name
-        without dots is a parameter of the program, or the only field of the spec with that name. `search` is "grid",
-        "random", "asha" or "pbt". All of these override the `sweep` of a spec that has one, and further fields are set by
-        their paths: set={"sweep.rungs": 3}. `options` are those of submit."""
+        """Begins a sweep and returns its handle; sweep(3) returns that of one that has begun. `parameters` are the
+        values of each field that is searched: {"optimizer.sgd.lr": "log(1e-3, 1)", "train.global_batch": [32, 64]}. A
+        name without dots is a parameter of the program, or the only field of the spec with that name. `search` is
+        "grid", "random", "asha" or "pbt". All of these override the `sweep` of a spec that has one, and further fields
+        are set by their paths: set={"sweep.rungs": 3}. `options` are those of submit."""
         fields = {"search": search, "trials": trials, "concurrent": concurrent, "seed": seed, "budget": budget,
                   "target": target, "patience": patience}
         given = {name: specs.plain(value, name) for name, value in fields.items() if value not in (None, "")}
@@ -195,8 +195,8 @@ class Client:
         found: List[Sweep] = []
         token = ""
         while len(found) < limit:
-            answer = self.call("SweepService/ListSweeps", {"page_size": min(limit - len(found), 1000), "page_token": token,
-                                                           "user": user})
+            answer = self.call("SweepService/ListSweeps", {
+                "page_size": min(limit - len(found), 1000), "page_token": token, "user": user})
             found += [Sweep(self, data["name"], data) for data in answer.get("sweeps", [])]
             token = answer.get("next_page_token", "")
             if not token:
@@ -205,13 +205,15 @@ class Client:
 
     def save_spec(self, what: Union[SpecLike, Job, int], name: str, *, note: str = "",
                   tags: Union[str, Sequence[str]] = (), **options: Any) -> SavedSpec:
-        """Saves the spec of a job, or one that was not run yet, as the next version of a name of the catalogue. `options`
-        are those of submit for a spec that was not run; its own name and tags are set by set={"name": ...}."""
+        """Saves the spec of a job, or one that was not run yet, as the next version of a name of the catalogue.
+        `options` are those of submit for a spec that was not run; its own name and tags are set by
+        set={"name": ...}."""
         request: Dict[str, Any] = {"name": name, "note": note, "tags": specs.words(tags)}
         with CodeSender(self) as sender:
             if isinstance(what, (Job, int)):
                 if options:
-                    raise InvalidRequest(f"{', '.join(options)}: a job is saved as it ran; save a clone with the changes")
+                    raise InvalidRequest(f"{', '.join(options)}: a job is saved as it ran; clone it with the changes, "
+                                         "and save that")
                 request["job"] = Job.name_of(str(what)) if isinstance(what, int) else what.name
             else:
                 request["spec"] = specs.make(self._source(what)[0], **options)
@@ -224,8 +226,8 @@ class Client:
         return SavedSpec(self, self.call("SpecService/GetSavedSpec", {"name": full_name(name)}))
 
     def saved_specs(self, text: str = "", *, tags: Union[str, Sequence[str]] = ()) -> List[SavedSpec]:
-        """Lists the newest version of each saved spec, or of those with this text in their names, notes, models, data sets
-        or tags, and with all these tags."""
+        """Lists the newest version of each saved spec, or of those with this text in their names, notes, models, data
+        sets or tags, and with all these tags."""
         return list_saved(self, {"text": text, "tags": specs.words(tags)})
 
     def job(self, name: Union[int, str]) -> Job:

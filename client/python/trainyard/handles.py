@@ -306,10 +306,14 @@ class Job:
         numbers. The `links` of each say from what it descends: {"kind": "CLONE", "parent": "jobs/7"}."""
         answer = self.client.call("JobService/GetLineage", {"name": self.name, "max_jobs": max_jobs})
         if answer.get("is_cut"):
-            tell(f"{self.name} has more than {max_jobs} relatives, and only the nearest are listed; max_jobs= lists more")
-        return [{**node, "state": self._state_of(node), "links": [
-            {**link, "kind": without_prefix(str(link.get("kind", "")), "LINEAGE_KIND_"), "step": int(link.get("step", 0))}
-            for link in node.get("links", [])]} for node in answer.get("nodes", [])]
+            tell(f"{self.name} has more than {max_jobs} relatives, and the nearest are listed; max_jobs= lists more")
+
+        def link_of(raw: Mapping[str, Any]) -> Dict[str, Any]:
+            return {**raw, "kind": without_prefix(str(raw.get("kind", "")), "LINEAGE_KIND_"),
+                    "step": int(raw.get("step", 0))}
+
+        return [{**node, "state": self._state_of(node), "links": [link_of(link) for link in node.get("links", [])]}
+                for node in answer.get("nodes", [])]
 
     def cancel(self, reason: str = "") -> "Job":
         """Ends the job for good."""

@@ -266,8 +266,8 @@ def read_values(raw: Mapping[str, str]) -> Dict[str, Any]:
     return values
 
 
-# The names of choices in the server's answers: PRECISION_F32 for `precision: f32`. The fields are those that have choices,
-# so that texts of users stay as they are.
+# The names of choices in the server's answers: PRECISION_F32 for `precision: f32`. The fields are those that have
+# choices, so that texts of users stay as they are.
 _CHOICES = {
     "events": "NOTIFY_EVENT_", "exchange_precision": "PRECISION_", "isolation": "ISOLATION_", "normalize": "NORMALIZE_",
     "on_corrupt": "ON_CORRUPT_", "precision": "PRECISION_", "ranks": "PROGRAM_RANKS_",
@@ -361,7 +361,8 @@ def find_field(spec: Mapping[str, Any], name: str, path: str = "") -> List[str]:
 
 
 def path_of(spec: Mapping[str, Any], name: str) -> str:
-    """Returns the path that a name without dots means: a parameter of a program, or else the only field of that name."""
+    """Returns the path that a name without dots means: a parameter of a program, or else the only field with that
+    name."""
     if "program" in spec:
         return f"program.params.{name}"
     found = find_field(spec, name)
@@ -389,12 +390,13 @@ def add_sweep(spec: Dict[str, Any], parameters: Mapping[str, Any], fields: Mappi
         sweep.pop("minimize", None)
         sweep.update({name: metric for name, metric in (("maximize", maximize), ("minimize", minimize)) if metric})
     sweep.update(fields)
-    searched = {name if "." in name else path_of(spec, name): plain(values, name) for name, values in parameters.items()}
+    searched = {name if "." in name else path_of(spec, name): plain(values, name)
+                for name, values in parameters.items()}
     if searched:
         sweep["parameters"] = {**(sweep.get("parameters") or {}), **searched}
     if not sweep:
-        raise InvalidRequest('the spec has no sweep; say what is searched: parameters={"optimizer.sgd.lr": "log(1e-3, 1)"}, '
-                             'maximize="test.accuracy"')
+        raise InvalidRequest('the spec has no sweep; say what is searched: '
+                             'parameters={"optimizer.sgd.lr": "log(1e-3, 1)"}, maximize="test.accuracy"')
     spec["sweep"] = sweep
 
 

@@ -1,5 +1,5 @@
-"""Handles of sweeps, which search for good values of some fields of a spec by many jobs. As that of a job, such a handle is
-a name and the address of its server."""
+"""Handles of sweeps, which search for good values of some fields of a spec by many jobs. As that of a job, such a
+handle is a name and the address of its server."""
 
 from __future__ import annotations
 
@@ -84,7 +84,8 @@ class Sweep:
     @property
     def data(self) -> Dict[str, Any]:
         """All that the server tells of the sweep, as it is now. One that has ended may go on again."""
-        return self.refresh()._data
+        self.refresh()
+        return self._data
 
     def _known(self) -> Dict[str, Any]:
         # A list has the best trial alone, and of the spec only what is searched.
@@ -107,7 +108,8 @@ class Sweep:
     @property
     def spec(self) -> Dict[str, Any]:
         """The spec with all defaults filled in, in the form of a spec file."""
-        return specs.as_written(self._known().get("spec") or {})
+        spec: Dict[str, Any] = specs.as_written(self._known().get("spec") or {})
+        return spec
 
     @property
     def user(self) -> str:
@@ -143,24 +145,24 @@ class Sweep:
 
     def wait(self, timeout: Optional[float] = None) -> "Sweep":
         """Waits until the sweep has ended or is stopped. Raises TimedOut."""
-        for _ in self._decisions({}, timeout):
+        for _ in self._watch(False, timeout):
             pass
         return self
 
     def follow(self) -> Iterator[str]:
         """Yields what was decided so far, and what is decided from now on, until the sweep has ended or is stopped:
         "trial 5 goes on to rung 2: it is 1 of the best 2 of 8"."""
-        return self._decisions({"with_decisions": True}, None)
+        return self._watch(True, None)
 
-    def _decisions(self, request: Dict[str, Any], timeout: Optional[float]) -> Iterator[str]:
+    def _watch(self, with_decisions: bool, timeout: Optional[float]) -> Iterator[str]:
         end = None if timeout is None else time.monotonic() + timeout
         told, pause = 0, 0.05
         while True:
             begin = time.monotonic()
             # A server that is away is not waited for any longer than the sweep.
             retry_for = None if end is None else min(self.client.transport.retry_for, max(0.0, end - begin))
-            self._data = self.client.call(
-                "SweepService/GetSweep", {"name": self.name, "decisions_after": str(told), **request}, retry_for=retry_for)
+            self._data = self.client.call("SweepService/GetSweep", {
+                "name": self.name, "with_decisions": with_decisions, "decisions_after": str(told)}, retry_for=retry_for)
             took = time.monotonic() - begin
             for decision in self._data.pop("decisions", []):
                 told = int(decision.get("sequence", 0))
@@ -173,8 +175,8 @@ class Sweep:
             time.sleep(pause if end is None else max(0.0, min(pause, end - time.monotonic())))
 
     def stop(self, *, cancel: bool = False) -> "Sweep":
-        """Stops the sweep: no trial begins any more, and those that run are suspended after a checkpoint. With `cancel`,
-        they are cancelled, and the sweep cannot go on."""
+        """Stops the sweep: no trial begins any more, and those that run are suspended after a checkpoint. With
+        `cancel`, they are cancelled, and the sweep cannot go on."""
         self._data = self.client.call("SweepService/StopSweep", {"name": self.name, "cancel": cancel})
         return self
 
@@ -193,10 +195,11 @@ class Sweep:
         compared, its step, the rung, the state and the name of the job. It needs pandas."""
         import pandas  # type: ignore[import]
         data = self.data
-        rows = [{**trial.values, self._metric(data): trial.value, "step": trial.step, "rung": trial.rung,
-                 "state": trial.state, "job": trial.job.name if trial.job is not None else None}
-                for trial in self._trials(data)]
-        frame = pandas.DataFrame(rows, index=[trial.number for trial in self._trials(data)])
+        trials = self._trials(data)
+        frame = pandas.DataFrame([{
+            **trial.values, self._metric(data): trial.value, "step": trial.step, "rung": trial.rung,
+            "state": trial.state, "job": trial.job.name if trial.job is not None else None} for trial in trials],
+            index=[trial.number for trial in trials])
         frame.index.name = "trial"
         return frame
 
@@ -208,12 +211,15 @@ class Sweep:
         trials = self._trials(data)
         sign = -1.0 if "maximize" in ((data.get("spec") or {}).get("sweep") or {}) else 1.0
 
-        def rank(trial: Trial) -> float:
+        def rank(trial: Trial) -> float:  # NaN is the worst value
             return math.inf if trial.value is None or math.isnan(trial.value) else sign * trial.value
 
+        def text(value: Any) -> str:
+            return f"{value:.4g}" if isinstance(value, float) else "" if value is None else str(value)
+
         paths = sorted({path for trial in trials for path in trial.values})
-        rows = [[trial.number, *(trial.values.get(path, "") for path in paths), trial.state, trial.rung,
-                 "" if trial.value is None else f"{trial.value:.6g}", trial.step,
-                 trial.job.name if trial.job is not None else ""] for trial in sorted(trials, key=rank)]
+        rows = [[trial.number, *(text(trial.values.get(path)) for path in paths), trial.state, trial.rung,
+                 text(trial.value), trial.step, trial.job.name if trial.job is not None else ""]
+                for trial in sorted(trials, key=rank)]
         return page.sweep(self.name, self._state_of(data), data,
                           ["trial", *paths, "state", "rung", self._metric(data), "step", "job"], rows)
