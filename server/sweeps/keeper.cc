@@ -240,6 +240,12 @@ absl::Status Keeper::Ask(int64_t number, EntryKind kind, const std::string& acto
   const MutexLock lock(&mutex_);
   const auto found = sweeps_.find(number);
   if (found == sweeps_.end()) return error::SweepNotFound(number);
+  if (kind == EntryKind::kResumeRequested && found->second.state().has_ended()) {
+    return MakeError(
+        absl::StatusCode::kFailedPrecondition, "SWEEP_STATE_CONFLICT",
+        absl::StrCat(SweepName(number), " has ended for good; `trainyard sweep resume ", number,
+                     " --failed` runs failed trials again, if it has any"));
+  }
   Entry asked;
   asked.kind = kind;
   asked.text = actor;

@@ -59,7 +59,8 @@ class Keeper {
   // one; with another hash it returns ALREADY_EXISTS (REQUEST_ID_REUSED).
   absl::StatusOr<int64_t> Create(store::SweepRecord record);
   // Writes down what somebody asks of a sweep: kStopRequested, kCancelRequested, kResumeRequested
-  // or kRetryRequested. Returns SWEEP_NOT_FOUND.
+  // or kRetryRequested. Returns SWEEP_NOT_FOUND, or FAILED_PRECONDITION (SWEEP_STATE_CONFLICT) for
+  // one that has ended and is to be resumed.
   absl::Status Ask(int64_t sweep, core::sweeping::EntryKind kind, const std::string& actor);
   // Forgets a sweep that has ended. Returns SWEEP_NOT_FOUND, or FAILED_PRECONDITION
   // (SWEEP_STATE_CONFLICT).

@@ -129,6 +129,7 @@ TEST_F(SweepServiceTest, OnlyItsOwnerSteersIt) {
   ASSERT_TRUE(cancelled.ok()) << cancelled.status();
   EXPECT_EQ(cancelled->state(), v1::SWEEP_STATE_STOPPED);
   EXPECT_THAT(Get(*bert, "sweeps/1")->decisions().rbegin()->text(), HasSubstr("has ended"));
+  EXPECT_EQ(ErrorReason(Call(*anna, &Stub::ResumeSweep, resume).status()), "SWEEP_STATE_CONFLICT");
   EXPECT_EQ(ErrorReason(Call(*bert, &Stub::DeleteSweep, forget).status()), "NOT_OWNER");
   EXPECT_TRUE(Call(*anna, &Stub::DeleteSweep, forget).ok());
   EXPECT_EQ(ErrorReason(Get(*anna, "sweeps/1").status()), "SWEEP_NOT_FOUND");
