@@ -19,6 +19,7 @@
 #include "common/base/check.h"
 #include "common/base/strings.h"
 #include "common/spec/fields.h"
+#include "trainyard/v1/job.pb.h"
 
 namespace trainyard::output {
 namespace {
@@ -216,15 +217,28 @@ ordered_json MapJson(const Message& message, const FieldDescriptor& field) {
   return ordered_json(entries);
 }
 
+// Returns the fields that are shown: those that are set, and all numbers of a point of a metric,
+// since 0 has been measured there like any other value.
+std::vector<const FieldDescriptor*> FieldsOf(const Message& message) {
+  std::vector<const FieldDescriptor*> fields;
+  message.GetReflection()->ListFields(message, &fields);
+  if (message.GetDescriptor() != v1::MetricPoint::descriptor()) return fields;
+  fields.clear();
+  for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
+    const FieldDescriptor* field = message.GetDescriptor()->field(i);
+    const bool is_number = !field->has_presence();
+    if (is_number || message.GetReflection()->HasField(message, field)) fields.push_back(field);
+  }
+  return fields;
+}
+
 ordered_json MessageJson(const Message& message) {
   if (const auto* spec = dynamic_cast<const v1::JobSpec*>(&message)) return SpecJson(*spec);
   if (message.GetDescriptor()->file()->package() == "google.protobuf") {
     return ordered_json::parse(WireJson(message));  // a form of its own for times and durations
   }
-  std::vector<const FieldDescriptor*> fields;
-  message.GetReflection()->ListFields(message, &fields);
   ordered_json json = ordered_json::object();
-  for (const FieldDescriptor* field : fields) {
+  for (const FieldDescriptor* field : FieldsOf(message)) {
     ordered_json& value = json[field->name()];
     if (field->is_map()) {
       value = MapJson(message, *field);

@@ -25,6 +25,12 @@ TEST(ProtoText, JsonKeepsTheFieldNames) {
             R"({"name":"jobs/1","state":"JOB_STATE_QUEUED","queue_reasons":["because"]})");
 }
 
+TEST(ProtoText, APointOfAMetricHasItsValueAlsoIfThatIsZero) {
+  v1::MetricPoint point;
+  point.set_name("train.errors");
+  EXPECT_EQ(ProtoJson(point, false), R"({"step":0,"name":"train.errors","value":0.0,"attempt":0})");
+}
+
 TEST(ProtoText, NumbersAreNumbersWhileTheyAreExact) {
   v1::Job job;
   job.mutable_progress()->set_step(7);
