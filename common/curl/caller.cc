@@ -95,6 +95,7 @@ absl::Status StatusOf(CURLcode code, const char* message) {
       return absl::InvalidArgumentError(text);
     case CURLE_PEER_FAILED_VERIFICATION:
     case CURLE_SSL_CACERT_BADFILE:
+    case CURLE_SSL_CERTPROBLEM:
       return absl::FailedPreconditionError(text);
     default:
       return absl::UnavailableError(text);
@@ -119,6 +120,13 @@ void SetBody(CURL* handle, const Request& request) {
                      static_cast<curl_off_t>(request.body.size()));
   }
   curl_easy_setopt(handle, CURLOPT_CUSTOMREQUEST, request.method.c_str());
+}
+
+// libcurl borrows the text: it must live until the call has ended.
+void SetPem(CURL* handle, CURLoption option, const std::string& text) {
+  if (text.empty()) return;
+  curl_blob blob{const_cast<char*>(text.data()), text.size(), CURL_BLOB_NOCOPY};
+  curl_easy_setopt(handle, option, &blob);
 }
 
 void SetLimits(CURL* handle, const Request& request, Call& call) {
@@ -203,6 +211,13 @@ absl::StatusOr<Response> Caller::Call(const Request& request) {
   if (!request.authorities_file.empty()) {
     curl_easy_setopt(handle, CURLOPT_CAINFO, request.authorities_file.c_str());
   }
+  SetPem(handle, CURLOPT_CAINFO_BLOB, request.authorities);
+  if (!request.authorities_file.empty() || !request.authorities.empty()) {
+    // Debian's libcurl trusts a folder of authorities besides the file.
+    curl_easy_setopt(handle, CURLOPT_CAPATH, nullptr);
+  }
+  SetPem(handle, CURLOPT_SSLCERT_BLOB, request.certificate);
+  SetPem(handle, CURLOPT_SSLKEY_BLOB, request.key);
   if (request.why_forbidden) {
     curl_easy_setopt(handle, CURLOPT_OPENSOCKETFUNCTION, OpenSocket);
     curl_easy_setopt(handle, CURLOPT_OPENSOCKETDATA, &call);

@@ -6,10 +6,8 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
-#include "common/base/files.h"
 #include "common/base/status_macros.h"
 
 namespace trainyard::kubernetes {
@@ -17,7 +15,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int64_t kTokenFileBytesMax = 64 * 1024;
 // A pod has at most 1.5 MiB, since etcd takes no more.
 constexpr int64_t kAnswerBytesMax = int64_t{2} << 20;
 constexpr char kReviews[] = "/apis/authentication.k8s.io/v1/tokenreviews";
@@ -72,27 +69,12 @@ bool IsPathWord(absl::string_view text) {
 
 }  // namespace
 
-ApiServer::ApiServer(std::string url, std::string folder, absl::Duration timeout)
-    : url_(std::move(url)), folder_(std::move(folder)), timeout_(timeout) {}
+ApiServer::ApiServer(std::string url, const std::string& folder, absl::Duration timeout)
+    : client_(AccessOfPod(std::move(url), folder), {timeout, kAnswerBytesMax}, is_stopping_) {}
 
 absl::StatusOr<curl::Response> ApiServer::Call(const std::string& method, const std::string& path,
                                                const std::string& body) {
-  auto token = ReadFile(JoinPath(folder_, "token"), kTokenFileBytesMax);
-  if (!token.ok()) return NoAnswer(token.status().message());
-  absl::StripAsciiWhitespace(&*token);
-  curl::Request request;
-  request.method = method;
-  request.url = absl::StrCat(url_, path);
-  request.headers = {{"authorization", absl::StrCat("Bearer ", *token)},
-                     {"accept", "application/json"}};
-  if (!body.empty()) request.headers.emplace_back("content-type", "application/json");
-  request.body = body;
-  request.connect_timeout = timeout_;
-  request.timeout = timeout_;
-  request.body_bytes_max = kAnswerBytesMax;
-  if (absl::StartsWith(url_, "https:")) request.authorities_file = JoinPath(folder_, "ca.crt");
-  request.is_stopping = &is_stopping_;
-  auto response = caller_.Call(request);
+  auto response = client_.Call(method, path, body);
   if (!response.ok()) return NoAnswer(response.status().message());
   return response;
 }

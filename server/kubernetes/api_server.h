@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "common/curl/caller.h"
+#include "common/kubernetes/api_client.h"
 
 namespace trainyard::kubernetes {
 
@@ -30,7 +30,7 @@ class ApiServer {
 
   // `folder` has the files `token` and `ca.crt`. Both are read for each call, because Kubernetes
   // renews them.
-  ApiServer(std::string url, std::string folder, absl::Duration timeout = kTimeout);
+  ApiServer(std::string url, const std::string& folder, absl::Duration timeout = kTimeout);
 
   // Has the API server verify a token. Returns UNAUTHENTICATED if it does not vouch for it with
   // that audience, and another error, which says what to do about it, if it gives no answer.
@@ -45,11 +45,8 @@ class ApiServer {
   absl::StatusOr<curl::Response> Call(const std::string& method, const std::string& path,
                                       const std::string& body);
 
-  const std::string url_;
-  const std::string folder_;
-  const absl::Duration timeout_;
   std::atomic<bool> is_stopping_ = false;
-  curl::Caller caller_;
+  ApiClient client_;
 };
 
 }  // namespace trainyard::kubernetes

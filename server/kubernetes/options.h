@@ -4,13 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "common/kubernetes/api_client.h"
 #include "server/kubernetes/accounts.h"
 
 namespace trainyard::kubernetes {
-
-// Kubernetes puts these files into pods: the token of the pod itself, and the authority that
-// vouches for the API server.
-inline constexpr char kAccessFolder[] = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 struct Options {
   // Service accounts whose pods may sign in, and those whose pods may be workers. If both are

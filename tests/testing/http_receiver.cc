@@ -34,6 +34,7 @@ HttpReceiver::Request ReadRequest(int connection) {
     const std::vector<std::string> lines = absl::StrSplit(text.substr(0, head), "\r\n");
     const std::vector<std::string> words = absl::StrSplit(lines[0], ' ');
     if (words.size() > 1) request.path = words[1];
+    request.method = words[0];
     for (size_t i = 1; i < lines.size(); ++i) {
       const std::pair<std::string, std::string> field =
           absl::StrSplit(lines[i], absl::MaxSplits(": ", 1));
@@ -127,9 +128,9 @@ void HttpReceiver::Answer(int connection) {
   if (reply.status > 0) {
     const std::string answer = absl::StrCat(
         "HTTP/1.1 ", reply.status, " Told\r\nContent-Length: ", reply.body.size(),
-        "\r\nConnection: close\r\n",
+        "\r\nConnection: close\r\n", reply.headers,
         reply.status == 302 ? absl::StrCat("Location: ", Url("/elsewhere"), "\r\n") : "", "\r\n",
-        reply.body);
+        reply.is_cut ? reply.body.substr(0, reply.body.size() / 2) : reply.body);
     (void)!send(connection, answer.data(), answer.size(), MSG_NOSIGNAL);
   }
 }

@@ -18,6 +18,7 @@ namespace trainyard::testing {
 class HttpReceiver {
  public:
   struct Request {
+    std::string method;
     std::string path;
     std::map<std::string, std::string> headers;  // by name in lower case
     std::string body;
@@ -37,6 +38,8 @@ class HttpReceiver {
   struct Reply {
     int status = 200;  // as in AnswerWith
     std::string body = {};
+    std::string headers = {};  // further lines of the head, each with its end
+    bool is_cut = false;       // the connection ends in the middle of the body
   };
   // Answers each further request in this way. The function may take its time, and the next request
   // waits then.

@@ -96,7 +96,8 @@ std::string RunsJobsOf(const AgentOptions& options) {
     case RunAs::kAnyone:
       break;
   }
-  return absl::StrCat("everybody, as ", UserName(geteuid()));
+  const std::string& only = options.identity.run_as_user;
+  return absl::StrCat(only.empty() ? "everybody" : only, ", as ", UserName(geteuid()));
 }
 
 absl::StatusOr<absl::Duration> ReadDrainTime(const WorkerFlags& flags) {
@@ -140,6 +141,11 @@ absl::Status RunWorker(const WorkerFlags& flags, const ServiceManager& manager) 
   (void)signal(SIGPIPE, SIG_IGN);
 
   TY_ASSIGN_OR_RETURN(auto labels, ParseWorkerLabels(flags.labels));
+  if (!flags.jobs_of.empty() && flags.run_as != RunAs::kAnyone) {
+    return absl::InvalidArgumentError(
+        "--jobs_of: a worker with another --run_as than anyone knows by itself whose jobs it runs; "
+        "leave it out, or say --run_as anyone");
+  }
   TY_ASSIGN_OR_RETURN(const absl::Duration drain_time, ReadDrainTime(flags));
   const absl::StatusOr<InterfaceAddress> address = FindInterface(flags.address);
   TY_RETURN_IF_ERROR(Annotate(address.status(), "--address"));
@@ -187,9 +193,9 @@ absl::Status RunWorker(const WorkerFlags& flags, const ServiceManager& manager) 
   options.settings.runs_root_jobs = flags.root_jobs;
   TakeIsolation(flags, uid, options.settings);
   labels.merge(IsolationLabels(options.settings.isolation));
-  options.identity = {flags.name, uid,
-                      Hostname(), address->address,
-                      labels,     flags.run_as == RunAs::kSelf ? UserName(geteuid()) : ""};
+  options.identity = {
+      flags.name,       uid,    Hostname(),
+      address->address, labels, flags.run_as == RunAs::kSelf ? UserName(geteuid()) : flags.jobs_of};
   TY_ASSIGN_OR_RETURN(options.device_metrics_interval,
                       ParseDuration(flags.device_metrics_interval));
   options.dataset_look_interval = kDatasetLookInterval;

@@ -83,6 +83,8 @@ std::optional<int> ReadWorkerFlags(int argc, char** argv, WorkerFlags& flags) {
                  "root. anyone: everybody's, all as this daemon's user, so that they can read and "
                  "disturb each other")
       ->transform(CLI::CheckedTransformer(run_as));
+  app.add_option("--jobs_of", flags.jobs_of,
+                 "with --run_as anyone: the only user whose jobs run here; empty: everybody's");
   app.add_flag("--root_jobs", flags.root_jobs,
                "with --run_as owner: run jobs of root too, as root; by default they are refused");
   app.add_option("--rank_core_bytes", flags.rank_core_bytes,

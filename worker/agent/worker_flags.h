@@ -28,6 +28,7 @@ struct WorkerFlags {
   std::string device_metrics_interval = "10s";
   std::string drain_on_stop = "0s";
   RunAs run_as = RunAs::kSelf;
+  std::string jobs_of;  // with kAnyone: the only user whose jobs run here
   bool root_jobs = false;
   int64_t rank_core_bytes = 0;
   int64_t rank_open_files = 65536;

@@ -57,7 +57,10 @@ absl::Status CheckProviderSpec(const ProviderSpec& spec) {
                    absl::StrCat("'", spec.name, "' is no name of a provider; use 1 to ",
                                 kProviderNameBytesMax, " of [a-z0-9-], with no dash at its ends"));
   }
-  if (spec.owner.empty()) violations.Add("owner", "is empty; name the user whose jobs may run");
+  // A pod has no accounts and may run the jobs of everybody. An allocation of Slurm is somebody's.
+  if (spec.owner.empty() && spec.kind == ProviderKind::kSlurm) {
+    violations.Add("owner", "is empty; name the user whose jobs may run");
+  }
   if (spec.node.device_type.empty()) violations.Add("node.device_type", "is empty");
   violations.Range("node.devices", spec.node.devices, 1, 1024);
   violations.Range("node.cpus", spec.node.cpus, 1, 1 << 16);
@@ -107,3 +110,12 @@ absl::string_view PilotOfWorker(absl::string_view worker) {
 }
 
 }  // namespace trainyard::provision
+
+namespace trainyard::error {
+
+absl::Status ProviderRefuses(const std::string& provider, const std::string& reason) {
+  return MakeError(absl::StatusCode::kFailedPrecondition, "PROVIDER_REFUSES",
+                   absl::StrCat("provider '", provider, "' refuses such pilots: ", reason));
+}
+
+}  // namespace trainyard::error

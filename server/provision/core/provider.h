@@ -32,7 +32,7 @@ struct PilotResources {
 struct ProviderSpec {
   std::string name;  // [a-z0-9-], at most kProviderNameBytesMax
   ProviderKind kind = ProviderKind::kSlurm;
-  std::string owner;  // the user whose jobs its workers may run
+  std::string owner;  // the user whose jobs its workers may run; empty for everybody's
   PilotResources node;
   int32_t nodes = 1;  // of one pilot; each of them runs one worker
   int64_t time_limit_us = 8 * kHourUs;
@@ -79,3 +79,10 @@ std::string PilotWorkerName(absl::string_view pilot, int32_t nodes, int32_t node
 absl::string_view PilotOfWorker(absl::string_view worker);
 
 }  // namespace trainyard::provision
+
+namespace trainyard::error {
+
+// PROVIDER_REFUSES: the message has the provider's reason; change what the provider asks for.
+absl::Status ProviderRefuses(const std::string& provider, const std::string& reason);
+
+}  // namespace trainyard::error

@@ -131,12 +131,3 @@ void Slurm::DropTokens(const std::string& pilot) const {
 }
 
 }  // namespace trainyard::provision::slurm
-
-namespace trainyard::error {
-
-absl::Status ProviderRefuses(const std::string& provider, const std::string& reason) {
-  return MakeError(absl::StatusCode::kFailedPrecondition, "PROVIDER_REFUSES",
-                   absl::StrCat("provider '", provider, "' refuses such pilots: ", reason));
-}
-
-}  // namespace trainyard::error

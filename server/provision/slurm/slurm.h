@@ -66,10 +66,3 @@ inline constexpr absl::Duration kCallTimeout = absl::Seconds(30);
 inline constexpr size_t kLookUpsMax = 50;
 
 }  // namespace trainyard::provision::slurm
-
-namespace trainyard::error {
-
-// PROVIDER_REFUSES: the message has the provider's reason; change the arguments of the provider.
-absl::Status ProviderRefuses(const std::string& provider, const std::string& reason);
-
-}  // namespace trainyard::error
