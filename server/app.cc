@@ -275,8 +275,9 @@ absl::Status App::Impl::Open(const std::string& state_dir, const ServerOptions& 
   TY_ASSIGN_OR_RETURN(sweeps_, sweeps::Keeper::Open(std::move(keeper), *sweep_store_, *runtime_,
                                                     board_, notifier_, *metrics_, *Clock::Real()));
   services_->sweeps = sweeps_.get();
-  TY_ASSIGN_OR_RETURN(provisioning_, Provisioning::Open(state_dir_, given.environment, *runtime_,
-                                                        *entrance_->sign_in(), *access_store_));
+  TY_ASSIGN_OR_RETURN(provisioning_,
+                      Provisioning::Open(state_dir_, given.environment, *runtime_,
+                                         *entrance_->sign_in(), *access_store_, given.kubernetes));
   services_->providers = &provisioning_->keeper();
   services_->complete_provider = [this](provision::ProviderSpec& spec,
                                         provision::ClusterOptions& cluster) {

@@ -1,10 +1,12 @@
-// Pilots run as the user of the server, so they run the jobs of that user alone.
+// Pilots of a Slurm run as the user of the server, so they run the jobs of that user alone. Pods
+// have no accounts, and run those of everybody.
 #include "server/provisioning.h"
 
 #include <unistd.h>
 
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "common/base/errors.h"
@@ -12,7 +14,10 @@
 #include "common/base/program_paths.h"
 #include "common/base/status_macros.h"
 #include "common/base/system_accounts.h"
+#include "common/base/worker_name.h"
+#include "common/kubernetes/api_client.h"
 #include "common/rpc/address.h"
+#include "server/provision/kubernetes/kubernetes.h"
 #include "server/provision/slurm/slurm.h"
 #include "server/rpc/invitation.h"
 
@@ -22,6 +27,7 @@ namespace {
 // A pilot may wait for days before it begins.
 constexpr absl::Duration kTokenLifetime = absl::Hours(24 * 14);
 constexpr size_t kServerIdLength = 8;
+constexpr int64_t kSpaceFileBytesMax = 256;
 
 std::string HostName() {
   char name[256] = {};
@@ -43,17 +49,19 @@ absl::StatusOr<std::string> PublicAddress(const std::vector<std::string>& addres
 }  // namespace
 
 Provisioning::Provisioning(std::string state_dir, std::vector<std::string> environment,
-                           rpc::SignIn& sign_in, store::AccessStore& tokens)
+                           rpc::SignIn& sign_in, store::AccessStore& tokens,
+                           const kubernetes::Options& pod)
     : state_dir_(std::move(state_dir)),
       environment_(provision::slurm::CleanEnvironment(environment)),
       sign_in_(sign_in),
-      tokens_(tokens) {}
+      tokens_(tokens),
+      pod_(pod) {}
 
 absl::StatusOr<std::unique_ptr<Provisioning>> Provisioning::Open(
     const std::string& state_dir, std::vector<std::string> environment, runtime::Runtime& runtime,
-    rpc::SignIn& sign_in, store::AccessStore& tokens) {
+    rpc::SignIn& sign_in, store::AccessStore& tokens, const kubernetes::Options& pod) {
   std::unique_ptr<Provisioning> made(
-      new Provisioning(state_dir, std::move(environment), sign_in, tokens));
+      new Provisioning(state_dir, std::move(environment), sign_in, tokens, pod));
   TY_ASSIGN_OR_RETURN(made->store_,
                       provision::ProviderStore::Open(JoinPath(state_dir, "providers.db")));
   provision::Keeper::Options options;
@@ -86,6 +94,15 @@ void Provisioning::Stop() {
 
 absl::Status Provisioning::Complete(provision::ProviderSpec& spec,
                                     provision::ClusterOptions& cluster) const {
+  const bool is_slurm = spec.kind == provision::ProviderKind::kSlurm;
+  TY_RETURN_IF_ERROR(is_slurm ? CompleteSlurm(spec, cluster) : CompleteKubernetes(cluster));
+  TY_ASSIGN_OR_RETURN(const std::string address, PublicAddress(sign_in_.addresses));
+  if (cluster.server_address.empty()) cluster.server_address = address;
+  return absl::OkStatus();
+}
+
+absl::Status Provisioning::CompleteSlurm(provision::ProviderSpec& spec,
+                                         provision::ClusterOptions& cluster) const {
   const std::string user = UserName(geteuid());
   if (spec.owner.empty()) spec.owner = user;
   if (spec.owner != user) {
@@ -94,9 +111,61 @@ absl::Status Provisioning::Complete(provision::ProviderSpec& spec,
   }
   if (cluster.folder.empty()) cluster.folder = JoinPath(state_dir_, "pilots");
   if (cluster.worker_program.empty()) cluster.worker_program = SiblingProgram("trainyard-worker");
-  TY_ASSIGN_OR_RETURN(const std::string address, PublicAddress(sign_in_.addresses));
-  if (cluster.server_address.empty()) cluster.server_address = address;
   return absl::OkStatus();
+}
+
+absl::StatusOr<provision::kubernetes::Kubeconfig> Provisioning::FindCluster(
+    const provision::ClusterOptions& cluster) const {
+  if (!cluster.kubeconfig.empty()) {
+    return provision::kubernetes::ReadKubeconfig(cluster.kubeconfig, cluster.context);
+  }
+  if (pod_.api_url.empty()) {
+    return absl::InvalidArgumentError(
+        "this server is no pod of a cluster; name a kubeconfig file on the server's host");
+  }
+  const std::string& folder = pod_.access_folder;
+  provision::kubernetes::Kubeconfig found;
+  found.access = kubernetes::AccessOfPod(pod_.api_url, folder);
+  if (!FileExists(found.access.token_file)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "this server's pod has no token in ", folder,
+        "; apply the components tokens and provider of deploy/kubernetes, or name a kubeconfig"));
+  }
+  found.space = ReadFile(JoinPath(folder, "namespace"), kSpaceFileBytesMax).value_or("");
+  absl::StripAsciiWhitespace(&found.space);
+  return found;
+}
+
+absl::Status Provisioning::CompleteKubernetes(provision::ClusterOptions& cluster) const {
+  const auto found = FindCluster(cluster);
+  if (!found.ok()) {
+    return InvalidFields({{"spec.kubernetes.kubeconfig", std::string(found.status().message())}});
+  }
+  std::vector<FieldViolation> violations;
+  if (cluster.space.empty()) cluster.space = found->space;
+  if (cluster.space.empty()) cluster.space = "default";
+  for (const auto& [field, name] :
+       {std::pair("namespace", &cluster.space), std::pair("queue", &cluster.queue)}) {
+    if (IsWorkerName(*name) || (name == &cluster.queue && name->empty())) continue;
+    violations.push_back({absl::StrCat("spec.kubernetes.", field),
+                          absl::StrCat("'", *name,
+                                       "' is no name in Kubernetes; expected 1 to 63 "
+                                       "of [a-z0-9-]")});
+  }
+  if (cluster.kubeconfig.empty() && cluster.server_address.empty()) {
+    violations.push_back({"spec.kubernetes.server_address",
+                          "is missing; name the Service of this server, such as "
+                          "tls://trainyard-server.trainyard:7070, since no pod finds another by "
+                          "its name"});
+  }
+  if (!cluster.server_address.empty()) {
+    const auto address = rpc::ParseAddress(cluster.server_address);
+    if (!address.ok()) {
+      violations.push_back(
+          {"spec.kubernetes.server_address", std::string(address.status().message())});
+    }
+  }
+  return violations.empty() ? absl::OkStatus() : InvalidFields(violations);
 }
 
 absl::StatusOr<std::unique_ptr<provision::Cluster>> Provisioning::Connect(
@@ -105,12 +174,22 @@ absl::StatusOr<std::unique_ptr<provision::Cluster>> Provisioning::Connect(
   if (!sign_in_.fingerprint) {
     return absl::FailedPreconditionError("this server has no port for other hosts");
   }
+  const std::vector<std::string> worker = {"--server", options.server_address,
+                                           "--server_fingerprint", sign_in_.fingerprint()};
+  if (spec.kind == provision::ProviderKind::kKubernetes) {
+    TY_ASSIGN_OR_RETURN(provision::kubernetes::Kubeconfig found, FindCluster(options));
+    provision::kubernetes::ManifestOptions manifest{options.pod, options.space, options.queue,
+                                                    worker};
+    return std::make_unique<provision::kubernetes::Kubernetes>(server_id, spec, std::move(manifest),
+                                                               std::move(found.access),
+                                                               *Clock::Real(), is_stopping_);
+  }
   TY_RETURN_IF_ERROR(MakeDirectories(options.folder, 0700));
   provision::slurm::SlurmOptions slurm;
   slurm.folder = options.folder;
   slurm.arguments = options.arguments;
-  slurm.worker = {options.worker_program, "--server", options.server_address,
-                  "--server_fingerprint", sign_in_.fingerprint()};
+  slurm.worker = {options.worker_program};
+  slurm.worker.insert(slurm.worker.end(), worker.begin(), worker.end());
   if (spec.node.device_type == "cpu") {
     slurm.worker.insert(slurm.worker.end(),
                         {"--cpu_devices", absl::StrCat(spec.node.devices), "--nvml", ""});

@@ -9,7 +9,9 @@
 
 #include "absl/status/statusor.h"
 #include "common/base/env.h"
+#include "server/kubernetes/options.h"
 #include "server/provision/keeper.h"
+#include "server/provision/kubernetes/kubeconfig.h"
 #include "server/provision/provider_store.h"
 #include "server/rpc/sign_in.h"
 #include "server/runtime/runtime.h"
@@ -20,12 +22,11 @@ namespace trainyard {
 // All that the server has for providers. It borrows what it is given.
 class Provisioning {
  public:
-  // `environment` has the variables with which the programs of clusters are run.
-  static absl::StatusOr<std::unique_ptr<Provisioning>> Open(const std::string& state_dir,
-                                                            std::vector<std::string> environment,
-                                                            runtime::Runtime& runtime,
-                                                            rpc::SignIn& sign_in,
-                                                            store::AccessStore& tokens);
+  // `environment` has the variables with which the programs of clusters are run, and `pod` says
+  // how the API server is reached if this server runs in a pod.
+  static absl::StatusOr<std::unique_ptr<Provisioning>> Open(
+      const std::string& state_dir, std::vector<std::string> environment, runtime::Runtime& runtime,
+      rpc::SignIn& sign_in, store::AccessStore& tokens, const kubernetes::Options& pod);
   ~Provisioning();
 
   void Start() { keeper_->Start(); }
@@ -40,7 +41,13 @@ class Provisioning {
 
  private:
   Provisioning(std::string state_dir, std::vector<std::string> environment, rpc::SignIn& sign_in,
-               store::AccessStore& tokens);
+               store::AccessStore& tokens, const kubernetes::Options& pod);
+  absl::Status CompleteSlurm(provision::ProviderSpec& spec,
+                             provision::ClusterOptions& cluster) const;
+  absl::Status CompleteKubernetes(provision::ClusterOptions& cluster) const;
+  // Returns how the API server of a provider is reached, and the namespace that it goes with.
+  absl::StatusOr<provision::kubernetes::Kubeconfig> FindCluster(
+      const provision::ClusterOptions& cluster) const;
   absl::StatusOr<std::unique_ptr<provision::Cluster>> Connect(
       const std::string& server_id, const provision::ProviderSpec& spec,
       const provision::ClusterOptions& options) const;
@@ -49,6 +56,7 @@ class Provisioning {
   const std::vector<std::string> environment_;
   rpc::SignIn& sign_in_;
   store::AccessStore& tokens_;
+  const kubernetes::Options pod_;
   std::atomic<bool> is_stopping_ = false;
   std::unique_ptr<provision::ProviderStore> store_;
   std::unique_ptr<provision::Keeper> keeper_;

@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/commands/pod_file.h"
 #include "client/commands/verbs.h"
 #include "client/output/table.h"
 #include "client/output/text.h"
@@ -24,6 +25,12 @@ using output::Table;
 struct ProviderOptions {
   std::string name;
   bool slurm = false;
+  std::string kubernetes;  // the file of the pod
+  std::string space;
+  std::string queue;
+  std::string kubeconfig;
+  std::string context;
+  std::string owner;
   std::optional<int> devices;
   std::optional<int> gpus;
   std::string device_type;
@@ -67,6 +74,44 @@ absl::Status TakeDuration(const std::string& text, const char* flag,
   return absl::OkStatus();
 }
 
+absl::Status TakeSlurm(const ProviderOptions& options, v1::ProviderSpec& spec) {
+  for (const auto& [flag, text] :
+       {std::pair("--namespace", &options.space), std::pair("--queue", &options.queue),
+        std::pair("--kubeconfig", &options.kubeconfig), std::pair("--context", &options.context)}) {
+    if (!text->empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(flag, " is for a Kubernetes, and this provider is a Slurm"));
+    }
+  }
+  v1::SlurmCluster& slurm = *spec.mutable_slurm();
+  if (!options.folder.empty()) slurm.set_folder(options.folder);
+  if (!options.worker_program.empty()) slurm.set_worker_program(options.worker_program);
+  if (!options.server_address.empty()) slurm.set_server_address(options.server_address);
+  if (!options.arguments.empty()) {
+    slurm.mutable_arguments()->Assign(options.arguments.begin(), options.arguments.end());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TakeKubernetes(const ProviderOptions& options, v1::ProviderSpec& spec) {
+  if (!options.folder.empty() || !options.worker_program.empty() || !options.arguments.empty()) {
+    return absl::InvalidArgumentError(
+        "--folder, --worker-program and further arguments are for a Slurm; what a pod has stands "
+        "in "
+        "the file of --kubernetes");
+  }
+  v1::KubernetesCluster& kubernetes = *spec.mutable_kubernetes();
+  if (!options.kubernetes.empty()) {
+    TY_ASSIGN_OR_RETURN(*kubernetes.mutable_pod(), ReadPodFile(options.kubernetes));
+  }
+  if (!options.space.empty()) kubernetes.set_namespace_(options.space);
+  if (!options.queue.empty()) kubernetes.set_queue(options.queue);
+  if (!options.kubeconfig.empty()) kubernetes.set_kubeconfig(options.kubeconfig);
+  if (!options.context.empty()) kubernetes.set_context(options.context);
+  if (!options.server_address.empty()) kubernetes.set_server_address(options.server_address);
+  return absl::OkStatus();
+}
+
 // Writes what was given into the spec, and leaves the rest of it.
 absl::Status TakeOptions(const ProviderOptions& options, v1::ProviderSpec& spec) {
   if (options.devices.has_value() && options.gpus.has_value()) {
@@ -105,14 +150,9 @@ absl::Status TakeOptions(const ProviderOptions& options, v1::ProviderSpec& spec)
     }
     spec.set_cost_per_hour(cost);
   }
-  v1::SlurmCluster& slurm = *spec.mutable_slurm();
-  if (!options.folder.empty()) slurm.set_folder(options.folder);
-  if (!options.worker_program.empty()) slurm.set_worker_program(options.worker_program);
-  if (!options.server_address.empty()) slurm.set_server_address(options.server_address);
-  if (!options.arguments.empty()) {
-    slurm.mutable_arguments()->Assign(options.arguments.begin(), options.arguments.end());
-  }
-  return absl::OkStatus();
+  if (!options.owner.empty()) spec.set_owner(options.owner);
+  return spec.has_kubernetes() || !options.kubernetes.empty() ? TakeKubernetes(options, spec)
+                                                              : TakeSlurm(options, spec);
 }
 
 int CountLive(const v1::Provider& provider, bool runs) {
@@ -129,14 +169,19 @@ std::string NodeText(const v1::ProviderSpec& spec) {
   return text;
 }
 
+std::string OwnerText(const v1::ProviderSpec& spec) {
+  return spec.owner().empty() ? "everybody" : spec.owner();
+}
+
 // Returns a moment as the time since or until it.
 std::string AgoText(const google::protobuf::Timestamp& time, absl::Time now) {
   return time.seconds() == 0 ? "-" : output::AgeText(now - output::ToTime(time));
 }
 
 Result AddProvider(const Context& context, const ProviderOptions& options) {
-  if (!options.slurm) {
-    return absl::InvalidArgumentError("say which cluster is to be asked: --slurm");
+  if (options.slurm == !options.kubernetes.empty()) {
+    return absl::InvalidArgumentError(
+        "say which cluster is to be asked: --slurm, or --kubernetes POD.yaml");
   }
   v1::CreateProviderRequest request;
   request.mutable_spec()->set_name(options.name);
@@ -196,19 +241,38 @@ Result ListProviders(const Context& context) {
   for (const v1::Provider& provider : response.providers()) {
     const v1::ProviderSpec& spec = provider.spec();
     table.AddRow(
-        {spec.name(), StateText(provider.state()), "slurm", NodeText(spec),
-         absl::StrCat(CountLive(provider, true)), absl::StrCat(CountLive(provider, false)),
-         absl::StrCat(spec.max_pilots()), spec.owner(),
+        {spec.name(), StateText(provider.state()), spec.has_kubernetes() ? "kubernetes" : "slurm",
+         NodeText(spec), absl::StrCat(CountLive(provider, true)),
+         absl::StrCat(CountLive(provider, false)), absl::StrCat(spec.max_pilots()), OwnerText(spec),
          provider.state_reason().empty() ? provider.list_failure() : provider.state_reason()});
   }
   context.out << table.Render();
   return link::kOk;
 }
 
+// Shows where pilots are, and where their logs are.
+void PrintCluster(const Context& context, const v1::ProviderSpec& spec) {
+  if (!spec.has_kubernetes()) {
+    context.out << "sbatch    " << absl::StrJoin(spec.slurm().arguments(), " ") << "\n"
+                << "logs      " << spec.slurm().folder() << "\n";
+    return;
+  }
+  const v1::KubernetesCluster& kubernetes = spec.kubernetes();
+  context.out << "cluster   "
+              << (kubernetes.kubeconfig().empty() ? "that of the server's own pod"
+                                                  : kubernetes.kubeconfig());
+  if (!kubernetes.context().empty()) context.out << ", context " << kubernetes.context();
+  context.out << "\nnamespace " << kubernetes.namespace_();
+  if (!kubernetes.queue().empty()) context.out << ", queue " << kubernetes.queue();
+  context.out << "\nlogs      kubectl -n " << kubernetes.namespace_()
+              << " logs -l trainyard.dev/pilot=PILOT --all-containers\n";
+}
+
 void Print(const Context& context, const v1::Provider& provider) {
   const v1::ProviderSpec& spec = provider.spec();
   const absl::Time now = context.clock.Now();
-  context.out << "provider  " << spec.name() << ", a Slurm\n";
+  context.out << "provider  " << spec.name()
+              << (spec.has_kubernetes() ? ", a Kubernetes\n" : ", a Slurm\n");
   context.out << "state     " << StateText(provider.state());
   if (!provider.state_reason().empty()) context.out << ": " << provider.state_reason();
   context.out << "\n";
@@ -224,14 +288,15 @@ void Print(const Context& context, const v1::Provider& provider) {
   context.out << "pilots    " << spec.min_pilots() << " to " << spec.max_pilots() << ", "
               << spec.backlog() << " in the cluster's queue; one without work ends after "
               << DurationText(absl::Seconds(spec.idle_time().seconds())) << "\n";
-  context.out << "jobs of   " << spec.owner() << "\n";
+  context.out << "jobs of   " << OwnerText(spec) << "\n";
   context.out << "list      "
               << (provider.has_list_time()
                       ? absl::StrCat(AgoText(provider.list_time(), now), " ago")
                       : "none yet");
   if (!provider.list_failure().empty()) context.out << "; " << provider.list_failure();
-  context.out << "\nsbatch    " << absl::StrJoin(spec.slurm().arguments(), " ") << "\n";
-  context.out << "logs      " << spec.slurm().folder() << "\n\n";
+  context.out << "\n";
+  PrintCluster(context, spec);
+  context.out << "\n";
   Table table({{"PILOT"}, {"STATE"}, {"ID"}, {"AGE"}, {"RUNS SINCE"}, {"REASON"}});
   for (const v1::Pilot& pilot : provider.pilots()) {
     table.AddRow({pilot.name(), StateText(pilot.state()), pilot.foreign_id(),
@@ -323,10 +388,20 @@ void DeclareSpec(client::Flags& flags, ProviderOptions& options) {
              "Providers of a lower number are asked first, and of equal ones the cheaper [0]")
       .Range(-1000, 1000);
   flags.Value("--cost", options.cost, "The price of a pilot for an hour [0]");
+  flags.Value(
+      "--owner", options.owner,
+      "The only user whose jobs run there [Kubernetes: everybody; Slurm: the server's user]");
+  flags.Value("--queue", options.queue,
+              "Kubernetes: a LocalQueue of Kueue, which lets all nodes of a pilot begin at once");
+  flags.Value("--namespace", options.space,
+              "Kubernetes: where the pods are [that of the context, or of the server's pod]");
+  flags.Value("--kubeconfig", options.kubeconfig,
+              "Kubernetes: a file on the server's host [the cluster of the server's own pod]");
+  flags.Value("--context", options.context, "Kubernetes: a context of that file [its current one]");
   flags.Value("--folder", options.folder,
-              "A folder that the nodes see too, for tokens and logs [STATE_DIR/pilots]");
+              "Slurm: a folder that the nodes see too, for tokens and logs [STATE_DIR/pilots]");
   flags.Value("--worker-program", options.worker_program,
-              "trainyard-worker on the nodes [that of the server's host]");
+              "Slurm: trainyard-worker on the nodes [that of the server's host]");
   flags.Value("--server-address", options.server_address,
               "Address under which nodes reach the server [tls://HOST:PORT of it]");
   flags.Rest("ARGUMENT", options.arguments, "Further arguments of sbatch: -p gpu -A lab");
@@ -342,6 +417,8 @@ void AddProviders(VerbTable& verbs) {
       [](client::Flags& flags, ProviderOptions& options) {
         flags.Word("NAME", options.name, "Its name: [a-z0-9-]").Required();
         flags.Switch("--slurm", options.slurm, "The cluster is a Slurm, asked by sbatch");
+        flags.Value("--kubernetes", options.kubernetes,
+                    "The cluster is a Kubernetes; this YAML file describes the pod of a worker");
         flags.Switch("--dry-run", options.dry_run,
                      "Only ask the cluster whether it would accept such a pilot");
         DeclareSpec(flags, options);
@@ -351,6 +428,8 @@ void AddProviders(VerbTable& verbs) {
       "providers update", "Change a provider; its pilots stay as they are", "gpu --max 12",
       [](client::Flags& flags, ProviderOptions& options) {
         flags.Word("NAME", options.name, "Its name").Required();
+        flags.Value("--kubernetes", options.kubernetes,
+                    "The YAML file that describes the pod of a worker from now on");
         DeclareSpec(flags, options);
       },
       UpdateProvider);

@@ -113,7 +113,7 @@ void SetBody(CURL* handle, const Request& request) {
     curl_easy_setopt(handle, CURLOPT_NOBODY, 1L);
     return;
   }
-  if (request.method == "PUT" || request.method == "POST") {
+  if (request.method == "PUT" || request.method == "POST" || !request.body.empty()) {
     curl_easy_setopt(handle, CURLOPT_POST, 1L);
     curl_easy_setopt(handle, CURLOPT_POSTFIELDS, request.body.empty() ? "" : request.body.data());
     curl_easy_setopt(handle, CURLOPT_POSTFIELDSIZE_LARGE,

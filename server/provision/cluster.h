@@ -15,6 +15,12 @@ struct ClusterOptions {
   std::string folder = {};                  // for the tokens and logs of pilots
   std::string worker_program = {};          // on the nodes
   std::string server_address = {};          // under which nodes reach this server
+  // These are for a Kubernetes.
+  std::string pod = {};         // as JSON
+  std::string space = {};       // the namespace of pilots
+  std::string queue = {};       // of Kueue
+  std::string kubeconfig = {};  // a file; empty for the cluster of this server's own pod
+  std::string context = {};     // of that file
 
   friend bool operator==(const ClusterOptions&, const ClusterOptions&) = default;
 };

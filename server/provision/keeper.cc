@@ -114,6 +114,11 @@ void Keeper::Look() {
   for (auto& [name, connection] : connections_) {
     inputs.news[name] = connection.messenger->TakeNews();
   }
+  for (const auto& [name, why] : unreachable_) {
+    Listing& listing = inputs.news[name].listing.emplace();
+    listing.begin_us = NowUs();
+    listing.failure = why;
+  }
   std::vector<Decision> decisions;
   {
     const MutexLock lock(&mutex_);
@@ -143,8 +148,11 @@ void Keeper::Connect() {
     const MutexLock lock(&mutex_);
     kept = kept_;
   }
-  std::erase_if(connections_,
-                [&kept](const auto& entry) { return !kept.state.providers.contains(entry.first); });
+  const auto is_gone = [&kept](const auto& entry) {
+    return !kept.state.providers.contains(entry.first);
+  };
+  std::erase_if(connections_, is_gone);
+  std::erase_if(unreachable_, is_gone);
   for (const auto& [name, provider] : kept.state.providers) {
     const ClusterOptions& options = kept.clusters.at(name);
     auto found = connections_.find(name);
@@ -152,10 +160,14 @@ void Keeper::Connect() {
         found->second.cluster != options) {
       auto cluster = options_.connect(kept.state.server_id, provider.spec, options);
       if (!cluster.ok()) {
-        LogWarning("a provider cannot be asked",
-                   {{"provider", name}, {"error", std::string(cluster.status().message())}});
+        std::string why(cluster.status().message());
+        std::string& told = unreachable_[name];
+        if (told != why)
+          LogWarning("a provider cannot be asked", {{"provider", name}, {"error", why}});
+        told = std::move(why);
         continue;
       }
+      unreachable_.erase(name);
       Connection connection{provider.spec, options,
                             std::make_unique<Messenger>(*std::move(cluster), provider.spec.nodes,
                                                         options_.invite, options_.list_every)};

@@ -102,6 +102,8 @@ class Keeper {
     std::unique_ptr<Messenger> messenger;
   };
   std::map<std::string, Connection> connections_;
+  // The reasons for which there is no connection, by the name of the provider.
+  std::map<std::string, std::string> unreachable_;
   std::map<std::string, core::Scheduling> workers_;  // of pilots, by name
   // The generation and the number of workers that were offered, by provider.
   std::map<std::string, std::pair<int32_t, int32_t>> offered_;

@@ -42,7 +42,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Pilot, number, generation, name,
                                                 lost_since_us, drain_us, cancel_us, foreign_reason,
                                                 reason)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ClusterOptions, arguments, folder, worker_program,
-                                                server_address)
+                                                server_address, pod, space, queue, kubeconfig,
+                                                context)
 
 namespace {
 

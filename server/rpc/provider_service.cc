@@ -16,6 +16,7 @@ namespace {
 
 constexpr int kArgumentsMax = 64;
 constexpr size_t kArgumentBytesMax = 1024;
+constexpr size_t kPodBytesMax = size_t{128} << 10;
 
 absl::Status NoProviders() {
   return absl::UnavailableError("this server asks no clusters for workers");
@@ -71,6 +72,16 @@ v1::ProviderSpec SpecProto(const provision::ProviderView& view) {
   *proto.mutable_idle_time() = ToDuration(spec.idle_us);
   proto.set_preference(spec.preference);
   proto.set_cost_per_hour(spec.cost_per_hour);
+  if (spec.kind == provision::ProviderKind::kKubernetes) {
+    v1::KubernetesCluster& kubernetes = *proto.mutable_kubernetes();
+    kubernetes.set_pod(view.cluster.pod);
+    kubernetes.set_namespace_(view.cluster.space);
+    kubernetes.set_queue(view.cluster.queue);
+    kubernetes.set_kubeconfig(view.cluster.kubeconfig);
+    kubernetes.set_context(view.cluster.context);
+    kubernetes.set_server_address(view.cluster.server_address);
+    return proto;
+  }
   v1::SlurmCluster& slurm = *proto.mutable_slurm();
   for (const std::string& argument : view.cluster.arguments) slurm.add_arguments(argument);
   slurm.set_folder(view.cluster.folder);
@@ -104,6 +115,7 @@ provision::ProviderSpec SpecOf(const v1::ProviderSpec& proto) {
   provision::ProviderSpec spec;
   spec.name = proto.name();
   spec.owner = proto.owner();
+  if (proto.has_kubernetes()) spec.kind = provision::ProviderKind::kKubernetes;
   spec.node.devices = proto.devices();
   if (!proto.device_type().empty()) spec.node.device_type = proto.device_type();
   spec.node.cpus = proto.cpus();
@@ -119,18 +131,64 @@ provision::ProviderSpec SpecOf(const v1::ProviderSpec& proto) {
   return spec;
 }
 
-provision::ClusterOptions ClusterOf(const v1::SlurmCluster& slurm) {
-  return {{slurm.arguments().begin(), slurm.arguments().end()},
-          slurm.folder(),
-          slurm.worker_program(),
-          slurm.server_address()};
+provision::ClusterOptions ClusterOf(const v1::ProviderSpec& spec) {
+  provision::ClusterOptions cluster;
+  if (spec.has_kubernetes()) {
+    const v1::KubernetesCluster& kubernetes = spec.kubernetes();
+    cluster.server_address = kubernetes.server_address();
+    cluster.pod = kubernetes.pod();
+    cluster.space = kubernetes.namespace_();
+    cluster.queue = kubernetes.queue();
+    cluster.kubeconfig = kubernetes.kubeconfig();
+    cluster.context = kubernetes.context();
+    return cluster;
+  }
+  const v1::SlurmCluster& slurm = spec.slurm();
+  cluster.arguments = {slurm.arguments().begin(), slurm.arguments().end()};
+  cluster.folder = slurm.folder();
+  cluster.worker_program = slurm.worker_program();
+  cluster.server_address = slurm.server_address();
+  return cluster;
+}
+
+// Checks that pilots that are there can still be found after a change.
+absl::Status CheckSameCluster(const provision::ProviderView& known,
+                              const provision::ProviderSpec& spec,
+                              const provision::ClusterOptions& cluster) {
+  std::vector<FieldViolation> changed;
+  const auto compare = [&changed](const char* field, const auto& before, const auto& after) {
+    if (before == after) return;
+    changed.push_back({absl::StrCat("spec.", field),
+                       "cannot change while the provider may have pilots; add another provider, "
+                       "and remove this one"});
+  };
+  compare("cluster", known.provider.spec.kind, spec.kind);
+  if (spec.kind == provision::ProviderKind::kKubernetes) {
+    compare("kubernetes.namespace", known.cluster.space, cluster.space);
+    compare("kubernetes.queue", known.cluster.queue, cluster.queue);
+    compare("kubernetes.kubeconfig", known.cluster.kubeconfig, cluster.kubeconfig);
+    compare("kubernetes.context", known.cluster.context, cluster.context);
+  }
+  return changed.empty() ? absl::OkStatus() : InvalidFields(changed);
 }
 
 // Checks what the core does not: it knows no messages.
 void CheckSpec(const v1::ProviderSpec& spec, RequestCheck& check) {
-  if (!spec.has_slurm()) {
+  if (!spec.has_slurm() && !spec.has_kubernetes()) {
     check.Add("spec.slurm", "is missing; expected the cluster that is to be asked");
   }
+  if (!spec.owner().empty() && !IsUserName(spec.owner())) {
+    check.Add("spec.owner", "is no name of a user");
+  }
+  const v1::KubernetesCluster& kubernetes = spec.kubernetes();
+  for (const auto& [field, text] :
+       {std::pair("namespace", &kubernetes.namespace_()), std::pair("queue", &kubernetes.queue()),
+        std::pair("kubeconfig", &kubernetes.kubeconfig()),
+        std::pair("context", &kubernetes.context()),
+        std::pair("server_address", &kubernetes.server_address())}) {
+    check.MaxBytes(absl::StrCat("spec.kubernetes.", field), *text, kArgumentBytesMax);
+  }
+  check.MaxBytes("spec.kubernetes.pod", kubernetes.pod(), kPodBytesMax);
   check.MaxCount("spec.slurm.arguments", spec.slurm().arguments_size(), kArgumentsMax);
   for (const std::string& argument : spec.slurm().arguments()) {
     check.MaxBytes("spec.slurm.arguments", argument, kArgumentBytesMax);
@@ -153,7 +211,7 @@ grpc::ServerUnaryReactor* ProviderServiceImpl::CreateProvider(
   if (!check.ok()) return Refused(context, check);
   return FinishAfter(context, changes_, [this, request, response]() -> absl::Status {
     provision::ProviderSpec spec = SpecOf(request->spec());
-    provision::ClusterOptions cluster = ClusterOf(request->spec().slurm());
+    provision::ClusterOptions cluster = ClusterOf(request->spec());
     TY_RETURN_IF_ERROR(services_.complete_provider(spec, cluster));
     TY_RETURN_IF_ERROR(services_.providers->TryOut(spec, cluster));
     if (request->validate_only()) {
@@ -179,9 +237,10 @@ grpc::ServerUnaryReactor* ProviderServiceImpl::UpdateProvider(
   if (!check.ok()) return Refused(context, check);
   return FinishAfter(context, changes_, [this, request, response]() -> absl::Status {
     provision::ProviderSpec spec = SpecOf(request->spec());
-    provision::ClusterOptions cluster = ClusterOf(request->spec().slurm());
+    provision::ClusterOptions cluster = ClusterOf(request->spec());
     TY_RETURN_IF_ERROR(services_.complete_provider(spec, cluster));
-    TY_RETURN_IF_ERROR(services_.providers->Find(spec.name).status());
+    TY_ASSIGN_OR_RETURN(const provision::ProviderView known, services_.providers->Find(spec.name));
+    TY_RETURN_IF_ERROR(CheckSameCluster(known, spec, cluster));
     TY_RETURN_IF_ERROR(services_.providers->TryOut(spec, cluster));
     TY_RETURN_IF_ERROR(services_.providers->Set(spec, cluster, /*is_new=*/false));
     TY_ASSIGN_OR_RETURN(const provision::ProviderView view, services_.providers->Find(spec.name));

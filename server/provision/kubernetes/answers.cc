@@ -187,8 +187,8 @@ void ReadPod(const json& item, Found& found) {
   const json& target = ConditionOf(status, "DisruptionTarget");
   if (found.delete_us > 0) {
     found.state = ForeignState::kLeaving;
-    found.reason = IsTrue(target) ? Explained(WordOf(target, "reason"), WordOf(target, "message"))
-                                  : "somebody deletes it";
+    found.reason =
+        IsTrue(target) ? Explained(WordOf(target, "reason"), WordOf(target, "message")) : kDeleted;
     return;
   }
   if (!found.has_node) {
@@ -219,7 +219,7 @@ void ReadJob(const json& item, Found& found) {
     found.end_us = TimeOf(status, "completionTime");
   } else if (found.delete_us > 0) {
     found.state = ForeignState::kLeaving;
-    found.reason = "somebody deletes it";
+    found.reason = kDeleted;
   } else if (PartOf(PartOf(item, "spec"), "suspend") == json(true)) {
     found.state = ForeignState::kWaiting;
     const std::string queue = WordOf(PartOf(PartOf(item, "metadata"), "labels"), kQueueLabel);

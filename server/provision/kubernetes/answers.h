@@ -12,6 +12,9 @@
 
 namespace trainyard::provision::kubernetes {
 
+// The reason of whatever is deleted for no reason that the cluster tells.
+inline constexpr char kDeleted[] = "somebody deletes it";
+
 // A pod or a Job of ours. Times are in microseconds since 1970, and 0 if the thing has not
 // happened.
 struct Found {

@@ -56,7 +56,8 @@ std::string DeleteOptions(const Chore& chore) {
 // Returns what is shown of a pilot that was seen to leave, and is gone.
 ListedPilot EndOfLeaving(const ListedPilot& seen) {
   ListedPilot end = seen;
-  end.state = ForeignState::kFailed;
+  const bool is_deleted = absl::EndsWith(seen.reason, kDeleted);
+  end.state = is_deleted ? ForeignState::kCancelled : ForeignState::kFailed;
   return end;
 }
 
@@ -266,10 +267,11 @@ Listing Kubernetes::List(const std::vector<std::string>& foreign_ids) const {
   Sights sights = JoinPilots(*pods, *jobs, absl::ToUnixMicros(clock_.Now()));
   listing.pilots = std::move(sights.pilots);
   std::set<std::string> seen;
-  for (const ListedPilot& pilot : listing.pilots) {
+  for (ListedPilot& pilot : listing.pilots) {
     seen.insert(pilot.foreign_id);
     if (pilot.state == ForeignState::kLeaving) {
-      leaving_[pilot.foreign_id] = pilot;
+      // Once it is deleted, the cluster does not tell any more why.
+      pilot.reason = leaving_.try_emplace(pilot.foreign_id, pilot).first->second.reason;
     } else {
       leaving_.erase(pilot.foreign_id);
     }
@@ -290,6 +292,8 @@ Listing Kubernetes::List(const std::vector<std::string>& foreign_ids) const {
     if (!done.ok()) {
       LogWarning("a pod of a pilot cannot be deleted now",
                  {{"name", chore.name}, {"error", std::string(done.message())}});
+      // The next list finds the rest again, and whoever waits for an answer does not wait longer.
+      break;
     }
   }
   return listing;

@@ -345,8 +345,10 @@ json TemplateOf(absl::string_view server_id, const ProviderSpec& spec,
     if (texts.is_object()) metadata[part] = texts;
   }
   // The policies of deploy/kubernetes let pods with these labels reach the server and each other.
+  // They are not those of workers, whose budget of disruptions cannot count pods without a
+  // controller.
   for (const auto& [label, value] : {std::pair("app.kubernetes.io/name", "trainyard"),
-                                     std::pair("app.kubernetes.io/component", "worker")}) {
+                                     std::pair("app.kubernetes.io/component", "pilot")}) {
     if (!metadata["labels"].contains(label)) metadata["labels"][label] = value;
   }
   metadata["labels"].update(LabelsOf(server_id, spec, pilot));

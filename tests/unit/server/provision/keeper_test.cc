@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <future>
 
 #include "absl/strings/str_cat.h"
@@ -84,6 +85,10 @@ class KeeperTest : public ::testing::Test {
     options.look_every = absl::Milliseconds(20);
     options.list_every = absl::Milliseconds(20);
     options.connect = [this](const std::string&, const ProviderSpec&, const ClusterOptions&) {
+      if (is_unreachable_) {
+        return absl::StatusOr<std::unique_ptr<Cluster>>(
+            absl::NotFoundError("there is no such file"));
+      }
       return absl::StatusOr<std::unique_ptr<Cluster>>(std::make_unique<FakeCluster>(cluster_));
     };
     options.invite = [](const std::string& worker) { return absl::StrCat("token of ", worker); };
@@ -145,6 +150,7 @@ class KeeperTest : public ::testing::Test {
   std::unique_ptr<runtime::Runtime> runtime_;
   std::unique_ptr<ProviderStore> store_;
   std::unique_ptr<Keeper> keeper_;
+  std::atomic<bool> is_unreachable_ = false;
   int jobs_ = 0;
 };
 
@@ -179,6 +185,16 @@ TEST_F(KeeperTest, AsksForNothingWithoutDemandAndWhilePaused) {
   EXPECT_THAT(Pilots(), IsEmpty());
   ASSERT_TRUE(keeper_->Change([](State& state) { return ResumeProvider(state, "lab"); }).ok());
   EXPECT_TRUE(WaitUntil([this] { return !Pilots().empty(); }));
+}
+
+TEST_F(KeeperTest, SaysWhyAClusterCannotBeReachedAndTriesAgain) {
+  is_unreachable_ = true;
+  ASSERT_TRUE(keeper_->Set(Spec(), {}, /*is_new=*/true).ok());
+  const auto failure = [this] { return keeper_->Find("lab")->provider.listing_failure; };
+  EXPECT_TRUE(WaitUntil([&] { return failure() == "there is no such file"; }));
+  is_unreachable_ = false;
+  EXPECT_TRUE(WaitUntil([this] { return keeper_->Find("lab")->provider.listing_us > 0; }));
+  EXPECT_EQ(failure(), "");
 }
 
 TEST_F(KeeperTest, AfterAStartItFindsItsPilotAndAsksForNoSecondOne) {

@@ -38,7 +38,9 @@ class ProviderStoreTest : public ::testing::Test {
       pilot.foreign_id = "123";
       pilot.state = PilotState::kStarting;
       pilot.expire_us = 17;
-      kept.clusters[name] = {{"-p", "gpu"}, "/shared", "/usr/bin/trainyard-worker", "tls://a:1"};
+      kept.clusters[name] = {
+          {"-p", "gpu"}, "/shared", "/usr/bin/trainyard-worker", "tls://a:1", "{}",
+          "ml",          "team",    "/etc/kubeconfig",           "lab"};
     }
     return kept;
   }

@@ -278,6 +278,72 @@ TEST_F(AdapterTest, AListThatNeverEndsIsNone) {
   EXPECT_THAT(cluster().List({}).failure, HasSubstr("more than 10000 entries"));
 }
 
+TEST_F(AdapterTest, TheReasonOfAnEndOutlivesThePod) {
+  api_.KeepDeleted(true);
+  ASSERT_EQ(Submit().kind, Kind::kAccepted);
+  // It was made long before the time of this test's clock.
+  ASSERT_TRUE(api_.Patch("pods", kPilot, R"({"spec": {"nodeName": "node-1"}, "status": {
+      "containerStatuses": [{"name": "worker", "state": {"waiting": {
+          "reason": "ImagePullBackOff", "message": "no such image"}}}]}})"));
+  for (int i = 0; i < 3; ++i) {
+    const Listing listing = cluster().List({kPilot});
+    ASSERT_THAT(listing.pilots, SizeIs(1));
+    EXPECT_EQ(listing.pilots[0].state, ForeignState::kLeaving);
+    EXPECT_EQ(listing.pilots[0].reason, "ImagePullBackOff: no such image");
+    // Its node takes its time.
+    ASSERT_TRUE(api_.Patch("pods", kPilot, R"({"metadata": {"deletionTimestamp":
+        "2027-02-01T12:00:00Z"}})"));
+  }
+  api_.Remove("pods", kPilot);
+  Listing listing = cluster().List({kPilot});
+  ASSERT_THAT(listing.pilots, SizeIs(1));
+  EXPECT_EQ(listing.pilots[0].state, ForeignState::kFailed);
+  EXPECT_EQ(listing.pilots[0].reason, "ImagePullBackOff: no such image");
+  // The server has seen it, and asks no more.
+  EXPECT_THAT(cluster().List({}).pilots, IsEmpty());
+  EXPECT_THAT(cluster().List({kPilot}).pilots, IsEmpty());
+}
+
+TEST_F(AdapterTest, ADeadNodeHoldsNoPod) {
+  api_.KeepDeleted(true);
+  ASSERT_EQ(Submit().kind, Kind::kAccepted);
+  ASSERT_TRUE(api_.Patch("pods", kPilot, R"({"spec": {"nodeName": "node-1"}})"));
+  ASSERT_TRUE(cluster().Cancel(kPilot).ok());
+  EXPECT_THAT(api_.Names("pods"), SizeIs(1));
+  ASSERT_TRUE(api_.Patch("pods", kPilot, R"({"metadata": {"deletionTimestamp":
+      "2026-01-01T12:00:00Z"}})"));
+  EXPECT_THAT(cluster().List({}).pilots, SizeIs(1));
+  EXPECT_THAT(api_.Names("pods"), IsEmpty());
+}
+
+TEST_F(AdapterTest, OnlyThePodThatWasSeenIsDeleted) {
+  ASSERT_EQ(Submit().kind, Kind::kAccepted);
+  ASSERT_TRUE(api_.Patch("pods", kPilot, R"({"status": {"phase": "Failed"}})"));
+  // Another one of that name takes its place between the list and the call.
+  Fault late = {"GET", "/pods", 200,
+                json{{"kind", "PodList"},
+                     {"metadata", json::object()},
+                     {"items", json::array({json::parse(api_.Get("pods", kPilot))})}}
+                    .dump()};
+  ASSERT_TRUE(api_.Patch("pods", kPilot, R"({"metadata": {"uid": "another"}})"));
+  api_.Add(late);
+  EXPECT_THAT(cluster().List({}).pilots, SizeIs(1));
+  EXPECT_THAT(api_.Names("pods"), SizeIs(1));
+}
+
+TEST_F(AdapterTest, TidyingUpStopsWhereItFails) {
+  for (int i = 1; i <= 3; ++i) {
+    ASSERT_EQ(Submit(PilotName("s1", "gpu", i)).kind, Kind::kAccepted);
+    ASSERT_TRUE(
+        api_.Patch("pods", PilotName("s1", "gpu", i), R"({"status": {"phase": "Failed"}})"));
+  }
+  api_.Add(Status("DELETE", "/pods", 500, "down"));
+  EXPECT_THAT(cluster().List({}).pilots, SizeIs(3));
+  EXPECT_THAT(api_.Names("pods"), SizeIs(3));
+  EXPECT_THAT(cluster().List({}).pilots, SizeIs(3));
+  EXPECT_THAT(api_.Names("pods"), IsEmpty());
+}
+
 TEST_F(AdapterTest, WhatOthersHaveIsNotListed) {
   api_.Put("pods", R"({"metadata": {"name": "a", "labels": {"trainyard.dev/server": "s2",
       "trainyard.dev/provider": "gpu", "trainyard.dev/pilot": "ty-s2-gpu-1"}}})");

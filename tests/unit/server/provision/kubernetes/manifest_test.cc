@@ -73,7 +73,7 @@ TEST(Manifest, APodSaysWhoseItIs) {
                                              {"trainyard.dev/pilot", kPilotName},
                                              {"trainyard.dev/nodes", "1"},
                                              {"app.kubernetes.io/name", "trainyard"},
-                                             {"app.kubernetes.io/component", "worker"}}));
+                                             {"app.kubernetes.io/component", "pilot"}}));
   EXPECT_EQ(pod["spec"]["activeDeadlineSeconds"], 3600);
   EXPECT_EQ(pod["spec"]["restartPolicy"], "Never");
   EXPECT_EQ(pod["spec"]["automountServiceAccountToken"], false);
