@@ -76,7 +76,7 @@ containers: $(BUILD)/build.ninja
 # Runs what deploy/kubernetes says on a real Kubernetes API server, with a node that starts processes in place of containers.
 # It needs root, the same packages, npm and the programs that scripts/build_kubernetes.sh builds, and skips visibly without.
 kubernetes: $(BUILD)/build.ninja
-	cmake --build --preset $(PRESET) -j$(JOBS) --target $(PROGRAMS)
+	cmake --build --preset $(PRESET) -j$(JOBS) --target $(PROGRAMS) kubernetes_cluster_test
 	BIN=$(CURDIR)/$(BUILD)/bin WORK=$(CURDIR)/$(BUILD)/kubernetes scripts/kubernetes_test.sh || [ $$? = 77 ]
 
 # Asks of a real radosgw what tests/s3 asks of the fake. It needs root and the packages of scripts/install_deps.sh --s3, and skips

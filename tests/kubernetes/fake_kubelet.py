@@ -8,6 +8,7 @@ that of bubblewrap. There are no images: what an image would start is read from 
 
 import base64
 import datetime
+import http.client
 import json
 import os
 import re
@@ -240,6 +241,10 @@ class Pod:
         self.waits_for = ""
         self.is_over = False
         self.deleted = threading.Event()
+        # How a pod that is not started again has ended: a phase, and a reason that the node gives.
+        self.phase = ""
+        self.reason = ""
+        self.started = kubelet.now()
         self.grace = 30
         self.thread = threading.Thread(target=self.live, daemon=True)
         self.thread.start()
@@ -255,10 +260,13 @@ class Pod:
             for spec in self.spec.get("initContainers", []):
                 self.run_init(spec)
             self.containers = [Container(self, spec, False) for spec in self.spec["containers"]]
-            while not self.deleted.is_set():
+            while not self.deleted.is_set() and not self.phase:
                 self.turn()
                 self.deleted.wait(0.1)
             self.end()
+            if self.phase:
+                self.report()
+                self.deleted.wait()
         except Exception as error:  # The pod is shown with its reason, and the test sees that it never gets ready.
             self.say(f"cannot go on: {error!r}")
             self.waits_for = str(error)
@@ -309,7 +317,10 @@ class Pod:
                 return
         self.waits_for = ""
         mode = source.get("defaultMode", 0o644)
-        for key, value in ((secret or {}).get("data") or {}).items():
+        data = (secret or {}).get("data") or {}
+        if "items" in source:
+            data = {item["path"]: data[item["key"]] for item in source["items"]}
+        for key, value in data.items():
             file = os.path.join(path, key)
             with open(file, "wb") as out:
                 out.write(base64.b64decode(value))
@@ -375,6 +386,10 @@ class Pod:
             if container.process is not None and container.exit_code is None:
                 container.exit_code = container.process.returncode
                 container.is_ready = False
+                if self.spec.get("restartPolicy") == "Never":
+                    self.say(f"{container.name} ended with {container.exit_code}")
+                    self.phase = "Failed" if container.exit_code else "Succeeded"
+                    return
                 container.restarts += 1
                 container.next_start = now + container.backoff
                 container.backoff = min(container.backoff * 2, 8)
@@ -404,9 +419,12 @@ class Pod:
                        ("PodScheduled", True))]
         state = {"waiting": {"reason": "CreateContainerConfigError", "message": self.waits_for}} if self.waits_for else {
             "running": {"startedAt": self.kubelet.started}}
+        if self.phase:
+            state = {"terminated": {"exitCode": self.containers[0].exit_code or 0, "finishedAt": self.kubelet.now()}}
         statuses = [{"name": c.name, "image": c.spec["image"], "imageID": "", "ready": c.is_ready, "restartCount": c.restarts,
                      "state": state} for c in self.containers]
-        status = {"phase": "Running" if any(c.is_running() for c in self.containers) else "Pending",
+        phase = self.phase or ("Running" if any(c.is_running() for c in self.containers) else "Pending")
+        status = {"phase": phase, "reason": self.reason, "startTime": self.started,
                   "podIP": self.address, "podIPs": [{"ip": self.address}], "hostIP": f"{NODE_CIDR}.1",
                   "conditions": conditions, "containerStatuses": statuses}
         if status == self.reported:
@@ -466,7 +484,7 @@ class Kubelet:
         self.binaries = binaries
         self.images = images
         self.node = node
-        self.started = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+        self.started = self.now()
         self.pods = {}
         self.addresses = 1
         self.hosts_file = os.path.join(folder, "hosts")
@@ -480,6 +498,9 @@ class Kubelet:
         self.register(labels or {}, gpus)
         self.thread = threading.Thread(target=self.loop, daemon=True)
         self.thread.start()
+
+    def now(self):
+        return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def say(self, text):
         line = f"{time.strftime('%H:%M:%S')} {text}"
@@ -533,7 +554,7 @@ class Kubelet:
                 self.bind_claims()
                 self.take_pods()
                 self.write_hosts()
-            except (ApiError, OSError, socket.timeout) as error:
+            except (ApiError, OSError, socket.timeout, http.client.HTTPException, ValueError) as error:
                 self.say(f"the API server does not answer as it should: {error}")
             self.stopped.wait(0.2)
 

@@ -61,10 +61,50 @@ class ControlPlane:
         self.token = os.urandom(16).hex()
         self.url = f"https://127.0.0.1:{PORT}"
         self.kubeconfig = os.path.join(folder, "kubeconfig")
+        self.api_server = None
 
     def start_one(self, name, *words):
         with open(os.path.join(self.folder, f"{name}.log"), "ab") as log:
-            self.processes.append(subprocess.Popen(words, stdout=log, stderr=log, cwd=self.folder, start_new_session=True))
+            process = subprocess.Popen(words, stdout=log, stderr=log, cwd=self.folder, start_new_session=True)
+        self.processes.append(process)
+        return process
+
+    def start_api_server(self):
+        self.api_server = self.start_one(
+            "apiserver", f"{self.binaries}/kube-apiserver", f"--etcd-servers=http://127.0.0.1:{PORT + 1}", "--cert-dir=certs",
+            # Pods reach it at the address of their node, for which its certificate is too.
+            f"--secure-port={PORT}", "--bind-address=0.0.0.0", f"--advertise-address={NODE_CIDR}.1",
+            "--service-cluster-ip-range=10.0.0.0/24", "--service-account-issuer=https://kubernetes.default",
+            "--service-account-signing-key-file=sa.key", "--service-account-key-file=sa.pub",
+            "--token-auth-file=tokens.csv", "--client-ca-file=people.crt", "--authorization-mode=RBAC",
+            "--allow-privileged=true")
+        api = Api(self.url, self.token)
+
+        def is_ready():
+            try:
+                return api.get("/api/v1/namespaces/default") is not None
+            except (ApiError, OSError):
+                return False
+
+        within(90, is_ready, "the API server starts")
+        return api
+
+    def restart_api_server(self):
+        self.api_server.kill()
+        self.api_server.wait()
+        self.processes.remove(self.api_server)
+        self.start_api_server()
+
+    def make_authority_of_people(self):
+        """Makes the authority by which people sign in with certificates, and a certificate for one of them."""
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "7",
+                        "-subj", "/CN=people", "-keyout", "people.key", "-out", "people.crt"], cwd=self.folder, check=True,
+                       capture_output=True)
+        subprocess.run(["openssl", "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj",
+                        "/O=system:masters/CN=olga", "-keyout", "olga.key", "-out", "olga.csr"], cwd=self.folder, check=True,
+                       capture_output=True)
+        subprocess.run(["openssl", "x509", "-req", "-in", "olga.csr", "-CA", "people.crt", "-CAkey", "people.key",
+                        "-CAcreateserial", "-days", "7", "-out", "olga.crt"], cwd=self.folder, check=True, capture_output=True)
 
     def start(self):
         os.makedirs(self.folder)
@@ -84,21 +124,8 @@ class ControlPlane:
         self.start_one("etcd", "etcd", "--data-dir", "etcd", "--listen-client-urls", store, "--advertise-client-urls", store,
                        "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster",
                        f"default={peer}")
-        self.start_one("apiserver", f"{self.binaries}/kube-apiserver", f"--etcd-servers={store}", "--cert-dir=certs",
-                       # Pods reach it at the address of their node, for which its certificate is too.
-                       f"--secure-port={PORT}", "--bind-address=0.0.0.0", f"--advertise-address={NODE_CIDR}.1",
-                       "--service-cluster-ip-range=10.0.0.0/24", "--service-account-issuer=https://kubernetes.default",
-                       "--service-account-signing-key-file=sa.key", "--service-account-key-file=sa.pub",
-                       "--token-auth-file=tokens.csv", "--authorization-mode=RBAC", "--allow-privileged=true")
-        api = Api(self.url, self.token)
-
-        def is_ready():
-            try:
-                return api.get("/api/v1/namespaces/default") is not None
-            except (ApiError, OSError):
-                return False
-
-        within(90, is_ready, "the API server starts")
+        self.make_authority_of_people()
+        api = self.start_api_server()
         self.start_one("controllers", f"{self.binaries}/kube-controller-manager", "--kubeconfig", self.kubeconfig,
                        "--service-account-private-key-file=sa.key", "--root-ca-file=certs/apiserver.crt", "--use-service-account-credentials", "--port=0",
                        f"--secure-port={PORT + 3}", "--cert-dir=certs-controllers", "--leader-elect=false")
@@ -163,10 +190,28 @@ class Lane:
             yaml.safe_dump({"resources": ["kubernetes/overlays/gpu"], "patches": [
                 {"target": {"kind": "StatefulSet", "name": "trainyard-server"}, "patch": json.dumps(more)}]}, out)
         self.built["site-tokens"] = self.kustomize(site)
+        # A site whose server asks the cluster for workers.
+        with open(os.path.join(site, "kustomization.yaml"), "w", encoding="utf-8") as out:
+            yaml.safe_dump({"namespace": "trainyard", "resources": ["kubernetes/base"], "components": [
+                "kubernetes/components/tokens", "kubernetes/components/provider"]}, out)
+        self.built["site-provider"] = self.kustomize(site)
         for name, text in self.built.items():
             with open(os.path.join(self.folder, f"{name}.yaml"), "w", encoding="utf-8") as out:
                 out.write(text)
             print(f"   {name}: {len(list(yaml.safe_load_all(text)))} objects")
+
+    def write_manifests(self):
+        """Has the adapter of providers write what it asks for."""
+        self.manifests = []
+        test = os.path.join(self.options.bin, "kubernetes_cluster_test")
+        if not os.path.exists(test):
+            say("SKIPPED: what providers ask for, since kubernetes_cluster_test is not built")
+            return
+        file = os.path.join(self.folder, "manifests.json")
+        subprocess.run([test, "--gtest_filter=Manifests.*"], check=True, capture_output=True, timeout=60,
+                       env={**os.environ, "KUBERNETES_MANIFESTS": file})
+        self.manifests = json.load(open(file, encoding="utf-8"))
+        check([each["kind"] for each in self.manifests] == ["Pod", "Secret", "Job"], "there are other manifests")
 
     def validate(self):
         if not self.options.validators:
@@ -175,6 +220,7 @@ class Lane:
         say("schemas of newer versions accept each object, and refuse wrong ones")
         files = [os.path.join(self.folder, f"{name}.yaml") for name in self.built]
         documents = [document for file in files for document in yaml.safe_load_all(open(file, encoding="utf-8"))]
+        documents += self.manifests
         done = subprocess.run(["node", os.path.join(ROOT, "tests/kubernetes/validate.mjs")], input=json.dumps(documents),
                               capture_output=True, text=True, timeout=120, check=False,
                               env={**os.environ, "NODE_MODULES": self.options.validators})
@@ -186,9 +232,52 @@ class Lane:
         self.kubectl("create", "namespace", "trainyard")
         for name, text in self.built.items():
             self.kubectl("apply", "--dry-run=server", "-f", "-", text=self.for_this_server(text))
+        for each in self.manifests:
+            # 1.20 has no Indexed Jobs.
+            if each["kind"] != "Job":
+                self.kubectl("create", "--dry-run=server", "-f", "-", text=json.dumps(each))
         wrong = self.for_this_server(self.built["single-node"]).replace("terminationGracePeriodSeconds", "terminationGraceSeconds")
         said = self.kubectl("apply", "--dry-run=server", "-f", "-", text=wrong, is_refused=True)
         check("unknown field" in said, f"the refusal names no unknown field: {said}")
+
+    def cluster_test(self):
+        """Runs what a provider does with a fake of the API server against the real one, with the rights of the component."""
+        test = os.path.join(self.options.bin, "kubernetes_cluster_test")
+        if not os.path.exists(test):
+            say("SKIPPED: the adapter and a real API server, since kubernetes_cluster_test is not built")
+            return
+        say("the adapter and the real API server agree, with the rights of the component provider alone")
+        role = next(each for each in yaml.safe_load_all(self.built["site-provider"])
+                    if each["kind"] == "Role" and each["metadata"]["name"] == "trainyard-pilots")
+        self.api.create("/apis/rbac.authorization.k8s.io/v1/clusterroles", {
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "provider-of-the-test"},
+            "rules": role["rules"]})
+        self.kubectl("create", "namespace", "pilots")
+        self.kubectl("-n", "pilots", "create", "serviceaccount", "trainyard-server")
+        # Each test has a namespace of its own, so that the rights are for all of them.
+        self.kubectl("create", "clusterrolebinding", "provider-of-the-test", "--clusterrole=provider-of-the-test",
+                     "--serviceaccount=pilots:trainyard-server")
+        restarted = os.path.join(self.folder, "restarted")
+        program = os.path.join(self.folder, "restart")
+        with open(program, "w", encoding="utf-8") as out:
+            out.write(f"#!/bin/sh\nrm -f {restarted}\nkill -USR1 {os.getpid()}\n"
+                      f"while [ ! -e {restarted} ]; do sleep 0.1; done\n")
+        os.chmod(program, 0o755)
+
+        def restart(*_):
+            self.plane.restart_api_server()
+            open(restarted, "w", encoding="utf-8").close()
+
+        signal.signal(signal.SIGUSR1, restart)
+        token = open(self.token("pilots", "trainyard-server", "https://kubernetes.default"), encoding="utf-8").read()
+        done = subprocess.run(
+            [test, "--gtest_filter=Real/*", "--gtest_brief=1"], capture_output=True, text=True, timeout=400, check=False,
+            env={**os.environ, "KUBERNETES_URL": self.plane.url.replace("127.0.0.1", f"{NODE_CIDR}.1"),
+                 "KUBERNETES_CA": os.path.join(self.plane.folder, "certs/apiserver.crt"), "KUBERNETES_ADMIN": self.plane.token,
+                 "KUBERNETES_SERVER": token, "KUBERNETES_SPACE": "pilots", "KUBERNETES_RESTART": program})
+        signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+        check(done.returncode == 0, f"kubernetes_cluster_test:\n{done.stdout[-6000:]}{done.stderr[-2000:]}")
+        print("   " + done.stdout.strip().rsplit("\n", 1)[-1])
 
     def start_node(self):
         images = {}
@@ -491,8 +580,128 @@ class Lane:
                 return pod
         return None
 
+    def pod_of_pilots(self):
+        """Returns the pods of pilots, by name."""
+        items = self.api.items(f"{SPACE}/pods?labelSelector=trainyard.dev/provider%3Dgpu")
+        return {each["metadata"]["name"]: each for each in items}
+
+    def add_provider(self, *words):
+        """Describes a pod in a file of the server's pod, and adds a provider."""
+        volume = self.kubelet.pod("trainyard-server-0").volumes["tmp"]
+        with open(os.path.join(volume, "pod.yaml"), "w", encoding="utf-8") as out:
+            os.chmod(out.name, 0o644)
+            yaml.safe_dump({"metadata": {"labels": {"team": "vision"}}, "spec": {
+                "containers": [{"name": "worker", "image": "trainyard-worker:0.1.0",
+                                "securityContext": {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True,
+                                                    "capabilities": {"drop": ["ALL"]}},
+                                "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}]}],
+                "volumes": [{"name": "tmp", "emptyDir": {}}]}}, out)
+        return self.in_server("providers", "add", "gpu", "--kubernetes", "/tmp/pod.yaml", "--devices", "1", "--cpus", "1",
+                              "--memory", "1 GiB", "--max", "2", "--idle-time", "5s", "--time-limit", "30m",
+                              "--server-address", "tls://trainyard-server.trainyard:7070", *words)
+
+    def pilots(self):
+        say("the server asks its cluster for workers when a job waits, and they go when none does")
+        self.kubectl("-n", "trainyard", "delete", "daemonset", "trainyard-worker")
+        within(60, lambda: self.daemon_pod() is None, "the DaemonSet's worker leaves")
+        self.kubectl("apply", "-f", "-", text=self.for_this_server(self.built["site-provider"]))
+        self.ready("trainyard-server-0")
+        self.add_provider("--namespace", "trainyard", "--dry-run")
+        check(not self.pod_of_pilots(), "a dry run has made a pod")
+        self.add_provider("--namespace", "trainyard")
+        check(not self.pod_of_pilots(), "there is a pilot, and no job")
+        spec = os.path.join(ROOT, "jobs/mlp-glyphs.yaml")
+        started = time.monotonic()
+        self.in_server_submit(spec, "--devices", "1", "--set", "train.epochs=2")
+        job = within(120, self.ended_job_of_server, "the job that brings a pod ends")
+        check(job["state"].endswith("SUCCEEDED"), f"the job has failed: {job}")
+        shown = json.loads(self.in_server("providers", "show", "gpu", "-o", "json"))
+        print(f"   the job ended after {time.monotonic() - started:.1f} s, on {shown['pilots'][0]['name']}")
+        within(90, lambda: not self.pod_of_pilots(), "the idle pod goes")
+        within(30, lambda: not self.api.items(f"{SPACE}/secrets?labelSelector=trainyard.dev/provider%3Dgpu"),
+               "its Secret goes with it")
+
+        say("a pod is evicted in the middle of a job, which goes on in another one without a lost step")
+        self.in_server_submit(spec, "--devices", "1", "--set", "train.epochs=3000")
+        within(120, lambda: self.server_step() > 50, "the longer job makes steps")
+        first = next(iter(self.pod_of_pilots()))
+        self.api.create(f"{SPACE}/pods/{first}/eviction", {
+            "apiVersion": "policy/v1beta1", "kind": "Eviction", "metadata": {"name": first, "namespace": "trainyard"}})
+        reached = 0
+
+        def is_elsewhere():
+            nonlocal reached
+            job = self.job_of_server()
+            if job["attempt"] == 1:
+                reached = max(reached, int(job.get("progress", {}).get("step", 0)))
+            return job if job["attempt"] == 2 and job["state"].endswith("RUNNING") else None
+
+        job = within(180, is_elsewhere, "the job runs again")
+        begun = self.resumed_from(job, 2)
+        check(begun >= reached > 0, f"attempt 2 began from step {begun}, and {reached} was reached before")
+        second = job["placement"][0]["worker"]
+        check(first not in second, f"the job is still on {second}")
+        print(f"   stopped at step {reached} on {first}, went on at step {begun} on {second}")
+        within(60, lambda: self.server_step() > begun, "the job makes further steps")
+
+        say("a server that is deleted finds its pilots again")
+        self.api.delete(f"{SPACE}/pods/trainyard-server-0")
+        within(60, lambda: self.kubelet.pod("trainyard-server-0") is None, "the pod of the server ends")
+        self.ready("trainyard-server-0")
+        within(60, lambda: self.try_server_step() > begun, "the job makes further steps")
+        check(self.job_of_server()["attempt"] == 2, "the job was started again")
+        self.in_server("cancel", self.job_of_server()["name"])
+        self.in_server("providers", "rm", "gpu")
+        within(120, lambda: not json.loads(self.in_server("providers", "ls", "-o", "json")), "the provider goes")
+        check(not self.pod_of_pilots(), "pods are left")
+
+        say("a kubeconfig with a certificate leads to the cluster as well, and one that is unsafe is refused")
+        volume = self.kubelet.pod("trainyard-server-0").volumes["tmp"]
+        names = {"authority": "certs/apiserver.crt", "certificate": "olga.crt", "key": "olga.key"}
+        pem = {name: base64.b64encode(open(os.path.join(self.plane.folder, path), "rb").read()).decode()
+               for name, path in names.items()}
+        config = {"apiVersion": "v1", "kind": "Config", "current-context": "lab",
+                  "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "olga", "namespace": "trainyard"}}],
+                  "clusters": [{"name": "lab", "cluster": {"server": f"https://{NODE_CIDR}.1:{PORT}",
+                                                            "certificate-authority-data": pem["authority"]}}],
+                  "users": [{"name": "olga", "user": {"client-certificate-data": pem["certificate"],
+                                                      "client-key-data": pem["key"]}}]}
+        file = os.path.join(volume, "kubeconfig")
+        with open(file, "w", encoding="utf-8") as out:
+            json.dump(config, out)
+        os.chmod(file, 0o644)
+        self.add_provider("--kubeconfig", "/tmp/kubeconfig", "--dry-run")
+        os.chmod(file, 0o666)
+        pod = self.kubelet.pod("trainyard-server-0")
+        is_well, said = pod.containers[0].execute(
+            ["trainyard", "providers", "add", "x", "--kubernetes", "/tmp/pod.yaml", "--kubeconfig", "/tmp/kubeconfig"], 30)
+        check(not is_well and "can write it" in said, f"an unsafe kubeconfig: {said}")
+
+    def in_server_submit(self, spec, *words):
+        volume = self.kubelet.pod("trainyard-server-0").volumes["tmp"]
+        shutil.copyfile(spec, os.path.join(volume, "job.yaml"))
+        os.chmod(os.path.join(volume, "job.yaml"), 0o644)
+        self.submitted = self.in_server("submit", "/tmp/job.yaml", "-q", "-o", "name", *words).strip()
+
+    def job_of_server(self):
+        return json.loads(self.in_server("show", self.submitted, "-o", "json"))
+
+    def ended_job_of_server(self):
+        job = self.job_of_server()
+        return job if job["state"].rsplit("_", 1)[1] in ("SUCCEEDED", "FAILED", "CANCELLED") else None
+
+    def server_step(self):
+        return int(self.job_of_server().get("progress", {}).get("step", 0))
+
+    def try_server_step(self):
+        try:
+            return self.server_step()
+        except Failed:
+            return 0
+
     def run(self):
         self.build()
+        self.write_manifests()
         self.validate()
         say("a real control plane starts")
         started = time.monotonic()
@@ -500,10 +709,12 @@ class Lane:
         print(f"   {self.api.get('/version')['gitVersion']}, after {time.monotonic() - started:.1f} s")
         self.dry_run()
         self.start_node()
+        self.cluster_test()
         self.single_node()
         self.restarts()
         self.gang()
         self.gpu()
+        self.pilots()
         self.site_certificate()
         say("kubernetes: all is well")
 

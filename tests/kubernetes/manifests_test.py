@@ -225,6 +225,32 @@ class Manifests(unittest.TestCase):
                 self.assertIs(pod_of(workload)["automountServiceAccountToken"], False)
                 self.assertIs(pod_of(workload)["enableServiceLinks"], False)
 
+    def test_the_server_may_ask_for_pilots_and_read_no_secret(self):
+        objects = folder_objects(os.path.join(DEPLOY, "components/provider"))
+        role, binding = [each for each in objects if each["kind"] != "NetworkPolicy"]
+        self.assertEqual((role["kind"], binding["kind"]), ("Role", "RoleBinding"))
+        self.assertEqual([(rule["apiGroups"], rule["resources"], rule["verbs"]) for rule in role["rules"]],
+                         [([""], ["pods"], ["create", "delete", "get", "list"]), ([""], ["secrets"], ["create", "delete"]),
+                          (["batch"], ["jobs"], ["create", "delete", "get", "list"])])
+        self.assertEqual(binding["roleRef"]["name"], role["metadata"]["name"])
+        self.assertEqual([(each["kind"], each["name"], each["namespace"]) for each in binding["subjects"]],
+                         [("ServiceAccount", "trainyard-server", "trainyard")])
+
+    def test_pilots_reach_what_workers_reach_and_no_budget_counts_them(self):
+        name = {"app.kubernetes.io/name": "trainyard"}
+        server, worker, pilot = ({**name, "app.kubernetes.io/component": each} for each in ("server", "worker", "pilot"))
+        for objects in self.each():
+            alone = [each for each in objects if each["kind"] == "NetworkPolicy"]
+            both = alone + folder_objects(os.path.join(DEPLOY, "components/provider"))
+            for receiver, port in ((server, 7070), (pilot, 40000), (worker, 40000)):
+                self.assertFalse(may_reach(alone, (None, pilot), receiver, port))
+                self.assertTrue(may_reach(both, (None, pilot), receiver, port))
+            self.assertTrue(may_reach(both, (None, worker), pilot, 40000))
+            self.assertFalse(may_reach(both, (None, {}), pilot, 40000))
+            self.assertFalse(may_reach(both, (None, pilot), server, 22))
+            for budget in [each for each in objects if each["kind"] == "PodDisruptionBudget"]:
+                self.assertFalse(matches(budget["spec"]["selector"], pilot))
+
     def test_only_the_server_has_a_token_that_the_api_server_takes(self):
         for objects in self.each():
             for workload in workloads(objects):
