@@ -143,14 +143,17 @@ absl::Status Provisioning::CompleteKubernetes(provision::ClusterOptions& cluster
   }
   std::vector<FieldViolation> violations;
   if (cluster.space.empty()) cluster.space = found->space;
-  if (cluster.space.empty()) cluster.space = "default";
+  // That is what kubectl does. A pod whose namespace is not told could as well be anywhere.
+  if (cluster.space.empty() && !cluster.kubeconfig.empty()) cluster.space = "default";
   for (const auto& [field, name] :
        {std::pair("namespace", &cluster.space), std::pair("queue", &cluster.queue)}) {
     if (IsWorkerName(*name) || (name == &cluster.queue && name->empty())) continue;
-    violations.push_back({absl::StrCat("spec.kubernetes.", field),
-                          absl::StrCat("'", *name,
-                                       "' is no name in Kubernetes; expected 1 to 63 "
-                                       "of [a-z0-9-]")});
+    violations.push_back(
+        {absl::StrCat("spec.kubernetes.", field),
+         name->empty()
+             ? "is missing; say in which namespace the pods of pilots are"
+             : absl::StrCat("'", *name,
+                            "' is no name in Kubernetes; expected 1 to 63 of [a-z0-9-]")});
   }
   if (cluster.kubeconfig.empty() && cluster.server_address.empty()) {
     violations.push_back({"spec.kubernetes.server_address",

@@ -681,7 +681,8 @@ class Lane:
         volume = self.kubelet.pod("trainyard-server-0").volumes["tmp"]
         shutil.copyfile(spec, os.path.join(volume, "job.yaml"))
         os.chmod(os.path.join(volume, "job.yaml"), 0o644)
-        self.submitted = self.in_server("submit", "/tmp/job.yaml", "-q", "-o", "name", *words).strip()
+        # A warning comes after the name.
+        self.submitted = self.in_server("submit", "/tmp/job.yaml", "-q", "-o", "name", *words).split()[0]
 
     def job_of_server(self):
         return json.loads(self.in_server("show", self.submitted, "-o", "json"))
