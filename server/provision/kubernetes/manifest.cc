@@ -322,7 +322,9 @@ void AddArguments(const ProviderSpec& spec, const ManifestOptions& options,
   if (!spec.owner.empty()) args.push_back(absl::StrCat("--jobs_of=", spec.owner));
   if (spec.node.device_type == "cpu") {
     args.push_back(absl::StrCat("--cpu_devices=", spec.node.devices));
-    args.push_back("--nvml=");
+    // An empty value has to be a word of its own.
+    args.push_back("--nvml");
+    args.push_back("");
   }
 }
 
