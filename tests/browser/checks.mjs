@@ -12,8 +12,11 @@ devices: 1
 
 const kHostile = `<script>globalThis.hacked=1</script><img src=x onerror="globalThis.hacked=1">`;
 
-// A program that reports a value each 200 ms and writes to its log, until it is cancelled.
+const kHostileSpan = JSON.stringify({ name: kHostile, cat: "<b>", ph: "X", ts: 5, dur: 9, args: { step: 7 } });
+
+// A program that reports a value each 200 ms and writes to its log, until it is cancelled. It also has a timeline.
 const kTalks = `
+printf '%s\\n' '${kHostileSpan}' >> \$TRAINYARD_RUN_DIR/../trace.jsonl
 i=0
 while [ $i -lt 3000 ]; do
   i=$((i + 1))
@@ -58,7 +61,9 @@ export const checks = [
           ),
         );
       }
-      await yard.run("wait", ...jobs.runs.map(String));
+      jobs.wide = await yard.submit(file, "--name", "mlp-wide", "--devices", "2", "--set", "train.replicas=4",
+        "--set", "train.global_batch=48");
+      await yard.run("wait", ...jobs.runs.map(String), String(jobs.wide));
       jobs.failed = await yard.script(
         "fails-early",
         kFails,
@@ -112,14 +117,14 @@ export const checks = [
       await browser.until(() => new URLSearchParams(location.search).get("sort") === "-test.accuracy");
       const values = await page.locator(".run-table tbody td:nth-child(7)").allInnerTexts();
       const numbers = values.map(Number.parseFloat).filter(Number.isFinite);
-      assert.equal(numbers.length, 3);
+      assert.equal(numbers.length, 4);
       assert.deepEqual(
         numbers,
         numbers.slice().sort((a, b) => b - a),
       );
       await page.keyboard.press("/");
       await page.keyboard.type("test.accuracy > 0 and lr < 0.05");
-      await browser.until(() => document.querySelectorAll(".run-table tbody tr[data-job]").length === 2);
+      await browser.until(() => document.querySelectorAll(".run-table tbody tr[data-job]").length === 3);
       await page.getByLabel("Filter runs").fill("usr = anna");
       await browser.sees("did you mean 'user'");
       await page.getByLabel("Filter runs").fill("");
@@ -440,6 +445,138 @@ export const checks = [
   ],
 
   [
+    "the schedule shows who held what, and who is expected when",
+    async (browser) => {
+      const { page } = browser;
+      await browser.open("/queue");
+      await page.getByRole("link", { name: "Schedule" }).last().click();
+      await page.getByRole("button", { name: "1 h", exact: true }).click();
+      await page.getByRole("button", { name: "By job" }).click();
+      assert.equal(browser.params().get("span"), "1h");
+      const figure = page.getByRole("figure", { name: "Schedule" });
+      await figure.getByRole("link", { name: `${jobs.talks} talks, attempt 1` }).nth(1).waitFor();
+      await figure.getByRole("link", { name: `${jobs.failed} fails-early, attempt 1` }).first().waitFor();
+      await figure.getByRole("link", { name: `${jobs.waits} waits of` }).waitFor();
+      assert.equal(await figure.locator(".gantt-bar").count(), 3 + 2 + 1 + 2 + 1);
+      await figure.getByRole("link", { name: `${jobs.talks} talks` }).first().hover();
+      await figure.locator(".gantt-marked").getByText(/talks, attempt 1 of .*, running, .* expected to end/).waitFor();
+      await figure.getByRole("group", { name: "Picture of the schedule" }).focus();
+      await page.keyboard.press("ArrowDown");
+      await page.keyboard.press("ArrowRight");
+      await page.keyboard.press("ArrowDown");
+      assert.ok(await page.evaluate(() => document.activeElement.matches(".gantt-bar")));
+      const save = async (item) => {
+        await page.mouse.move(0, 0);
+        return browser.download(async () => {
+          await page.getByRole("button", { name: "Save the schedule" }).click();
+          await page.getByRole("button", { name: item }).click();
+        });
+      };
+      const rows = JSON.parse(String((await save("Attempts as JSON")).content));
+      const talks = rows.filter(({ job }) => job === jobs.talks);
+      assert.deepEqual(talks.map(({ rank, is_expected: isExpected }) => [rank, isExpected]), [[0, true], [1, true]]);
+      assert.notEqual(talks[0].device, talks[1].device);
+      assert.ok(Date.parse(talks[0].end) > Date.now());
+      const waits = rows.find(({ job }) => job === jobs.waits);
+      assert.ok(Math.abs(Date.parse(waits.begin) - Date.parse(talks[0].end)) < 120000);
+      assert.match(String((await save("Attempts as CSV")).content), /^job,name,user,attempt,state,rank,worker,device,/);
+      assert.equal((await save("Picture as PNG")).content.subarray(1, 4).toString(), "PNG");
+      await browser.expectAccessible("schedule");
+      await browser.shot("schedule");
+      await page.getByRole("button", { name: "Earlier" }).click();
+      await page.getByRole("button", { name: "Earlier" }).click();
+      await browser.until(() => Number(new URLSearchParams(location.search).get("until")) > 0);
+      await browser.until(() => document.querySelectorAll(".gantt-bar").length === 0);
+      await page.keyboard.press("0");
+      await figure.getByRole("link", { name: `${jobs.talks} talks` }).first().focus();
+      await page.keyboard.press("Enter");
+      await page.getByRole("heading", { name: "talks" }).waitFor();
+      await page.getByRole("tab", { name: "Curves" }).waitFor();
+    },
+  ],
+
+  [
+    "a step has a timeline of its ranks",
+    async (browser, yard) => {
+      const { page } = browser;
+      await browser.open(`/jobs/${jobs.wide}`);
+      await page.getByRole("tab", { name: "Timeline" }).waitFor();
+      await page.keyboard.press("7");
+      const figure = page.getByRole("figure", { name: "Timeline of the step" });
+      await figure.locator(".span-compute").first().waitFor();
+      assert.equal(await figure.locator("tbody tr").count(), 2);
+      assert.match(await figure.locator("tbody").innerText(), /\d+ [µm]s/);
+      const first = await figure.getByRole("heading").innerText();
+      await page.keyboard.press("]");
+      await browser.until((title) => document.querySelector("figure h2").innerText !== title, first);
+      await page.keyboard.press("+");
+      await figure.getByRole("button", { name: "Whole step" }).click();
+      await figure.locator(".span-place").first().hover();
+      await figure.locator(".gantt-marked").getByText(/^rank \d: .* after the beginning/).waitFor();
+      const { content } = await browser.download(async () => {
+        await page.getByRole("button", { name: "Save the timeline" }).click();
+        await page.getByRole("button", { name: "Spans as CSV" }).click();
+      });
+      assert.match(String(content), /^step,rank,kind,name,begin_us,end_us\r\n\d+,0,/);
+      await browser.expectAccessible("timeline");
+      await browser.shot("timeline");
+      await page.getByRole("tab", { name: "History" }).click();
+      await page.getByRole("region", { name: "Who computes what" }).getByText("rank 1: 2").first().waitFor();
+      await browser.expectAccessible("replicas");
+      await browser.shot("replicas");
+      // The lines of a user's program are texts like others.
+      await browser.open(`/jobs/${jobs.talks}?tab=timeline`);
+      await browser.sees("Step 7");
+      await page.locator(".gantt-text").getByText("<script>globalThis").first().waitFor();
+      assert.equal(await page.evaluate(() => globalThis.hacked), undefined);
+      await browser.open(`/jobs/${jobs.failed}?tab=timeline`);
+      await browser.sees("No timeline");
+    },
+  ],
+
+  [
+    "runs on more devices show how they scale",
+    async (browser) => {
+      const { page } = browser;
+      await browser.open(`/compare?jobs=${jobs.runs[0]},${jobs.wide}`);
+      const figure = page.getByRole("figure", { name: "Scaling" });
+      await figure.locator("circle").nth(1).waitFor();
+      assert.deepEqual(await figure.locator("tbody td:nth-child(2)").allInnerTexts(), ["1", "2"]);
+      assert.equal(await figure.locator("tbody td:nth-child(4)").first().innerText(), "1.00");
+      const { content } = await browser.download(async () => {
+        await page.getByRole("button", { name: "Save the scaling" }).click();
+        await page.getByRole("button", { name: "Scaling as JSON" }).click();
+      });
+      assert.deepEqual(JSON.parse(String(content)).map(({ devices }) => devices), [1, 2]);
+      await browser.expectAccessible("scaling");
+      await browser.shot("scaling");
+    },
+  ],
+
+  [
+    "a saved spec is run with a change",
+    async (browser, yard) => {
+      const { page } = browser;
+      await browser.open("/specs/mlp-glyphs");
+      await page.getByRole("link", { name: "Run", exact: true }).click();
+      const side = page.getByRole("complementary", { name: "What would be submitted" });
+      await side.getByText("Nothing differs").waitFor();
+      await page.getByLabel("train.epochs", { exact: true }).fill("-1");
+      await side.getByRole("alert").waitFor();
+      assert.ok(await side.getByRole("button", { name: "Submit the job" }).isDisabled());
+      await page.getByLabel("train.epochs", { exact: true }).fill("1");
+      await page.getByLabel("name", { exact: true }).fill("of-a-saved-spec");
+      await side.locator(".diff-is").nth(1).waitFor();
+      assert.deepEqual(await side.locator(".diff-is").allInnerTexts(), ['"of-a-saved-spec"', "1"]);
+      await browser.expectAccessible("run a saved spec");
+      await side.getByRole("button", { name: "Submit the job" }).click();
+      await page.getByRole("heading", { name: "of-a-saved-spec" }).waitFor();
+      const job = JSON.parse(await yard.run("show", "of-a-saved-spec", "-o", "json"));
+      assert.match(JSON.stringify(job), /specs\/mlp-glyphs\/versions\/1/);
+    },
+  ],
+
+  [
     "a clone shows what differs before it is submitted",
     async (browser, yard) => {
       const { page } = browser;
@@ -637,6 +774,8 @@ export const checks = [
         ["dark-compare", `/compare?jobs=${jobs.runs.join(",")}&smooth=0.8`, ".chart canvas"],
         ["dark-sweep", "/sweeps/1", ".trial-line"],
         ["dark-devices", "/devices", ".device"],
+        ["dark-schedule", "/schedule?span=1h", ".gantt-bar"],
+        ["dark-timeline", `/jobs/${jobs.wide}?tab=timeline`, ".span-compute"],
         ["dark-clone", `/jobs/${jobs.runs[1]}/clone`, ".field-row"],
       ]) {
         await browser.open(path);
@@ -651,6 +790,8 @@ export const checks = [
         ["phone-sweep", "/sweeps/1", ".trial-line"],
         ["phone-queue", "/queue", "h1"],
         ["phone-devices", "/devices", ".device"],
+        ["phone-schedule", "/schedule?span=1h", ".gantt-bar"],
+        ["phone-timeline", `/jobs/${jobs.wide}?tab=timeline`, ".span-compute"],
         ["phone-clone", `/jobs/${jobs.runs[1]}/clone`, ".field-row"],
         ["phone-logs", `/jobs/${jobs.failed}?tab=logs`, ".log-line"],
       ]) {

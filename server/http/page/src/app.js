@@ -13,6 +13,7 @@ import { Menu } from "./widgets.js";
 const kPlaces = [
   ["/", "Runs", "g r"],
   ["/queue", "Queue", "g q"],
+  ["/schedule", "Schedule", "g t"],
   ["/devices", "Devices", "g d"],
   ["/sweeps", "Sweeps", "g s"],
   ["/specs", "Specs", "g p"],

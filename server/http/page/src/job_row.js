@@ -17,6 +17,8 @@ export function row(job) {
     devices: spec.devices?.count ?? 0,
     priority: spec.priority ?? 0,
     attempt: job.attempt ?? 0,
+    placement: job.placement ?? [],
+    limit: seconds(spec.time_limit),
     preemptions: job.preemptions ?? 0,
     step: Number(job.progress?.step ?? 0),
     totalSteps: Number(job.progress?.total_steps ?? 0),

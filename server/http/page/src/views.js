@@ -3,10 +3,12 @@ import { html } from "./html.js";
 import { SavedSpec, Specs } from "./catalogue/specs.js";
 import { Usage } from "./catalogue/usage.js";
 import { Clone } from "./clone/clone.js";
+import { RunSpec } from "./clone/run_spec.js";
 import { Compare } from "./compare/compare.js";
 import { Job } from "./job/job.js";
 import { Devices } from "./pool/devices.js";
 import { Queue } from "./pool/queue.js";
+import { Schedule } from "./pool/schedule.js";
 import { Runs } from "./runs.js";
 import { Link } from "./router.js";
 import { Sweep } from "./sweeps/sweep.js";
@@ -18,6 +20,7 @@ const views = [
   [/^\/jobs\/(\d+)\/?$/, (id) => ({ view: Job, title: `Job ${id}`, props: { id, key: `job-${id}` } })],
   [/^\/compare\/?$/, () => ({ view: Compare, title: "Compare", props: { key: "compare" } })],
   [/^\/queue\/?$/, () => ({ view: Queue, title: "Queue", props: {} })],
+  [/^\/schedule\/?$/, () => ({ view: Schedule, title: "Schedule", props: {} })],
   [/^\/devices\/?$/, () => ({ view: Devices, title: "Devices", props: {} })],
   [/^\/jobs\/(\d+)\/clone\/?$/, (id) => ({ view: Clone, title: `Clone ${id}`, props: { id, key: `clone-${id}` } })],
   [/^\/sweeps\/?$/, () => ({ view: Sweeps, title: "Sweeps", props: {} })],
@@ -26,6 +29,10 @@ const views = [
   [
     /^\/specs\/([A-Za-z0-9_.-]+)\/?$/,
     (name) => ({ view: SavedSpec, title: name, props: { name, key: `spec-${name}` } }),
+  ],
+  [
+    /^\/specs\/([A-Za-z0-9_.-]+)\/run\/?$/,
+    (name) => ({ view: RunSpec, title: `Run ${name}`, props: { name, key: `run-${name}` } }),
   ],
   [/^\/usage\/?$/, () => ({ view: Usage, title: "Usage", props: {} })],
 ];

@@ -6,6 +6,7 @@ import { useCall } from "../load.js";
 import { clock, lastPart, metric, millis } from "../pure/format.js";
 import { flatten, leafText, peopleForm } from "../pure/spec.js";
 import { Link, param, setParams } from "../router.js";
+import { maySubmit } from "../session.js";
 import { useDebounced } from "../virtual.js";
 import { download, Empty } from "../widgets.js";
 
@@ -92,6 +93,8 @@ export function SavedSpec({ name }) {
         ${(versions.data?.specs ?? [spec]).map((one) =>
           html`<option key=${one.name} value=${lastPart(one.name)}>${lastPart(one.name)}</option>`)}
       </select></label><span class="spacer"></span>
+      ${maySubmit() &&
+        html`<${Link} class="button button-primary" href=${`/specs/${name}/run?version=${number}`}>Run</${Link}>`}
       <button type="button" class="button"
         onClick=${() =>
           download(`${name}-${number}.json`, JSON.stringify(peopleForm(spec.spec), null, 2), "application/json")}
@@ -120,6 +123,6 @@ export function SavedSpec({ name }) {
               </div>`,
           )}</dl>
         ${spec.note && html`<p class="note-text spec-about">${spec.note}</p>`}
-        <p>Run it from a terminal:</p><pre class="command">trainyard run ${name}@${number}</pre></section></div></div>
+        <p>Or run it from a terminal:</p><pre class="command">trainyard run ${name}@${number}</pre></section></div></div>
   </main>`;
 }

@@ -15,6 +15,7 @@ import { go, Link, listOf, param, setParams } from "../router.js";
 import { useKeys } from "../keys.js";
 import { now, returns } from "../connection.js";
 import { Empty, ErrorBox, State } from "../widgets.js";
+import { Scaling } from "./scaling.js";
 
 // More curves than this are no picture any more.
 const kJobsMax = 50;
@@ -69,6 +70,7 @@ export function Compare() {
                   />`,
               )}
             </div>
+            <${Scaling} runs=${shown} all=${all} file=${`compare-${ids.join("-")}`} />
             <${Differences} runs=${shown} base=${base} />
           </div>`
     }

@@ -4,6 +4,7 @@ import { duration, lastPart, millis, number, word, exitText } from "../pure/form
 import { plainMessage } from "../pure/ansi.js";
 import { Link, withParams } from "../router.js";
 import { Time } from "../widgets.js";
+import { Hosting } from "./hosting.js";
 
 const kStates = {
   succeeded: "succeeded",
@@ -13,7 +14,7 @@ const kStates = {
   cancelled: "cancelled",
 };
 
-export function Attempts({ attempts, events, job }) {
+export function Attempts({ attempts, events, job, checkpoints }) {
   return html`<div class="stack">
     <section class="panel scroll-x" aria-label="Attempts">
       <div class="panel-head"><h2>Attempts</h2></div>
@@ -70,7 +71,7 @@ export function Attempts({ attempts, events, job }) {
       }
     </section>
     ${(job.progress?.hosting ?? []).length > 1 &&
-      html`<${Hosting} progress=${job.progress} placement=${job.placement ?? []} />`}
+      html`<${Hosting} job=${job} checkpoints=${checkpoints} />`}
     <section class="panel scroll-x" tabindex="0" aria-label="Events">
       <div class="panel-head"><h2>Events</h2></div>
       <table class="table">
@@ -96,34 +97,4 @@ export function Attempts({ attempts, events, job }) {
       </table>
     </section>
   </div>`;
-}
-
-function Hosting({ progress, placement }) {
-  return html`<section class="panel scroll-x" tabindex="0" aria-label="Who computes what">
-    <div class="panel-head">
-      <h2>Who computes what</h2>
-      <span class="dim">${progress.hosting_reason}</span>
-    </div>
-    <table class="table">
-      <thead>
-        <tr>
-          <th scope="col">Rank</th>
-          <th scope="col">Device</th>
-          <th scope="col" class="right">Replicas</th>
-          <th scope="col" class="right">Samples/s</th>
-        </tr>
-      </thead>
-      <tbody>
-        ${progress.hosting.map(
-          ({ rank = 0, replicas, stage, samples_per_s: speed }) =>
-            html`<tr key=${rank}>
-              <td>${rank}${stage ? ` stage ${stage}` : ""}</td>
-              <td>${placement[rank]?.device ?? "–"}</td>
-              <td class="right">${replicas}</td>
-              <td class="right">${speed ? number(speed) : "–"}</td>
-            </tr>`,
-        )}
-      </tbody>
-    </table>
-  </section>`;
 }

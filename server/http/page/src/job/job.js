@@ -19,6 +19,7 @@ import { useJob } from "./follow.js";
 import { Lineage } from "./lineage.js";
 import { Logs } from "./logs.js";
 import { Notes } from "./notes.js";
+import { Timeline } from "./timeline.js";
 import { Waiting } from "./waiting.js";
 
 const kTabs = [
@@ -28,6 +29,7 @@ const kTabs = [
   ["checkpoints", "Files", Checkpoints],
   ["attempts", "History", Attempts],
   ["lineage", "Lineage", Lineage],
+  ["timeline", "Timeline", Timeline],
 ];
 
 export function Job({ id }) {

@@ -1,6 +1,5 @@
 // The queue in its order, with why each job waits and when it is expected to start.
-import { useEffect, useState } from "preact/hooks";
-import { call, forEachOf, sayError } from "../api.js";
+import { sayError } from "../api.js";
 import { now } from "../connection.js";
 import { html } from "../html.js";
 import { cloneWith } from "../job/waiting.js";
@@ -10,22 +9,21 @@ import { ago, counted, duration, millis, number } from "../pure/format.js";
 import { jobPath, Link } from "../router.js";
 import { maySubmit } from "../session.js";
 import { Empty, Time } from "../widgets.js";
+import { useExplanations } from "./explanations.js";
 
 const kShown = 200;
-// Each explanation is a call, so only so many of the first jobs get one.
-const kExplained = 25;
-const kCallsAtOnce = 3;
 const kEveryMs = 4000;
 
 export function Queue() {
   const { data, error } = useCall("JobService/ListQueue", { page_size: kShown }, { everyMs: kEveryMs });
   const jobs = data?.jobs ?? [];
-  const explained = useExplanations(jobs.slice(0, kExplained));
+  const explained = useExplanations(jobs);
   const total = Number(data?.queued_jobs ?? 0);
   return html`<main class="view" id="main">
     <div class="view-head"><h1>Queue</h1>${data &&
       html`<span class="dim">${counted(total, "job waits", "jobs wait")}</span>`}
-      <span class="spacer"></span><${Link} class="button" href="/devices">Devices</${Link}></div>
+      <span class="spacer"></span><${Link} class="button" href="/schedule">Schedule</${Link}>
+      <${Link} class="button" href="/devices">Devices</${Link}></div>
     ${error && !data && html`<${Empty} title="The queue cannot be shown">${sayError(error)}</${Empty}>`}
     ${data && jobs.length === 0 &&
       html`<${Empty} title="Nothing waits">Every job that was submitted has its devices.</${Empty}>`}
@@ -86,22 +84,4 @@ function Line({ job, index, explanation }) {
           : html`<span class="dim">${explanation?.start_basis ?? "–"}</span>`
     }</td>
     <td class="right nowrap">${ago(one.created, now.value).replace(" ago", "")}</td></tr>`;
-}
-
-function useExplanations(jobs) {
-  const [all, setAll] = useState({});
-  const key = jobs.map(({ name, etag }) => `${name}@${etag}`).join();
-  useEffect(() => {
-    const abort = new AbortController();
-    forEachOf(jobs, kCallsAtOnce, async ({ name }) => {
-      try {
-        const answer = await call("JobService/ExplainJob", { name }, { signal: abort.signal });
-        if (!abort.signal.aborted) setAll((old) => ({ ...old, [name]: answer }));
-      } catch {
-        // The job has started meanwhile, or the next round asks again.
-      }
-    });
-    return () => abort.abort();
-  }, [key]);
-  return all;
 }

@@ -23,3 +23,11 @@ export function shortNames(paths) {
   }
   return names;
 }
+
+// What differs between the leaves of two specs, as the server says it of a clone: [{path, left_json, right_json}].
+export function differencesOf(left, right) {
+  const json = (value) => (value === undefined ? "" : JSON.stringify(value));
+  return compareLeaves([left, right])
+    .filter(({ differs }) => differs)
+    .map(({ path, values }) => ({ path, left_json: json(values[0]), right_json: json(values[1]) }));
+}

@@ -45,3 +45,31 @@ const kCommonFields = [
 ];
 
 export const isCommonField = (path) => kCommonFields.some((pattern) => pattern.test(path));
+
+// A copy of a spec in people's form with changes: a path's last part gets its value, or is taken out if there is none.
+export function withChanges(spec, changes) {
+  const copy = structuredClone(spec);
+  for (const { path, value_json: json } of changes) {
+    const parts = path.match(/[^.[\]]+/g) ?? [];
+    const last = parts.pop();
+    if (last === undefined) continue;
+    let place = copy;
+    for (const part of parts) {
+      const inner = own(place, part);
+      // A word stands for a choice without fields: "constant" for {constant: {}}.
+      if (inner === null || typeof inner !== "object") {
+        put(place, part, typeof inner === "string" && inner !== "" ? { [inner]: {} } : {});
+      }
+      place = own(place, part);
+    }
+    if (json === "") delete place[last];
+    else put(place, last, JSON.parse(json));
+  }
+  return copy;
+}
+
+const own = (place, part) => (Object.hasOwn(place, part) ? place[part] : undefined);
+
+// A path is what somebody has typed or put into a link, so "__proto__" is a name like others.
+const put = (place, part, value) =>
+  Object.defineProperty(place, part, { value, enumerable: true, configurable: true, writable: true });

@@ -1,12 +1,10 @@
 // Draws each trial as a line over the axes of the parameters to the objective.
 import { useRef } from "preact/hooks";
+import { SaveMenu } from "../charts/save_menu.js";
 import { html, classes } from "../html.js";
 import { metric } from "../pure/format.js";
 import { axisOf, goodness, valueAxis } from "../pure/parallel.js";
-import { toCsv } from "../pure/csv.js";
 import { go } from "../router.js";
-import { download, Menu } from "../widgets.js";
-import { saveSvgAsPng } from "./picture.js";
 
 const kWidth = 1200;
 const kHeight = 300;
@@ -72,15 +70,8 @@ export function Parallel({ sweep, trials, paths, short, objective, isLarge, mark
           ? describe(shown)
           : "blue lines are the good trials, orange ones the bad; click one to open its job"
       }</span><span class="spacer"></span>
-      <${Menu} label="⋯" title="Save all trials" kind="button button-quiet button-small" align="right">
-        <button type="button" class="menu-item" data-close
-          onClick=${() => download(`${file}.csv`, toCsv(...table()), "text/csv")}>Trials as CSV</button>
-        <button type="button" class="menu-item" data-close
-          onClick=${() => download(`${file}.json`, JSON.stringify(trials, null, 1), "application/json")}
-        >Trials as JSON</button>
-        <button type="button" class="menu-item" data-close
-          onClick=${() => saveSvgAsPng(svg.current, `${file}.png`)}>Picture as PNG</button>
-      </${Menu}></figcaption>
+      <${SaveMenu} title="Save all trials" what="Trials" file=${file} table=${table} json=${() => trials} svg=${svg}
+      /></figcaption>
     <div class="parallel-scroll" tabindex="0" role="group" aria-label="Picture of all trials"><svg ref=${svg}
       class="parallel" viewBox=${`0 0 ${kWidth} ${kHeight}`} role="img"
         aria-label=${`${trials.length} trials over ${paths.length} parameters; the table below has their values`}>

@@ -1,5 +1,5 @@
 // Saves a drawing of the page as a picture, with the colours that it has now.
-import { colour } from "../charts/colours.js";
+import { colour } from "./colours.js";
 import { download } from "../widgets.js";
 
 const kCopied = [
