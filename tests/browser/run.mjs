@@ -1,10 +1,10 @@
 // Opens the dashboard in a browser, against a real server and a real worker, and checks what a person sees.
-import { execFileSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
+import { needTools, skip } from "./tools.mjs";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const root = resolve(here, "../..");
@@ -17,27 +17,8 @@ const { values: flags } = parseArgs({
   },
 });
 
-function skip(reason) {
-  console.log(`SKIPPED: ${reason}`);
-  process.exit(77);
-}
-
-if (!existsSync(flags.chromium)) skip(`there is no ${flags.chromium}; apt-get install chromium`);
+needTools(here, flags.chromium);
 if (!existsSync(join(flags.bin, "trainyard"))) skip(`there is no trainyard in ${flags.bin}; build it, or give --bin`);
-if (!existsSync(join(here, "node_modules/playwright-core"))) {
-  try {
-    execFileSync("npm", ["ci", "--ignore-scripts", "--no-audit", "--no-fund"], {
-      cwd: here,
-      stdio: "pipe",
-      timeout: 120000,
-    });
-  } catch (error) {
-    skip(
-      "the packages of tests/browser are not there, and npm ci cannot get them: " +
-        String(error.message).split("\n")[0],
-    );
-  }
-}
 
 const { Yard } = await import("./yard.mjs");
 const { Browser } = await import("./browser.mjs");
