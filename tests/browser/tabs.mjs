@@ -1,7 +1,8 @@
 // Opens the streams of many tabs, as the page opens them, and measures what processor time they cost the server:
 //   node tabs.mjs --bin ../../build/release/bin --tabs 200 --jobs 10000 --running 50 --seconds 30
 // The tabs belong to four people at four addresses, since one may have 128 connections. Half of them show the list
-// of runs, and the others a job that runs. It uses ports of loopback and a folder of its own, and ends what it has started.
+// of runs, and the others a job that runs. It uses ports of loopback and a folder of its own, and ends what it
+// has started.
 import { execFile, spawn } from "node:child_process";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { Agent, request } from "node:https";
