@@ -28,8 +28,6 @@ const seconds = Number(flags.seconds);
 const kPeople = ["anna", "bert", "cleo", "dora"];
 const kStartMsMax = 180000;
 const kOpenMsMax = 60000;
-// The command line lists so many jobs at once.
-const kListed = 50;
 const kTicksPerSecond = 100;
 const kWait = (ms) => new Promise((done) => setTimeout(done, ms));
 const execute = promisify(execFile);
@@ -84,37 +82,51 @@ async function processorTime(pid) {
   return (Number(fields[11]) + Number(fields[12])) / kTicksPerSecond;
 }
 
+// What every request says, of calls and of streams.
+const options = (port, { token, address }, method, body) => ({
+  host: "127.0.0.1",
+  port,
+  path: `/trainyard.v1.${method}`,
+  method: "POST",
+  localAddress: address,
+  agent: new Agent({ keepAlive: true, maxSockets: 1, rejectUnauthorized: false, ALPNProtocols: ["http/1.1"] }),
+  headers: {
+    "Content-Type": "application/json",
+    Authorization: `Bearer ${token}`,
+    "Content-Length": Buffer.byteLength(body),
+    Host: `127.0.0.1:${port}`,
+  },
+});
+
+function call(port, person, method, message) {
+  const body = JSON.stringify(message);
+  return new Promise((done, fail) => {
+    const outgoing = request(options(port, person, method, body), async (response) => {
+      let text = "";
+      for await (const piece of response) text += piece;
+      outgoing.destroy();
+      if (response.statusCode === 200) done(JSON.parse(text));
+      else fail(new Error(`${method}: ${text}`));
+    });
+    outgoing.on("error", fail);
+    outgoing.end(body);
+  });
+}
+
 // Opens a stream as the page does; returns {bytes, events, isOpen}, which grow.
-function openTab(port, { token, address }, method, body) {
+function openTab(port, person, method, body) {
   const tab = { bytes: 0, events: 0, isOpen: false };
-  const outgoing = request(
-    {
-      host: "127.0.0.1",
-      port,
-      path: `/trainyard.v1.${method}`,
-      method: "POST",
-      localAddress: address,
-      agent: new Agent({ keepAlive: true, maxSockets: 1, rejectUnauthorized: false, ALPNProtocols: ["http/1.1"] }),
-      headers: {
-        "Content-Type": "application/json",
-        Accept: "text/event-stream",
-        Authorization: `Bearer ${token}`,
-        "Content-Length": Buffer.byteLength(body),
-        Host: `127.0.0.1:${port}`,
-      },
-    },
-    (response) => {
-      if (response.statusCode !== 200) tab.error = `status ${response.statusCode}`;
-      tab.isOpen = response.statusCode === 200;
-      response.on("data", (piece) => {
-        tab.bytes += piece.length;
-        tab.events += String(piece).match(/^data:/gm)?.length ?? 0;
-      });
-      response.on("close", () => {
-        tab.isOpen = false;
-      });
-    },
-  );
+  const outgoing = request(options(port, person, method, body), (response) => {
+    if (response.statusCode !== 200) tab.error = `status ${response.statusCode}`;
+    tab.isOpen = response.statusCode === 200;
+    response.on("data", (piece) => {
+      tab.bytes += piece.length;
+      tab.events += String(piece).match(/^data:/gm)?.length ?? 0;
+    });
+    response.on("close", () => {
+      tab.isOpen = false;
+    });
+  });
   outgoing.on("error", (error) => {
     tab.isOpen = false;
     tab.error ??= error.message;
@@ -164,8 +176,9 @@ try {
   const array = ["-q", "submit", "--name", "reports", "--array", flags.running, "--", "sh", "-c", kReports];
   first = Number(/jobs\/(\d+)/.exec(await run(...array))[1]);
   const all = Number(flags.running);
-  const runningNow = async () => JSON.parse(await run("ls", "--state", "running", "-o", "json")).length;
-  await until("jobs that run", async () => (await runningNow()) >= Math.min(all, kListed));
+  const list = (message) => call(port, people[0], "JobService/ListJobs", message);
+  const runningNow = async () => (await list({ page_size: 1000, states: ["JOB_STATE_RUNNING"] })).jobs.length;
+  await until("jobs that run", async () => (await runningNow()) >= all);
   await kWait(3000);
 
   const measure = async () => {
@@ -176,8 +189,8 @@ try {
   };
   const alone = await measure();
   // The page watches from the newest change that its first list has.
-  const listed = JSON.parse(await run("ls", "-o", "json"));
-  const revision = String(listed.reduce((most, { etag }) => Math.max(most, Number(etag ?? 0)), 0));
+  const { jobs: listed } = await list({ page_size: 100 });
+  const revision = String(listed.reduce((most, { etag }) => Math.max(most, Number(etag)), 0));
   const tabs = [];
   for (let index = 0; index < tabCount; ++index) {
     const person = people[index % people.length];
