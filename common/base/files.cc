@@ -278,19 +278,31 @@ absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) 
 }
 
 absl::StatusOr<std::vector<std::string>> ListTree(const std::string& path, size_t max) {
-  std::error_code error;
   std::vector<std::string> names;
-  for (std::filesystem::recursive_directory_iterator it(path, error), end; !error && it != end;
-       it.increment(error)) {
-    std::error_code ignored;
-    if (it->is_directory(ignored) && !it->is_symlink(ignored)) continue;
-    if (names.size() >= max) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("'", path, "' has more than ", max, " files"));
+  std::vector<std::string> folders = {""};  // each but the top ends with a slash
+  while (!folders.empty()) {
+    const std::string folder = std::move(folders.back());
+    folders.pop_back();
+    const std::string opened = folder.empty() ? path : JoinPath(path, folder);
+    std::error_code error;
+    for (std::filesystem::directory_iterator it(opened, error), end; !error && it != end;
+         it.increment(error)) {
+      std::error_code ignored;
+      const std::string name = folder + it->path().filename().string();
+      if (it->is_directory(ignored) && !it->is_symlink(ignored)) {
+        folders.push_back(absl::StrCat(name, "/"));
+        continue;
+      }
+      if (names.size() >= max) {
+        return absl::ResourceExhaustedError(
+            absl::StrCat("'", path, "' has more than ", max, " files"));
+      }
+      names.push_back(name);
     }
-    names.push_back(it->path().string().substr(path.size() + (path.back() == '/' ? 0 : 1)));
+    // Somebody may remove a folder that was just listed, as a server does with logs.
+    const bool is_gone = error.value() == ENOENT && !folder.empty();
+    if (error && !is_gone) return ErrnoStatus(error.value(), "cannot list", opened);
   }
-  if (error) return ErrnoStatus(error.value(), "cannot list", path);
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -322,6 +334,14 @@ absl::StatusOr<DirectoryLock> DirectoryLock::Acquire(const std::string& director
     return error::StateLocked(directory, holder.ok() && !holder->empty()
                                              ? absl::StrCat("process ", *holder)
                                              : std::string("another process"));
+  }
+  // The process that held it may have removed the file with the whole directory. A lock on a file
+  // that has no name any more locks nobody out.
+  struct stat locked {};
+  struct stat named {};
+  if (fstat(fd.get(), &locked) != 0 || lstat(path.c_str(), &named) != 0 ||
+      locked.st_dev != named.st_dev || locked.st_ino != named.st_ino) {
+    return error::StateLocked(directory, "a process that is just ending");
   }
   if (ftruncate(fd.get(), 0) != 0) return ErrnoStatus(errno, "cannot truncate", path);
   TY_RETURN_IF_ERROR(WriteFully(fd.get(), absl::StrCat(getpid()), path));

@@ -5,8 +5,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <optional>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
@@ -47,6 +51,36 @@ TEST(DirectoryLock, MovesWithItsObject) {
   EXPECT_FALSE(DirectoryLock::Acquire(folder.path()).ok());
   lock.reset();
   EXPECT_TRUE(DirectoryLock::Acquire(folder.path()).ok());
+}
+
+TEST(DirectoryLock, HasOneHolderAlsoWhereHoldersRemoveTheDirectory) {
+  const testing::TempDir parent;
+  const std::string folder = parent.File("folder");
+  std::atomic<int> holders = 0;
+  std::atomic<int> holders_max = 0;
+  std::vector<std::thread> threads;
+  threads.reserve(3);
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back([&] {
+      for (int held = 0; held < 100;) {
+        MakeDirectories(folder).IgnoreError();
+        const auto lock = DirectoryLock::Acquire(folder);
+        if (!lock.ok()) {
+          std::this_thread::yield();
+          continue;
+        }
+        ++held;
+        const int now = ++holders;
+        if (now > holders_max) holders_max = now;
+        std::this_thread::yield();
+        --holders;
+        unlink(JoinPath(folder, "lock").c_str());
+        rmdir(folder.c_str());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(holders_max, 1);
 }
 
 TEST(DirectoryLock, DiesWithAProcessThatIsKilled) {

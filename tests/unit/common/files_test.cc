@@ -8,7 +8,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "common/base/errors.h"
 #include "common/base/full_disk.h"
@@ -103,6 +107,32 @@ TEST_F(FilesTest, MakesAndRemovesTrees) {
   EXPECT_THAT(*ListDirectory(folder_.File("a")), ElementsAre("b", "z"));
   ASSERT_TRUE(RemoveTree(folder_.File("a")).ok());
   EXPECT_THAT(*ListDirectory(folder_.path()), IsEmpty());
+}
+
+TEST_F(FilesTest, ATreeIsListedWhileFoldersOfItVanish) {
+  ASSERT_TRUE(MakeDirectories(folder_.File("tree/a")).ok());
+  ASSERT_TRUE(WriteFileAtomically(folder_.File("tree/a/kept"), "").ok());
+  ASSERT_EQ(symlink("a", folder_.File("tree/link").c_str()), 0);
+  const std::vector<std::string> expected = {"a/kept", "link"};
+  std::atomic<bool> is_done = false;
+  std::thread remover([&] {
+    const std::string folder = folder_.File("tree/b");
+    while (!is_done) {
+      mkdir(folder.c_str(), 0700);
+      rmdir(folder.c_str());
+    }
+  });
+  for (int i = 0; i < 5'000; ++i) {
+    const auto names = ListTree(folder_.File("tree"), 10);
+    if (names.ok() && *names == expected) continue;
+    ADD_FAILURE() << names.status();
+    break;
+  }
+  is_done = true;
+  remover.join();
+  EXPECT_EQ(ListTree(folder_.File("none"), 10).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(ListTree(folder_.File("tree"), 1).status().code(),
+            absl::StatusCode::kResourceExhausted);
 }
 
 TEST_F(FilesTest, DeepTreesAreRemovedWithFewDescriptors) {
