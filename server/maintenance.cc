@@ -1,11 +1,7 @@
 // Each word gathers its options, and leaves a task that runs after all flags are known.
 #include "server/maintenance.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
-#include <cerrno>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -13,7 +9,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/env.h"
-#include "common/base/errors.h"
 #include "common/base/files.h"
 #include "common/base/status_macros.h"
 #include "common/base/strings.h"
@@ -21,23 +16,13 @@
 #include "server/backup/backup.h"
 #include "server/backup/bucket.h"
 #include "server/backup/check.h"
+#include "server/backup/folder_lock.h"
 #include "server/backup/packed.h"
 #include "server/backup/restore.h"
 #include "server/bucket_flags.h"
 
 namespace trainyard {
 namespace {
-
-// Makes the folder for the owner of the state directory, who may have no right to make it.
-absl::Status MakeFolderOf(const std::string& state_dir, const std::string& folder) {
-  struct stat state {};
-  if (FileExists(folder) || stat(state_dir.c_str(), &state) != 0) return absl::OkStatus();
-  TY_RETURN_IF_ERROR(MakeDirectories(folder, 0700));
-  if (geteuid() != 0 || chown(folder.c_str(), state.st_uid, state.st_gid) == 0) {
-    return absl::OkStatus();
-  }
-  return ErrnoStatus(errno, "cannot give away", folder);
-}
 
 // Renaming needs the name of the folder itself, without a slash at its end.
 std::string Absolute(const std::string& path) {
@@ -73,6 +58,23 @@ absl::Status PushTo(const BucketFlags& flags, const std::string& snapshot, int k
   return absl::OkStatus();
 }
 
+absl::StatusOr<backup::BackupResult> BackUpAsOwner(const backup::BackupOptions& options,
+                                                   const DirectoryLock& lock) {
+  TY_ASSIGN_OR_RETURN(const backup::AsOwner owner, backup::AsOwner::Become(options.state_dir));
+  return backup::Backup(options, lock);
+}
+
+// The snapshot is there and has all that is left, but the caller has to know.
+absl::Status CheckNothingIsLost(const backup::BackupResult& made) {
+  if (made.lost.empty()) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(
+      "the state directory has lost ", Files(static_cast<int64_t>(made.lost.size())),
+      " of checkpoints, which the backup does not have either: '", made.lost.front(),
+      made.lost.size() > 1 ? "' and others" : "'",
+      "; run `trainyard-server check`, and take them from an older snapshot. None is removed "
+      "until then"));
+}
+
 absl::Status BackUp(backup::BackupOptions options, const BucketFlags& bucket) {
   const bool is_file = absl::EndsWith(options.directory, backup::kPackedSuffix);
   if (is_file && !bucket.place.empty()) {
@@ -84,28 +86,32 @@ absl::Status BackUp(backup::BackupOptions options, const BucketFlags& bucket) {
   }
   const std::string file = options.directory;
   if (is_file) options.directory = absl::StrCat(file, ".snapshot");
-  TY_RETURN_IF_ERROR(MakeFolderOf(options.state_dir, options.directory));
-  absl::StatusOr<backup::BackupResult> made;
-  {
-    const backup::AsOwner owner(options.state_dir);
-    made = backup::Backup(options);
-  }
+  // Nobody else works in the folder until the end: no other backup to the same file, and none whose
+  // --keep removes the snapshot that is being sent.
+  TY_ASSIGN_OR_RETURN(const DirectoryLock lock, backup::LockSnapshots(options));
+  const auto made = BackUpAsOwner(options, lock);
   if (is_file) {
     absl::Status packed = made.status();
     if (packed.ok()) packed = backup::Pack(made->snapshot, file);
-    const absl::Status removed = RemoveTree(options.directory);
+    const absl::Status removed = backup::RemoveLocked(options.directory);
     TY_RETURN_IF_ERROR(packed);
     TY_RETURN_IF_ERROR(removed);
     TY_ASSIGN_OR_RETURN(const int64_t bytes, FileSize(file));
     std::cout << file << ": " << FormatBytes(bytes) << " with " << Files(made->copied) << "\n";
-    return absl::OkStatus();
+    return CheckNothingIsLost(*made);
   }
   TY_RETURN_IF_ERROR(made.status());
+  for (const std::string& why : made->unreadable) {
+    std::cerr << "trainyard-server: no file was linked to a newer snapshot: " << why << "\n";
+  }
   std::cout << made->snapshot << ": " << Files(made->copied) << " copied, " << Files(made->linked)
             << " as in the snapshot before\n";
   for (const std::string& name : made->removed) std::cout << name << " was removed\n";
-  if (bucket.place.empty()) return absl::OkStatus();
-  return PushTo(bucket, made->snapshot, options.keep, options.now);
+  if (!bucket.place.empty()) {
+    const int keep = made->lost.empty() ? options.keep : 0;
+    TY_RETURN_IF_ERROR(PushTo(bucket, made->snapshot, keep, options.now));
+  }
+  return CheckNothingIsLost(*made);
 }
 
 absl::Status Fetch(const BucketFlags& flags, const std::string& directory) {
@@ -115,25 +121,11 @@ absl::Status Fetch(const BucketFlags& flags, const std::string& directory) {
   return absl::OkStatus();
 }
 
-absl::Status RestoreFrom(backup::RestoreOptions options) {
-  const std::string unpacked = absl::StrCat(options.state_dir, ".unpacked");
-  const bool is_file = !std::filesystem::is_directory(options.snapshot);
-  if (is_file) {
-    TY_RETURN_IF_ERROR(RemoveTree(unpacked));
-    TY_RETURN_IF_ERROR(MakeDirectories(unpacked, 0700));
-    const absl::Status status = backup::Unpack(options.snapshot, unpacked);
-    if (!status.ok()) {
-      RemoveTree(unpacked).IgnoreError();  // the next restore removes it otherwise
-      return status;
-    }
-    options.snapshot = unpacked;
-  }
-  const auto restored = backup::Restore(options);
-  if (is_file) RemoveTree(unpacked).IgnoreError();
-  TY_RETURN_IF_ERROR(restored.status());
-  std::cout << options.state_dir << " is as it was at " << restored->time << ", with "
-            << Files(restored->files) << "; start the server\n";
-  if (!restored->aside.empty()) std::cout << "The old one is in " << restored->aside << "\n";
+absl::Status RestoreFrom(const backup::RestoreOptions& options) {
+  TY_ASSIGN_OR_RETURN(const backup::RestoreResult restored, backup::Restore(options));
+  std::cout << options.state_dir << " is as it was at " << restored.time << ", with "
+            << Files(restored.files) << "; start the server\n";
+  if (!restored.aside.empty()) std::cout << "The old one is in " << restored.aside << "\n";
   return absl::OkStatus();
 }
 
@@ -224,7 +216,8 @@ void AddCheck(CLI::App& app, const std::string& state_dir, std::function<int()>&
     const std::string directory =
         Absolute(options->directory.empty() ? state_dir : options->directory);
     task = [options, directory] {
-      const backup::AsOwner owner(directory);
+      const auto owner = backup::AsOwner::Become(directory);
+      if (!owner.ok()) return ExitCodeOf(owner.status());
       const auto result = backup::Check(directory);
       if (!result.ok()) return ExitCodeOf(result.status());
       std::cout << (options->output == "json" ? backup::JsonOf(*result) : backup::TableOf(*result));

@@ -134,6 +134,11 @@ absl::StatusOr<Version> ManifestStore::Latest() {
 }
 
 absl::StatusOr<int64_t> ManifestStore::Commit(absl::string_view content, const Version& before) {
+  // `latest` must never name what Latest refuses to read.
+  if (static_cast<int64_t>(content.size()) > kManifestBytesMax) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "a manifest has ", content.size(), " bytes; expected at most ", kManifestBytesMax));
+  }
   const int64_t number = before.number + 1;
   const std::string name = absl::StrCat(
       absl::StrFormat("%0*d", static_cast<int>(kNumberDigits), number), "-", HexSha256(content));

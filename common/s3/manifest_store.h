@@ -39,7 +39,8 @@ struct Version {
 // The store. It is thread-safe, and borrows the client.
 class ManifestStore {
  public:
-  static constexpr int64_t kManifestBytesMax = int64_t{256} << 20;
+  // A manifest is written at once.
+  static constexpr int64_t kManifestBytesMax = kPutBytesMax;
 
   // `prefix` is that of a Location. `conditions` is what Probe says, and matters to writers alone.
   ManifestStore(Client& client, std::string prefix, Conditions conditions)
@@ -55,7 +56,8 @@ class ManifestStore {
   // Returns the newest valid version, or number 0 if there is none.
   absl::StatusOr<Version> Latest();
   // Makes a version that follows `before`, which Latest has returned. All blobs must be there.
-  // Returns its number, or ABORTED (S3_CONDITION_FAILED) if somebody else has made one meanwhile.
+  // Returns its number, ABORTED (S3_CONDITION_FAILED) if somebody else has made one meanwhile, or
+  // RESOURCE_EXHAUSTED for a content of over kManifestBytesMax.
   absl::StatusOr<int64_t> Commit(absl::string_view content, const Version& before);
 
   // Returns the hex digits of all blobs that a manifest names.

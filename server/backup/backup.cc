@@ -1,8 +1,9 @@
 // A database names files that were there before it did. So files are copied first, then the
 // databases, then the files that have come or changed in between. A file that the copies name was
 // there at their moment: either it was copied before, or it is new and the second pass, which is
-// short, finds it. A file of a checkpoint that was deleted during the first pass is named no more.
-// Files that nothing names do no harm: a server moves them to orphans/ when it starts.
+// short, finds it, unless the server has deleted it meanwhile. Then the databases, which name it no
+// more, are copied again. Files that nothing names do no harm: a server moves them to orphans/ when
+// it starts.
 #include "server/backup/backup.h"
 
 #include <sys/stat.h>
@@ -11,13 +12,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <optional>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/files.h"
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
+#include "server/backup/folder_lock.h"
 #include "server/backup/manifest.h"
 #include "server/store/sqlite/database.h"
 
@@ -25,6 +26,8 @@ namespace trainyard::backup {
 namespace {
 
 constexpr char kPartial[] = ".partial";
+// A file that is missing after so many copies of the databases was not deleted, but is lost.
+constexpr int kRounds = 3;
 // Beside these, a state directory has databases, locks, sockets and uploads that begin again.
 constexpr const char* kFolders[] = {"blobs", "logs", "code/archives", "tls"};
 
@@ -33,13 +36,18 @@ class Copier {
   Copier(const BackupOptions& options, std::string partial, BackupResult& result)
       : options_(options), partial_(std::move(partial)), result_(result) {}
 
-  // Takes the newest snapshot as the one to which files are linked.
-  absl::Status LinkTo(const std::string& snapshot) {
-    auto manifest = ReadManifest(snapshot);
-    if (!manifest.ok()) return manifest.status();
-    before_ = *std::move(manifest);
-    before_path_ = snapshot;
-    return absl::OkStatus();
+  // Files are linked to the newest snapshot that can be read. `snapshots` begins with the oldest.
+  void LinkToOneOf(const std::vector<std::string>& snapshots) {
+    for (auto name = snapshots.rbegin(); name != snapshots.rend(); ++name) {
+      const std::string path = JoinPath(options_.directory, *name);
+      auto manifest = ReadManifest(path);
+      if (manifest.ok()) {
+        before_ = *std::move(manifest);
+        before_path_ = path;
+        return;
+      }
+      result_.unreadable.emplace_back(manifest.status().message());
+    }
   }
 
   absl::Status CopyFiles() {
@@ -68,6 +76,23 @@ class Copier {
     return absl::OkStatus();
   }
 
+  // Returns the checkpoint files that the copy of trainyard.db names and the snapshot does not
+  // have.
+  absl::StatusOr<std::vector<std::string>> Missing() const {
+    TY_ASSIGN_OR_RETURN(auto db, store::Database::Open(JoinPath(partial_, "trainyard.db"),
+                                                       store::Database::Mode::kReadOnly));
+    std::vector<std::string> missing;
+    store::Statement& rows =
+        db->Prepared("SELECT DISTINCT hash FROM checkpoint_files ORDER BY hash");
+    while (true) {
+      TY_ASSIGN_OR_RETURN(const bool row, rows.Step());
+      if (!row) return missing;
+      const auto name = BlobName(rows.Text(0));
+      // A damaged row names nothing; `check` tells of it.
+      if (name.ok() && !manifest_.files.contains(*name)) missing.push_back(*name);
+    }
+  }
+
   Manifest& manifest() { return manifest_; }
 
  private:
@@ -87,7 +112,9 @@ class Copier {
     const auto old = before_.files.find(name);
     if (taken == manifest_.files.end() && old != before_.files.end() && same(old->second)) {
       TY_RETURN_IF_ERROR(MakeDirectories(to.substr(0, to.rfind('/')), 0700));
-      if (link(JoinPath(before_path_, name).c_str(), to.c_str()) == 0) {
+      // A file that somebody has cut there must not be handed on from snapshot to snapshot.
+      if (CheckSize(before_path_, name, old->second).ok() &&
+          link(JoinPath(before_path_, name).c_str(), to.c_str()) == 0) {
         manifest_.files[name] = old->second;
         ++result_.linked;
         return absl::OkStatus();
@@ -125,8 +152,8 @@ class Copier {
     if (chmod(path.c_str(), 0600) != 0) return ErrnoStatus(errno, "cannot set the mode of", path);
     TY_ASSIGN_OR_RETURN(FileEntry entry, Look(path));
     TY_ASSIGN_OR_RETURN(entry.sha256, HashOf(path));
-    manifest_.files[name] = entry;
-    ++result_.copied;
+    // The databases may be copied several times.
+    if (manifest_.files.insert_or_assign(name, entry).second) ++result_.copied;
     return absl::OkStatus();
   }
 
@@ -141,12 +168,15 @@ class Copier {
 absl::Status Fill(const BackupOptions& options, const std::string& partial,
                   const std::vector<std::string>& old, BackupResult& result) {
   Copier copier(options, partial, result);
-  if (!old.empty()) {
-    TY_RETURN_IF_ERROR(copier.LinkTo(JoinPath(options.directory, old.back())));
+  copier.LinkToOneOf(old);
+  TY_RETURN_IF_ERROR(copier.CopyFiles());
+  for (int round = 1; round == 1 || (round <= kRounds && !result.lost.empty()); ++round) {
+    if (options.before_databases) options.before_databases();
+    TY_RETURN_IF_ERROR(copier.CopyDatabases());
+    if (options.after_databases) options.after_databases();
+    TY_RETURN_IF_ERROR(copier.CopyFiles());
+    TY_ASSIGN_OR_RETURN(result.lost, copier.Missing());
   }
-  TY_RETURN_IF_ERROR(copier.CopyFiles());
-  TY_RETURN_IF_ERROR(copier.CopyDatabases());
-  TY_RETURN_IF_ERROR(copier.CopyFiles());
   copier.manifest().server_version = Version();
   copier.manifest().time = absl::FormatTime(absl::RFC3339_sec, options.now, absl::UTCTimeZone());
   TY_RETURN_IF_ERROR(WriteManifest(partial, copier.manifest()));
@@ -166,16 +196,18 @@ absl::StatusOr<std::vector<std::string>> ListSnapshots(const std::string& direct
   return names;
 }
 
-absl::StatusOr<BackupResult> Backup(const BackupOptions& options) {
+absl::StatusOr<DirectoryLock> LockSnapshots(const BackupOptions& options) {
   if (!FileExists(JoinPath(options.state_dir, "trainyard.db"))) {
     return absl::NotFoundError(absl::StrCat("'", options.state_dir,
                                             "' has no trainyard.db; name the server's state "
                                             "directory with --state_dir"));
   }
+  return LockFolder(options.directory, options.state_dir);
+}
+
+absl::StatusOr<BackupResult> Backup(const BackupOptions& options, const DirectoryLock& /*lock*/) {
   // Another user would leave files beside the databases that the server cannot open.
   TY_RETURN_IF_ERROR(CheckPrivateDirectory(options.state_dir));
-  TY_RETURN_IF_ERROR(MakeDirectories(options.directory, 0700));
-  TY_ASSIGN_OR_RETURN(const DirectoryLock lock, DirectoryLock::Acquire(options.directory));
   TY_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(options.directory));
   for (const std::string& name : names) {
     // A backup that was killed has left it, and nobody can use it.
@@ -204,7 +236,8 @@ absl::StatusOr<BackupResult> Backup(const BackupOptions& options) {
   }
   TY_RETURN_IF_ERROR(SyncDirectory(options.directory));
   snapshots.push_back(name);
-  while (options.keep > 0 && snapshots.size() > static_cast<size_t>(options.keep)) {
+  while (options.keep > 0 && result.lost.empty() &&
+         snapshots.size() > static_cast<size_t>(options.keep)) {
     TY_RETURN_IF_ERROR(RemoveTree(JoinPath(options.directory, snapshots.front())));
     result.removed.push_back(snapshots.front());
     snapshots.erase(snapshots.begin());

@@ -1,11 +1,13 @@
 // Copies a state directory while its server runs.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/base/files.h"
 
 namespace trainyard::backup {
 
@@ -14,6 +16,9 @@ struct BackupOptions {
   std::string directory;  // of all snapshots
   int keep = 0;           // complete snapshots that stay, with the new one; 0 keeps all
   absl::Time now;
+  // Tests change the state directory in these.
+  std::function<void()> before_databases = nullptr;
+  std::function<void()> after_databases = nullptr;
 };
 
 struct BackupResult {
@@ -21,12 +26,22 @@ struct BackupResult {
   int64_t copied = 0;  // files
   int64_t linked = 0;  // files that are the same as in the snapshot before
   std::vector<std::string> removed;
+  std::vector<std::string> unreadable;  // says of newer snapshots why nothing was linked to them
+  // Files that the database names and that the state directory has lost. They are not in the
+  // snapshot either, so no older one, which may have them, was removed.
+  std::vector<std::string> lost;
 };
 
-// Makes `directory`/<time>/. Whatever fails, older snapshots stay whole and no half one has such a
-// name. Returns FAILED_PRECONDITION (STATE_LOCKED) if another backup to `directory` runs, DATA_LOSS
-// if a database is damaged, and RESOURCE_EXHAUSTED (DISK_FULL).
-absl::StatusOr<BackupResult> Backup(const BackupOptions& options);
+// Makes the folder of all snapshots for the owner of the state directory, if there is none, and
+// locks it. Returns FAILED_PRECONDITION (STATE_LOCKED) if another backup to it runs, and NOT_FOUND
+// if there is no state directory.
+absl::StatusOr<DirectoryLock> LockSnapshots(const BackupOptions& options);
+
+// Makes `directory`/<time>/. The caller has locked the folder, and holds the lock for as long as it
+// needs the snapshot: another backup may remove it. Whatever fails, older snapshots stay whole and
+// no half one has such a name. Returns DATA_LOSS if a database is damaged, and RESOURCE_EXHAUSTED
+// (DISK_FULL).
+absl::StatusOr<BackupResult> Backup(const BackupOptions& options, const DirectoryLock& lock);
 
 // Returns the names of the complete snapshots, the oldest first.
 absl::StatusOr<std::vector<std::string>> ListSnapshots(const std::string& directory);

@@ -20,6 +20,8 @@
 #include "common/base/status_macros.h"
 #include "common/s3/file_transfer.h"
 #include "common/tls/digest.h"
+#include "server/backup/as_owner.h"
+#include "server/backup/folder_lock.h"
 #include "server/backup/manifest.h"
 
 namespace trainyard::backup {
@@ -29,7 +31,7 @@ namespace {
 // ones, each of which goes in parts at the same time, follow one after the other.
 constexpr size_t kParallel = 8;
 constexpr absl::Duration kSpare = absl::Hours(24);
-// A backup to the same folder removes what another backup has left, but not this.
+// A backup removes the folders *.partial of its directory, but not those with this suffix.
 constexpr char kFetching[] = ".fetching";
 
 // A file by its content; many files of a snapshot may have the same.
@@ -96,6 +98,7 @@ absl::Status PullFiles(s3::ManifestStore& bucket, const Manifest& manifest,
     const std::string path = JoinPath(folder, name);
     TY_RETURN_IF_ERROR(MakeDirectories(std::filesystem::path(path).parent_path().string(), 0700));
     const absl::Status got = bucket.GetBlob({digits, file.size}, path, file.mode);
+    if (got.ok()) return CheckSize(folder, name, file);
     if (!absl::IsNotFound(got)) return got;
     return error::CorruptFile(name, absl::StrCat("the bucket has lost it: ", got.message()));
   });
@@ -142,6 +145,7 @@ absl::StatusOr<std::string> Pull(s3::ManifestStore& bucket, const std::string& d
   }
   TY_ASSIGN_OR_RETURN(const Manifest manifest,
                       ParseManifest(version.content, "the newest version in the bucket"));
+  TY_ASSIGN_OR_RETURN(const DirectoryLock lock, LockFolder(directory, directory));
   const std::string folder = JoinPath(directory, FolderNameOf(manifest));
   if (FileExists(folder)) {
     return absl::AlreadyExistsError(
@@ -152,6 +156,7 @@ absl::StatusOr<std::string> Pull(s3::ManifestStore& bucket, const std::string& d
   TY_RETURN_IF_ERROR(MakeDirectories(partial, 0700));
   absl::Status status = PullFiles(bucket, manifest, partial);
   if (status.ok()) status = WriteManifest(partial, manifest);
+  if (status.ok()) status = GiveToOwnerOf(directory, partial);
   if (status.ok()) status = SyncFileSystem(partial);
   if (status.ok() && std::rename(partial.c_str(), folder.c_str()) != 0) {
     status = ErrnoStatus(errno, "cannot rename", partial);

@@ -25,8 +25,10 @@ struct PushResult {
 absl::StatusOr<PushResult> Push(s3::ManifestStore& bucket, const std::string& snapshot);
 
 // Makes the folder `directory`/<time of the snapshot>/ from the newest version, to be restored from
-// there. Returns its path. Returns NOT_FOUND if the bucket has no version, DATA_LOSS if a file in
-// it is damaged, and ALREADY_EXISTS. It leaves no folder of that name unless all is there.
+// there. It belongs to the owner of `directory`, which is locked meanwhile. Returns the path of the
+// folder, or NOT_FOUND if the bucket has no version, DATA_LOSS if a file in it is damaged,
+// FAILED_PRECONDITION (STATE_LOCKED) if somebody else works in `directory`, and ALREADY_EXISTS. It
+// leaves no folder of that name unless all is there.
 absl::StatusOr<std::string> Pull(s3::ManifestStore& bucket, const std::string& directory);
 
 // Removes all but the newest `keep` versions, and the files that no other version has. Files of the

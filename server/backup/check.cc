@@ -1,7 +1,9 @@
 // Checks databases by SQLite and by their messages, and files by the hashes that name them.
 #include "server/backup/check.h"
 
-#include <set>
+#include <functional>
+#include <map>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -15,6 +17,17 @@
 
 namespace trainyard::backup {
 namespace {
+
+// A disk that has lost a folder of checkpoints makes a finding for each file of it. Nobody reads
+// more than so many.
+constexpr int64_t kDamagesMax = 1'000;
+
+// A file of a checkpoint as the database names it.
+struct NamedFile {
+  int64_t job = 0;
+  int64_t step = 0;
+  std::string name;
+};
 
 class Checker {
  public:
@@ -52,12 +65,25 @@ class Checker {
     Count("code archives", static_cast<int64_t>(names->size()));
   }
 
-  CheckResult Take() { return std::move(result_); }
+  // Files are read when no transaction is open any more: the write-ahead log of a server cannot
+  // shrink while one is, and terabytes of checkpoints take hours.
+  void CheckNamedFiles() {
+    CheckLogs();
+    CheckBlobs();
+  }
+
+  CheckResult Take() {
+    if (told_ > kDamagesMax) {
+      result_.damages.push_back(absl::StrCat("there is more damage, of which ", told_ - kDamagesMax,
+                                             " findings are not shown; mend what is shown first"));
+    }
+    return std::move(result_);
+  }
 
  private:
   void Count(const std::string& what, int64_t count) { result_.checked.push_back({what, count}); }
   void Tell(absl::string_view damage, absl::string_view remedy) {
-    result_.damages.push_back(absl::StrCat(damage, "; ", remedy));
+    if (++told_ <= kDamagesMax) result_.damages.push_back(absl::StrCat(damage, "; ", remedy));
   }
 
   absl::Status LookInto(const std::string& name, const std::string& path) {
@@ -82,8 +108,8 @@ class Checker {
     }
     if (name != "trainyard.db") return absl::OkStatus();
     TY_RETURN_IF_ERROR(CheckMessages(*db));
-    TY_RETURN_IF_ERROR(CheckLogs(*db));
-    return CheckBlobs(*db);
+    TY_RETURN_IF_ERROR(ListLogs(*db));
+    return ListBlobs(*db);
   }
 
   absl::Status CheckMessages(store::Database& db) {
@@ -117,67 +143,81 @@ class Checker {
     return absl::OkStatus();
   }
 
-  // A rank that wrote nothing has no log, so the folder of a job that has run is all that must be
-  // there.
-  absl::Status CheckLogs(store::Database& db) {
-    int64_t count = 0;
-    store::Statement& rows =
-        db.Prepared("SELECT job FROM jobs WHERE state = 'SUCCEEDED' AND logs_deleted = 0");
+  absl::Status ListLogs(store::Database& db) {
+    store::Statement& rows = db.Prepared(
+        "SELECT job FROM jobs WHERE state = 'SUCCEEDED' AND logs_deleted = 0 ORDER BY job");
     while (true) {
       TY_ASSIGN_OR_RETURN(const bool row, rows.Step());
-      if (!row) break;
-      ++count;
-      const std::string folder = JoinPath(directory_, absl::StrCat("logs/", rows.Int(0)));
-      if (!FileExists(folder)) {
-        Tell(absl::StrCat("jobs/", rows.Int(0), " has no logs in '", folder, "'"),
-             "restore that folder from a snapshot");
-      }
+      if (!row) return absl::OkStatus();
+      jobs_with_logs_.push_back(rows.Int(0));
     }
-    Count("logs of jobs that succeeded", count);
-    return absl::OkStatus();
   }
 
-  absl::Status CheckBlobs(store::Database& db) {
-    std::set<std::string> seen;
-    store::Statement& rows = db.Prepared("SELECT job, step, name, hash FROM checkpoint_files");
+  absl::Status ListBlobs(store::Database& db) {
+    store::Statement& rows =
+        db.Prepared("SELECT job, step, name, hash FROM checkpoint_files ORDER BY job, step, name");
     while (true) {
       TY_ASSIGN_OR_RETURN(const bool row, rows.Step());
-      if (!row) break;
-      const std::string hash = rows.Text(3);
-      if (!seen.insert(hash).second) continue;
-      const auto digits = HashDigits(hash);
-      const std::string path =
-          digits.ok()
-              ? JoinPath(directory_, absl::StrCat("blobs/", digits->substr(0, 2), "/", *digits))
-              : "";
-      const auto found = digits.ok() ? FileHash(path) : digits;
+      if (!row) return absl::OkStatus();
+      blobs_.try_emplace(rows.Text(3), NamedFile{rows.Int(0), rows.Int(1), rows.Text(2)});
+    }
+  }
+
+  // A rank that wrote nothing has no log, so the folder of a job that has run is all that must be
+  // there.
+  void CheckLogs() {
+    for (const int64_t job : jobs_with_logs_) {
+      const std::string folder = JoinPath(directory_, absl::StrCat("logs/", job));
+      // The server may have deleted them since this moment of the database.
+      if (FileExists(folder) || !HasLogsStill(job)) continue;
+      Tell(absl::StrCat("jobs/", job, " has no logs in '", folder, "'"),
+           "restore that folder from a snapshot");
+    }
+    Count("logs of jobs that succeeded", static_cast<int64_t>(jobs_with_logs_.size()));
+  }
+
+  void CheckBlobs() {
+    for (const auto& [hash, file] : blobs_) {
+      const auto name = BlobName(hash);
+      const std::string path = name.ok() ? JoinPath(directory_, *name) : "";
+      const auto found = name.ok() ? FileHash(path) : name;
       if (found.ok() && *found == hash) continue;
       // The server may have deleted the checkpoint since this moment of the database.
       if (absl::IsNotFound(found.status()) && !IsNamedStill(hash)) continue;
-      Tell(absl::StrCat("'", rows.Text(2), "' of jobs/", rows.Int(0), "/checkpoints/", rows.Int(1),
-                        ": ",
+      Tell(absl::StrCat("'", file.name, "' of jobs/", file.job, "/checkpoints/", file.step, ": ",
                         found.ok() ? absl::StrCat("'", path, "' has other bytes")
                                    : std::string(found.status().message())),
            "restore the file from a snapshot, then run `trainyard checkpoints verify`");
     }
-    Count("checkpoint files", static_cast<int64_t>(seen.size()));
-    return absl::OkStatus();
+    Count("checkpoint files", static_cast<int64_t>(blobs_.size()));
   }
 
-  // Asks the database as it is now.
+  bool HasLogsStill(int64_t job) {
+    return IsThereStill([job](store::Database& db) -> store::Statement& {
+      return db.Prepared("SELECT 1 FROM jobs WHERE job = ? AND logs_deleted = 0").Bind(job);
+    });
+  }
   bool IsNamedStill(const std::string& hash) {
+    return IsThereStill([&hash](store::Database& db) -> store::Statement& {
+      return db.Prepared("SELECT 1 FROM checkpoint_files WHERE hash = ? LIMIT 1").Bind(hash);
+    });
+  }
+  // Asks the database as it is now. Returns true also if it cannot be asked.
+  bool IsThereStill(const std::function<store::Statement&(store::Database&)>& question) {
     const auto db = store::Database::Open(JoinPath(directory_, "trainyard.db"),
                                           store::Database::Mode::kReadOnly);
     if (!db.ok()) return true;
-    store::Statement& rows =
-        (*db)->Prepared("SELECT 1 FROM checkpoint_files WHERE hash = ? LIMIT 1");
-    const auto row = rows.Bind(hash).Step();
+    store::Statement& rows = question(**db);
+    const auto row = rows.Step();
     rows.Reset();
     return !row.ok() || *row;
   }
 
   const std::string directory_;
   CheckResult result_;
+  int64_t told_ = 0;
+  std::vector<int64_t> jobs_with_logs_;
+  std::map<std::string, NamedFile> blobs_;  // by hash
 };
 
 }  // namespace
@@ -195,6 +235,7 @@ absl::StatusOr<CheckResult> Check(const std::string& directory) {
     checker.CheckManifest(manifest);
   }
   for (const char* name : kDatabases) checker.CheckDatabase(name);
+  checker.CheckNamedFiles();
   checker.CheckArchives();
   return checker.Take();
 }

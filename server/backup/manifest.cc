@@ -14,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "common/base/errors.h"
 #include "common/base/files.h"
+#include "common/base/hash.h"
 #include "common/base/status_macros.h"
 #include "common/tls/digest.h"
 #include "nlohmann/json.hpp"
@@ -61,7 +62,7 @@ absl::StatusOr<int64_t> Pump(int from, const std::string& from_path, int to,
 
 absl::StatusOr<Manifest> ReadManifest(const std::string& snapshot) {
   const std::string path = JoinPath(snapshot, kManifestName);
-  TY_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  TY_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kManifestBytesMax));
   return ParseManifest(text, path);
 }
 
@@ -117,8 +118,22 @@ std::string TextOf(const Manifest& manifest) {
   return absl::StrCat(json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace), "\n");
 }
 
-absl::Status WriteManifest(const std::string& snapshot, const Manifest& manifest) {
-  return WriteFileAtomically(JoinPath(snapshot, kManifestName), TextOf(manifest), 0600);
+absl::Status WriteManifest(const std::string& snapshot, const Manifest& manifest,
+                           int64_t bytes_max) {
+  const std::string path = JoinPath(snapshot, kManifestName);
+  const std::string text = TextOf(manifest);
+  if (static_cast<int64_t>(text.size()) > bytes_max) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "'", path, "' would have ", text.size(), " bytes for ", manifest.files.size(),
+        " files; at most ", bytes_max,
+        " can be read again. Let the server delete old logs (--keep_logs), or delete old jobs"));
+  }
+  return WriteFileAtomically(path, text, 0600);
+}
+
+absl::StatusOr<std::string> BlobName(const std::string& hash) {
+  TY_ASSIGN_OR_RETURN(const std::string digits, HashDigits(hash));
+  return absl::StrCat("blobs/", digits.substr(0, 2), "/", digits);
 }
 
 absl::StatusOr<FileEntry> CopyFile(const std::string& from, const std::string& to) {
@@ -159,6 +174,16 @@ std::string DamageOf(const std::string& snapshot, const std::string& name, const
   if (*hash == entry.sha256) return "";
   return absl::StrCat("'", JoinPath(snapshot, name), "' has the hash ", *hash, "; expected ",
                       entry.sha256);
+}
+
+absl::Status CheckSize(const std::string& snapshot, const std::string& name,
+                       const FileEntry& entry) {
+  const std::string path = JoinPath(snapshot, name);
+  const auto found = Look(path);
+  if (found.ok() && found->size == entry.size) return absl::OkStatus();
+  return error::CorruptFile(
+      path, found.ok() ? absl::StrCat("it has ", found->size, " bytes; expected ", entry.size)
+                       : std::string(found.status().message()));
 }
 
 absl::Status SyncFileSystem(const std::string& folder) {

@@ -7,12 +7,16 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/s3/manifest_store.h"
 
 namespace trainyard::backup {
 
 // The file of a snapshot that lists all others.
 inline constexpr char kManifestName[] = "manifest.json";
-inline constexpr size_t kFilesMax = 50'000'000;
+// The largest manifest, which is read into memory, sent to a bucket at once, and has some 250 bytes
+// for each file.
+inline constexpr int64_t kManifestBytesMax = s3::ManifestStore::kManifestBytesMax;
+inline constexpr size_t kFilesMax = 6'000'000;
 // All databases of a state directory, in the order in which they are copied. Remarks, sweeps and
 // notifications name jobs by their numbers, so they come before the jobs: a number that the copy of
 // trainyard.db does not know would be given to another job. What jobs refer to comes after them.
@@ -40,8 +44,12 @@ absl::StatusOr<Manifest> ReadManifest(const std::string& snapshot);
 // Reads the text of a manifest. `path` is for messages.
 absl::StatusOr<Manifest> ParseManifest(const std::string& text, const std::string& path);
 std::string TextOf(const Manifest& manifest);
-absl::Status WriteManifest(const std::string& snapshot, const Manifest& manifest);
+// Returns RESOURCE_EXHAUSTED for a manifest of more than `bytes_max`, which nobody could read.
+absl::Status WriteManifest(const std::string& snapshot, const Manifest& manifest,
+                           int64_t bytes_max = kManifestBytesMax);
 
+// Returns the path of a checkpoint file by its hash, or INVALID_ARGUMENT.
+absl::StatusOr<std::string> BlobName(const std::string& hash);
 // Copies a file, without a sync. Returns what was copied, with its hash.
 absl::StatusOr<FileEntry> CopyFile(const std::string& from, const std::string& to);
 // Returns size, mode and time of a file, without a hash.
@@ -50,6 +58,10 @@ absl::StatusOr<FileEntry> Look(const std::string& path);
 absl::StatusOr<std::string> HashOf(const std::string& path);
 // Returns what is wrong with a file of a snapshot, or an empty text.
 std::string DamageOf(const std::string& snapshot, const std::string& name, const FileEntry& entry);
+// Returns OK if a file of a snapshot is there with its size, and DATA_LOSS (CORRUPT_FILE) if not.
+// It does not read the file.
+absl::Status CheckSize(const std::string& snapshot, const std::string& name,
+                       const FileEntry& entry);
 // Syncs the whole file system of a folder, which costs far less than a sync of each of its files.
 absl::Status SyncFileSystem(const std::string& folder);
 

@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <limits>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/files.h"
@@ -22,16 +21,16 @@ namespace {
 constexpr code::Limits kUnlimited = {std::numeric_limits<int64_t>::max(), int64_t{kFilesMax}};
 
 absl::Status Write(const std::string& snapshot, const std::string& path) {
-  TY_ASSIGN_OR_RETURN(std::vector<std::string> names, ListTree(snapshot, kFilesMax));
-  std::sort(names.begin(), names.end());
+  TY_ASSIGN_OR_RETURN(Manifest manifest, ReadManifest(snapshot));
+  TY_ASSIGN_OR_RETURN(manifest.files[kManifestName], Look(JoinPath(snapshot, kManifestName)));
   TY_ASSIGN_OR_RETURN(const auto archive, code::ArchiveWriter::Create(path, kUnlimited));
-  for (const std::string& name : names) {
-    const std::string from = JoinPath(snapshot, name);
-    TY_ASSIGN_OR_RETURN(const UniqueFd file, OpenRegularFile(from, O_RDONLY));
+  for (const auto& [name, file] : manifest.files) {
+    TY_RETURN_IF_ERROR(CheckSize(snapshot, name, file));
+    TY_ASSIGN_OR_RETURN(const UniqueFd opened, OpenRegularFile(JoinPath(snapshot, name), O_RDONLY));
     code::Entry entry;
     entry.path = name;
-    TY_ASSIGN_OR_RETURN(entry.size, FileSize(from));
-    TY_RETURN_IF_ERROR(archive->Add(entry, file.get()));
+    entry.size = file.size;
+    TY_RETURN_IF_ERROR(archive->Add(entry, opened.get()));
   }
   TY_RETURN_IF_ERROR(archive->Finish().status());
   TY_ASSIGN_OR_RETURN(const UniqueFd written, OpenFile(path, O_RDONLY));

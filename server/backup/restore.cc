@@ -9,15 +9,15 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
-#include <optional>
-#include <system_error>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/files.h"
 #include "common/base/status_macros.h"
 #include "server/backup/as_owner.h"
+#include "server/backup/folder_lock.h"
 #include "server/backup/manifest.h"
+#include "server/backup/packed.h"
 #include "server/store/sqlite/sqlite_store.h"
 
 namespace trainyard::backup {
@@ -33,24 +33,6 @@ absl::Status SetAttributes(const std::string& path, const FileEntry& entry) {
   if (chmod(path.c_str(), static_cast<mode_t>(entry.mode)) != 0 ||
       utimensat(AT_FDCWD, path.c_str(), times, 0) != 0) {
     return ErrnoStatus(errno, "cannot set mode and time of", path);
-  }
-  return absl::OkStatus();
-}
-
-// Gives all of it to somebody. Only root can do that.
-absl::Status GiveTo(const struct stat& owner, const std::string& staged) {
-  if (geteuid() != 0) return absl::OkStatus();
-  std::error_code error;
-  std::vector<std::string> paths = {staged};
-  for (std::filesystem::recursive_directory_iterator at(staged, error), end; !error && at != end;
-       at.increment(error)) {
-    paths.push_back(at->path().string());
-  }
-  if (error) return ErrnoStatus(error.value(), "cannot list", staged);
-  for (const std::string& path : paths) {
-    if (lchown(path.c_str(), owner.st_uid, owner.st_gid) != 0) {
-      return ErrnoStatus(errno, "cannot give away", path);
-    }
   }
   return absl::OkStatus();
 }
@@ -73,36 +55,49 @@ absl::Status Fill(const RestoreOptions& options, const Manifest& manifest,
   if (manifest.files.contains("trainyard.db")) {
     TY_RETURN_IF_ERROR(store::SkipGivenNumbers(JoinPath(staged, "trainyard.db"), mark));
   }
-  struct stat old {};
-  if (stat(options.state_dir.c_str(), &old) == 0) TY_RETURN_IF_ERROR(GiveTo(old, staged));
+  TY_RETURN_IF_ERROR(GiveToOwnerOf(options.state_dir, staged));
   return SyncFileSystem(staged);
 }
 
-absl::StatusOr<DirectoryLock> Lock(const std::string& state_dir) {
-  const AsOwner owner(state_dir);
-  return DirectoryLock::Acquire(state_dir);
+// Two renames, between which there is no state directory.
+absl::Status MoveInTwoSteps(const std::string& staged, const std::string& state_dir,
+                            const std::string& aside) {
+  if (rename(state_dir.c_str(), aside.c_str()) != 0) {
+    return ErrnoStatus(errno, "cannot move aside", state_dir);
+  }
+  if (rename(staged.c_str(), state_dir.c_str()) == 0) return absl::OkStatus();
+  const absl::Status failed =
+      ErrnoStatus(errno, "cannot put the restored folder in the place of", state_dir);
+  (void)!rename(aside.c_str(), state_dir.c_str());
+  return failed;
 }
 
-}  // namespace
-
-absl::StatusOr<RestoreResult> Restore(const RestoreOptions& options) {
-  TY_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(options.snapshot));
-  std::optional<DirectoryLock> lock;
-  bool is_empty = true;
-  if (FileExists(options.state_dir)) {
-    TY_ASSIGN_OR_RETURN(std::vector<std::string> names, ListDirectory(options.state_dir));
-    is_empty = std::all_of(names.begin(), names.end(),
-                           [](const std::string& name) { return name == "lock"; });
-    TY_ASSIGN_OR_RETURN(DirectoryLock held, Lock(options.state_dir));
-    lock.emplace(std::move(held));
-    if (!is_empty && !options.replace) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("'", options.state_dir,
-                       "' is not empty; --replace moves it aside, or choose another --state_dir"));
-    }
+// Puts `staged` in the place of the state directory, which becomes `aside`. A restore that is
+// killed must leave the old one where nobody removes it, so `staged` gets that name before both are
+// exchanged.
+absl::Status Exchange(const std::string& staged, const std::string& state_dir,
+                      const std::string& aside) {
+  if (rename(staged.c_str(), aside.c_str()) != 0) {
+    return ErrnoStatus(errno, "cannot rename", staged);
   }
+  if (renameat2(AT_FDCWD, aside.c_str(), AT_FDCWD, state_dir.c_str(), RENAME_EXCHANGE) == 0) {
+    return absl::OkStatus();
+  }
+  const int failed = errno;
+  if (rename(aside.c_str(), staged.c_str()) != 0) return ErrnoStatus(errno, "cannot rename", aside);
+  // Some file systems, as NFS, do not exchange folders.
+  if (failed == EINVAL || failed == ENOSYS || failed == EOPNOTSUPP) {
+    return MoveInTwoSteps(staged, state_dir, aside);
+  }
+  return ErrnoStatus(failed, "cannot put the restored folder in the place of", state_dir);
+}
+
+absl::StatusOr<RestoreResult> RestoreFolder(const RestoreOptions& options, bool is_empty) {
+  TY_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(options.snapshot));
   const std::string time = absl::FormatTime("%Y%m%dT%H%M%SZ", options.now, absl::UTCTimeZone());
-  const std::string aside = absl::StrCat(options.state_dir, ".before-", time);
+  const std::string aside =
+      absl::StrCat(options.state_dir, is_empty ? ".empty" : absl::StrCat(".before-", time));
+  if (is_empty) TY_RETURN_IF_ERROR(RemoveTree(aside));
   if (FileExists(aside)) {
     return absl::AlreadyExistsError(
         absl::StrCat("'", aside, "' is there already; try again in a second"));
@@ -110,24 +105,52 @@ absl::StatusOr<RestoreResult> Restore(const RestoreOptions& options) {
   const std::string staged = absl::StrCat(options.state_dir, ".restoring");
   TY_RETURN_IF_ERROR(RemoveTree(staged));
   TY_RETURN_IF_ERROR(MakeDirectories(staged, 0700));
-  if (const absl::Status filled = Fill(options, manifest, staged); !filled.ok()) {
+  absl::Status restored = Fill(options, manifest, staged);
+  if (restored.ok()) restored = Exchange(staged, options.state_dir, aside);
+  if (!restored.ok()) {
     RemoveTree(staged).IgnoreError();  // the next restore removes it otherwise
-    return filled;
-  }
-  if (lock.has_value() && is_empty) TY_RETURN_IF_ERROR(RemoveTree(options.state_dir));
-  if (!is_empty && rename(options.state_dir.c_str(), aside.c_str()) != 0) {
-    return ErrnoStatus(errno, "cannot move aside", options.state_dir);
-  }
-  if (rename(staged.c_str(), options.state_dir.c_str()) != 0) {
-    const absl::Status failed =
-        ErrnoStatus(errno, "cannot put the restored folder in the place of", options.state_dir);
-    if (!is_empty) (void)!rename(aside.c_str(), options.state_dir.c_str());
-    return failed;
+    return restored;
   }
   TY_RETURN_IF_ERROR(
       SyncDirectory(std::filesystem::path(options.state_dir).parent_path().string()));
+  if (is_empty) TY_RETURN_IF_ERROR(RemoveTree(aside));
   return RestoreResult{is_empty ? "" : aside, manifest.time,
                        static_cast<int64_t>(manifest.files.size())};
+}
+
+absl::StatusOr<RestoreResult> RestoreFile(RestoreOptions options, bool is_empty) {
+  const std::string unpacked = absl::StrCat(options.state_dir, ".unpacked");
+  TY_RETURN_IF_ERROR(RemoveTree(unpacked));
+  TY_RETURN_IF_ERROR(MakeDirectories(unpacked, 0700));
+  const absl::Status status = Unpack(options.snapshot, unpacked);
+  options.snapshot = unpacked;
+  auto restored = status.ok() ? RestoreFolder(options, is_empty) : status;
+  RemoveTree(unpacked).IgnoreError();  // the next restore removes it otherwise
+  return restored;
+}
+
+// The caller has locked the state directory.
+absl::StatusOr<RestoreResult> RestoreLocked(const RestoreOptions& options) {
+  TY_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(options.state_dir));
+  const bool is_empty = std::all_of(names.begin(), names.end(),
+                                    [](const std::string& name) { return name == "lock"; });
+  if (!is_empty && !options.replace) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("'", options.state_dir,
+                     "' is not empty; --replace moves it aside, or choose another --state_dir"));
+  }
+  return std::filesystem::is_directory(options.snapshot) ? RestoreFolder(options, is_empty)
+                                                         : RestoreFile(options, is_empty);
+}
+
+}  // namespace
+
+absl::StatusOr<RestoreResult> Restore(const RestoreOptions& options) {
+  const bool is_new = !FileExists(options.state_dir);
+  TY_ASSIGN_OR_RETURN(const DirectoryLock lock, LockFolder(options.state_dir, options.state_dir));
+  auto restored = RestoreLocked(options);
+  if (!restored.ok() && is_new) RemoveLocked(options.state_dir).IgnoreError();
+  return restored;
 }
 
 }  // namespace trainyard::backup

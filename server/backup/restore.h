@@ -10,7 +10,7 @@
 namespace trainyard::backup {
 
 struct RestoreOptions {
-  std::string snapshot;
+  std::string snapshot;  // the folder, or a file that Pack has made
   std::string state_dir;
   bool replace = false;  // moves a state directory that is not empty aside
   absl::Time now;
@@ -22,10 +22,11 @@ struct RestoreResult {
   int64_t files = 0;
 };
 
-// Verifies the whole snapshot, copies it beside the state directory, and renames the copy. All of
-// it belongs to the owner of the old state directory, if there is one. Returns DATA_LOSS if the
-// snapshot is damaged, FAILED_PRECONDITION if a server uses the state directory (STATE_LOCKED) or
-// if it is not empty and `replace` is not set. Nothing is changed then.
+// Verifies the whole snapshot, copies it beside the state directory, and exchanges the two in one
+// step, so that there is always one of them. All of it belongs to the owner of the old state
+// directory, if there is one. Returns DATA_LOSS if the snapshot is damaged, FAILED_PRECONDITION if
+// a server or another restore uses the state directory (STATE_LOCKED) or if it is not empty and
+// `replace` is not set. Nothing is changed then.
 absl::StatusOr<RestoreResult> Restore(const RestoreOptions& options);
 
 }  // namespace trainyard::backup

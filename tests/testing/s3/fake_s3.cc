@@ -113,7 +113,8 @@ struct FakeS3::Answer {
 FakeS3::FakeS3(Options options)
     : options_(std::move(options)),
       socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)),
-      stop_(eventfd(0, EFD_CLOEXEC)) {
+      stop_(eventfd(0, EFD_CLOEXEC)),
+      wake_(eventfd(0, EFD_CLOEXEC)) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -130,6 +131,11 @@ FakeS3::~FakeS3() {
   TY_CHECK(write(stop_.get(), &one, sizeof(one)) == sizeof(one));  // it stays readable for all
   thread_.join();
   for (std::thread& connection : connections_) connection.join();
+}
+
+void FakeS3::Wake() {
+  const uint64_t one = 1;
+  TY_CHECK(write(wake_.get(), &one, sizeof(one)) == sizeof(one));
 }
 
 std::string FakeS3::endpoint() const {
@@ -290,8 +296,8 @@ void FakeS3::ServeConnection(int connection) {
     if (fault == Fault::kClose) {
       goes_on = false;
     } else if (fault == Fault::kHang) {
-      pollfd wait{stop_.get(), POLLIN, 0};
-      poll(&wait, 1, -1);
+      pollfd waits[] = {{stop_.get(), POLLIN, 0}, {wake_.get(), POLLIN, 0}};
+      poll(waits, 2, -1);
       goes_on = false;
     } else if (fault == Fault::kInternalError) {
       answer = Answer::Error(500, "InternalError");

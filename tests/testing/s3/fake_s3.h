@@ -29,7 +29,7 @@ class FakeS3 {
     kLoseAnswer,     // the request is done, and the connection is closed
     kCut,            // half of the answer comes
     kDrip,           // the answer comes a byte at a time, slowly
-    kHang,           // no answer comes until the fake ends
+    kHang,           // no answer comes until Wake, which closes the connection, or until the end
     kWrongEtag,      // the answer has another ETag than the object
     kWrongBytes,     // the answer has other bytes than the object
     kErrorInside,    // 200 with an error document, as AWS may answer to a completion
@@ -52,6 +52,8 @@ class FakeS3 {
   // Lets the next `count` requests of a method whose key contains a text fail. An empty method or
   // text means all. Faults that were injected earlier come first.
   void Inject(Fault fault, int count = 1, std::string method = "", std::string key_part = "");
+  // No request hangs any more, now or later.
+  void Wake();
   // Lists show what is there now, whatever comes or goes, until ThawLists.
   void FreezeLists();
   void ThawLists();
@@ -96,6 +98,7 @@ class FakeS3 {
   const Options options_;
   UniqueFd socket_;
   UniqueFd stop_;
+  UniqueFd wake_;
   int port_ = 0;
   mutable Mutex mutex_;
   std::map<std::string, std::string> objects_ ABSL_GUARDED_BY(mutex_);

@@ -19,6 +19,7 @@
 namespace trainyard::backup {
 namespace {
 
+using ::testing::ElementsAre;
 using testing::FakeS3;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
@@ -42,8 +43,11 @@ class BucketTest : public ::testing::Test {
   // Makes a snapshot, and returns its path.
   std::string Snapshot() {
     now_ += absl::Minutes(1);
-    const auto made =
-        Backup({.state_dir = state_, .directory = dir_.File("snapshots"), .now = now_});
+    const BackupOptions options = {
+        .state_dir = state_, .directory = dir_.File("snapshots"), .now = now_};
+    const auto lock = LockSnapshots(options);
+    EXPECT_TRUE(lock.ok()) << lock.status();
+    const auto made = Backup(options, *lock);
     EXPECT_TRUE(made.ok()) << made.status();
     return made->snapshot;
   }
@@ -125,7 +129,7 @@ TEST_F(BucketTest, WhatTheBucketHasLostIsNamed) {
   const absl::Status status = Pull(bucket_, dir_.File("fetched")).status();
   EXPECT_TRUE(absl::IsDataLoss(status)) << status;
   EXPECT_THAT(status.message(), HasSubstr("logs/1/"));
-  EXPECT_THAT(*ListDirectory(dir_.File("fetched")), SizeIs(0));
+  EXPECT_THAT(*ListDirectory(dir_.File("fetched")), ElementsAre("lock"));
 }
 
 TEST_F(BucketTest, AManifestThatLeadsOutOfItsFolderIsRefused) {
@@ -136,6 +140,18 @@ TEST_F(BucketTest, AManifestThatLeadsOutOfItsFolderIsRefused) {
                           *bucket_.Latest())
                   .ok());
   EXPECT_TRUE(absl::IsDataLoss(Pull(bucket_, dir_.File("fetched")).status()));
+}
+
+TEST_F(BucketTest, OneFetchWorksInAFolderAtATime) {
+  ASSERT_TRUE(Push(bucket_, Snapshot()).ok());
+  ASSERT_TRUE(MakeDirectories(dir_.File("fetched/20261128T100100Z.fetching"), 0700).ok());
+  {
+    const auto lock = DirectoryLock::Acquire(dir_.File("fetched"));
+    EXPECT_EQ(ErrorReason(Pull(bucket_, dir_.File("fetched")).status()), "STATE_LOCKED");
+  }
+  EXPECT_TRUE(FileExists(dir_.File("fetched/20261128T100100Z.fetching")))
+      << "the folder of another fetch is not touched";
+  EXPECT_NE(Pulled("fetched"), "");
 }
 
 TEST_F(BucketTest, AnEmptyBucketHasNoBackup) {
