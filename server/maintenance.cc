@@ -48,7 +48,7 @@ absl::Status PushTo(const BucketFlags& flags, const std::string& snapshot, int k
     std::cout << "The store knows no conditional writes: only one server may write to "
               << flags.place << "\n";
   }
-  TY_ASSIGN_OR_RETURN(const backup::PushResult pushed, backup::Push(*bucket.store, snapshot));
+  TY_ASSIGN_OR_RETURN(const backup::PushResult pushed, backup::Push(*bucket.store, snapshot, now));
   std::cout << flags.place << ": version " << pushed.version << ", " << Files(pushed.sent)
             << " sent (" << FormatBytes(pushed.sent_bytes) << "), " << Files(pushed.present)
             << " there already\n";

@@ -41,7 +41,7 @@ struct Request {
   absl::Duration timeout = absl::InfiniteDuration();
   // A longer body than this is refused, unless a sink takes it.
   int64_t body_bytes_max = int64_t{1} << 20;
-  // A longer body is cut in place of that: the answer is then what came until there.
+  // If true, a longer body is cut at the limit, and the call succeeds with its beginning.
   bool cuts_body = false;
   // Takes the body of an answer 2xx, piece by piece. `response` has the status and all headers. The
   // call ends with its status once that is not OK.

@@ -22,6 +22,9 @@ namespace {
 // long. Other answers are much shorter.
 constexpr int64_t kAnswerBytesMax = int64_t{8} << 20;
 constexpr int64_t kObjectBytesMax = int64_t{5} << 40;  // S3's own limit
+// Reading a large object outlives any number of breaks, as long as each try brings so much. A store
+// that gives less is given up after all tries.
+constexpr int64_t kAdvanceBytes = int64_t{64} << 10;
 // An abort after Cancel must not delay the end of a program.
 constexpr absl::Duration kLastWordTimeout = absl::Seconds(5);
 
@@ -74,6 +77,8 @@ struct Client::Plan {
   std::function<void(curl::Response&)> judge = {};
   // Changes the plan before another try. Returns true if nothing is left to do.
   std::function<bool(Plan&)> before_retry = {};
+  // The last try has brought enough that the next one counts as the first.
+  bool has_advanced = false;
 };
 
 absl::StatusOr<Location> ParseLocation(absl::string_view text) {
@@ -193,6 +198,11 @@ absl::StatusOr<curl::Response> Client::Run(Plan& plan) {
       }
     }
     if (plan.before_retry && plan.before_retry(plan)) return curl::Response{};
+    if (std::exchange(plan.has_advanced, false)) {
+      i = 1;
+      backoff.Reset();
+      pause = backoff.Next();
+    }
     if (i >= options_.tries || plan.is_last_word) return failure;
     if (!Pause(pause)) return absl::CancelledError("the call was cancelled");
   }
@@ -266,7 +276,10 @@ absl::StatusOr<ObjectInfo> Client::Read(const std::string& key, const ReadRange&
                                                 ", '", place, "'"));
       }
     }
-    if (length < 0 || (!info.etag.empty() && etag != info.etag)) {
+    if (length < 0) {
+      return absl::DataLossError(absl::StrCat("the store does not tell the size of '", key, "'"));
+    }
+    if (!info.etag.empty() && etag != info.etag) {
       return absl::DataLossError(absl::StrCat("'", key, "' has changed while it was read"));
     }
     info = {total, etag};
@@ -290,6 +303,7 @@ absl::StatusOr<ObjectInfo> Client::Read(const std::string& key, const ReadRange&
   plan.before_retry = [&](Plan& asked) {
     if (!refusal.ok() || (end >= 0 && next >= end)) return true;
     is_learned = false;
+    asked.has_advanced = next - begin_offset >= kAdvanceBytes;
     begin = clock_.Uptime();
     begin_offset = next;
     ask(asked);

@@ -102,8 +102,9 @@ class Client {
   absl::StatusOr<Object> Get(const std::string& key, int64_t bytes_max);
   using Sink = std::function<absl::Status(absl::string_view piece)>;
   // Gives the sink a range of an object, in order and each byte once. Connections that break are
-  // continued from where they broke, as long as the object stays the same one. Returns what the
-  // sink returns if that is not OK.
+  // continued from where they broke, as long as the object stays the same one. Tries that bring
+  // nothing are counted anew after each that has brought something. Returns what the sink returns
+  // if that is not OK.
   absl::StatusOr<ObjectInfo> Read(const std::string& key, const ReadRange& range, const Sink& sink);
   absl::StatusOr<ObjectInfo> Head(const std::string& key);
   // It is no error if there is no such object.

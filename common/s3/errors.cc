@@ -23,6 +23,16 @@ std::string NameOf(const Subject& subject) {
                       "' at ", subject.endpoint);
 }
 
+// Returns what is wrong with the keys, or "".
+std::string MistakeOfKeys(absl::string_view code) {
+  if (code == "SignatureDoesNotMatch") return "the secret key is not that of the key id";
+  if (code == "InvalidAccessKeyId") return "the store does not know the key id";
+  if (code == "ExpiredToken" || code == "TokenRefreshRequired") {
+    return "the session token has expired; get a new one";
+  }
+  return code == "InvalidToken" ? "the session token is not that of the keys" : "";
+}
+
 struct Meaning {
   absl::StatusCode code;
   const char* reason;
@@ -59,14 +69,13 @@ Meaning MeaningOf(const Subject& subject, const curl::Response& answer,
     return {absl::StatusCode::kAborted, error::kS3ConditionFailed,
             "the object is not what was expected: somebody else has written it"};
   }
+  // AWS tells of expired and malformed keys with 400, others with 401 or 403.
+  const std::string keys = MistakeOfKeys(code);
+  if (!keys.empty() || answer.status == 401 || answer.status == 403) {
+    return {absl::StatusCode::kPermissionDenied, error::kS3AccessDenied,
+            keys.empty() ? "the owner of the keys may not do this there" : keys};
+  }
   switch (answer.status) {
-    case 401:
-    case 403:
-      return {absl::StatusCode::kPermissionDenied, error::kS3AccessDenied,
-              code == "SignatureDoesNotMatch" ? "the secret key is not that of the key id"
-              : code == "InvalidAccessKeyId"  ? "the store does not know the key id"
-              : code == "ExpiredToken"        ? "the session token has expired; get a new one"
-                                              : "the owner of the keys may not do this there"};
     case 404:
       return {absl::StatusCode::kNotFound, "NOT_FOUND",
               code == "NoSuchUpload" ? "there is no such upload" : "there is no such object"};

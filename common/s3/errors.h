@@ -1,4 +1,5 @@
-// Names the errors of buckets, in addition to common/base/errors.h.
+// Names the errors of buckets, in addition to common/base/errors.h. An object that is not there is
+// NOT_FOUND.
 #pragma once
 
 #include <string>
@@ -21,12 +22,11 @@ inline constexpr char kS3ClockSkew[] = "S3_CLOCK_SKEW";
 inline constexpr char kS3WrongRegion[] = "S3_WRONG_REGION";
 // S3_NO_SUCH_BUCKET: make the bucket, or check its name and the endpoint.
 inline constexpr char kS3NoSuchBucket[] = "S3_NO_SUCH_BUCKET";
-// NOT_FOUND: there is no object with that key.
 // S3_CONDITION_FAILED: the object is there already, or somebody else has replaced it meanwhile.
 inline constexpr char kS3ConditionFailed[] = "S3_CONDITION_FAILED";
 // S3_NOT_SUPPORTED: the store does not know what was asked of it, such as conditional writes.
 inline constexpr char kS3NotSupported[] = "S3_NOT_SUPPORTED";
-// S3_REFUSED: the store takes the request for wrong; the message has its answer.
+// S3_REFUSED: the store refuses the request as invalid; the message has its answer.
 inline constexpr char kS3Refused[] = "S3_REFUSED";
 // S3_UNAVAILABLE: the store could not be reached or has failed, also after all retries. Try later.
 inline constexpr char kS3Unavailable[] = "S3_UNAVAILABLE";
@@ -37,7 +37,7 @@ namespace trainyard::s3 {
 
 // The subject of a request, for messages.
 struct Subject {
-  std::string verb;  // "put", "read"
+  std::string verb;  // "write", "read"
   std::string bucket;
   std::string key;  // empty if the request was about the bucket
   std::string endpoint;

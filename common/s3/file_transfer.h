@@ -23,7 +23,7 @@ struct TransferOptions {
 
 // Writes the first `size` bytes of a file as the object `key`. A file that is shorter is an error.
 // An upload that fails or is cancelled leaves no object, and no parts if the store can be reached.
-// `condition` is kept only by files that are sent at once.
+// Only a file that is sent in one piece is written under `condition`.
 absl::Status UploadFile(Client& client, const std::string& key, const std::string& path,
                         int64_t size, const PutCondition& condition = {},
                         const TransferOptions& options = {});

@@ -56,18 +56,40 @@ absl::StatusOr<bool> ManifestStore::PutBlob(const std::string& path, const Blob&
   const auto info = client_.Head(key);
   if (info.ok() && info->size == blob.size) return false;
   if (!info.ok() && !absl::IsNotFound(info.status())) return info.status();
+  // A blob of another size is damaged, and is replaced.
+  const bool is_new = !info.ok() && AreHonoured(conditions_);
+  const absl::Status status = Send(path, blob, {.is_new = is_new});
+  // Somebody else has written it meanwhile, or we have and the answer was lost.
+  if (is_new && absl::IsAborted(status)) return false;
+  TY_RETURN_IF_ERROR(status);
+  return true;
+}
+
+absl::Status ManifestStore::ReplaceBlob(const std::string& path, const Blob& blob) {
+  return Send(path, blob, {});
+}
+
+absl::Status ManifestStore::Send(const std::string& path, const Blob& blob,
+                                 const PutCondition& condition) {
   TY_ASSIGN_OR_RETURN(const std::string hash, HashOf(path));
   if (hash != absl::StrCat("sha256:", blob.sha256)) {
     return error::CorruptFile(
         path, absl::StrCat("its hash is ", hash, "; expected sha256:", blob.sha256));
   }
-  // A blob of another size is damaged, and is replaced.
-  const bool is_new = !info.ok() && AreHonoured(conditions_);
-  const absl::Status status = UploadFile(client_, key, path, blob.size, {.is_new = is_new});
-  // Somebody else has written it meanwhile, or we have and the answer was lost.
-  if (is_new && absl::IsAborted(status)) return false;
-  TY_RETURN_IF_ERROR(status);
-  return true;
+  return UploadFile(client_, KeyOf(blob), path, blob.size, condition);
+}
+
+absl::Status ManifestStore::ForEachBlob(const BlobVisitor& function) {
+  const std::string folder = KeyOf({});
+  return ForEach("blobs/sha256/", [&](const ListedObject& object) -> absl::Status {
+    absl::string_view digits = object.key;
+    // Stores do not always list what was asked for, and other programs may write there.
+    if (!absl::ConsumePrefix(&digits, folder) ||
+        !tls::Sha256Digits(absl::StrCat("sha256:", digits)).ok()) {
+      return absl::OkStatus();
+    }
+    return function(std::string(digits), object);
+  });
 }
 
 absl::Status ManifestStore::GetBlob(const Blob& blob, const std::string& path, int mode) {
@@ -184,10 +206,8 @@ absl::StatusOr<int64_t> ManifestStore::Prune(int keep, const BlobsOf& blobs_of, 
   for (const std::string& name : old) {
     TY_RETURN_IF_ERROR(client_.Delete(absl::StrCat(prefix_, "manifests/", name)));
   }
-  const std::string folder = KeyOf({});
   std::vector<std::string> unnamed;
-  TY_RETURN_IF_ERROR(ForEach("blobs/sha256/", [&](const ListedObject& object) {
-    const std::string digits(absl::StripPrefix(object.key, folder));
+  TY_RETURN_IF_ERROR(ForEachBlob([&](const std::string& digits, const ListedObject& object) {
     if (!named.contains(digits) && object.modified < now - spare) unnamed.push_back(object.key);
     return absl::OkStatus();
   }));

@@ -50,6 +50,13 @@ class ManifestStore {
   // false if it was there. The file is hashed first: returns DATA_LOSS (CORRUPT_FILE) if it is
   // another one.
   absl::StatusOr<bool> PutBlob(const std::string& path, const Blob& blob);
+  // Sends the content of the file, whether it is in the bucket or not. The blob is young then.
+  absl::Status ReplaceBlob(const std::string& path, const Blob& blob);
+  // Calls `function` for each blob that is in the bucket, in any order, with its hex digits, its
+  // size and its age. Objects that are none of ours are passed over.
+  using BlobVisitor =
+      std::function<absl::Status(const std::string& digits, const ListedObject& object)>;
+  absl::Status ForEachBlob(const BlobVisitor& function);
   // Returns DATA_LOSS (CORRUPT_FILE) if the bucket has other bytes, and leaves no file then.
   absl::Status GetBlob(const Blob& blob, const std::string& path, int mode);
 
@@ -72,6 +79,7 @@ class ManifestStore {
 
  private:
   std::string KeyOf(const Blob& blob) const;
+  absl::Status Send(const std::string& path, const Blob& blob, const PutCondition& condition);
   absl::StatusOr<Version> ReadVersion(const std::string& name);
   // Returns the names of the manifests, the newest first.
   absl::StatusOr<std::vector<std::string>> Names();

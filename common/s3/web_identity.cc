@@ -62,11 +62,16 @@ absl::StatusOr<Found> AssumeRoleWithWebIdentity(const Variables& variables) {
                         absl::StrCat("cannot get keys from ", endpoint, " for ", found.source, ": ",
                                      response.status().message()));
   }
+  const std::string refusal = absl::StrCat(endpoint, " gives none for ", found.source,
+                                           " and the role '", variables("AWS_ROLE_ARN"), "': ");
+  if (response->status != 200) {
+    return error::S3NoCredentials(
+        absl::StrCat(refusal, "HTTP ", response->status, " ", PlainText(response->body, 300)));
+  }
+  // The text of a success has keys, also if it cannot be parsed, so no message shows it.
   auto credentials = ParseAssumedRole(response->body);
-  if (response->status != 200 || !credentials.ok()) {
-    return error::S3NoCredentials(absl::StrCat(
-        endpoint, " gives none for ", found.source, " and the role '", variables("AWS_ROLE_ARN"),
-        "': HTTP ", response->status, " ", PlainText(response->body, 300)));
+  if (!credentials.ok()) {
+    return error::S3NoCredentials(absl::StrCat(refusal, credentials.status().message()));
   }
   found.credentials = *std::move(credentials);
   return found;

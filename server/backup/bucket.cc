@@ -80,6 +80,29 @@ absl::StatusOr<std::set<std::string>> BlobsOf(const std::string& content) {
   return blobs;
 }
 
+// The files of a snapshot that are in the bucket already, by hex digits.
+struct Stored {
+  std::set<std::string> present;
+  // The newest version does not name these, so another program that prunes the bucket may remove
+  // them before the next version does.
+  std::set<std::string> fading;
+};
+
+// The list says what is there, whatever the newest version names: a bucket may lose an object.
+absl::StatusOr<Stored> StoredOf(s3::ManifestStore& bucket, const std::map<std::string, Item>& items,
+                                const std::set<std::string>& named, absl::Time now) {
+  Stored stored;
+  TY_RETURN_IF_ERROR(bucket.ForEachBlob(
+      [&](const std::string& digits, const s3::ListedObject& object) -> absl::Status {
+        const auto item = items.find(digits);
+        if (item == items.end() || item->second.blob.size != object.size) return absl::OkStatus();
+        const bool is_fading = !named.contains(digits) && object.modified < now - kSpare / 2;
+        (is_fading ? stored.fading : stored.present).insert(digits);
+        return absl::OkStatus();
+      }));
+  return stored;
+}
+
 // Returns a name for the folder of a snapshot: "20261128T100000Z".
 std::string FolderNameOf(const Manifest& manifest) {
   absl::Time time;
@@ -106,28 +129,34 @@ absl::Status PullFiles(s3::ManifestStore& bucket, const Manifest& manifest,
 
 }  // namespace
 
-absl::StatusOr<PushResult> Push(s3::ManifestStore& bucket, const std::string& snapshot) {
+absl::StatusOr<PushResult> Push(s3::ManifestStore& bucket, const std::string& snapshot,
+                                absl::Time now) {
   TY_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(snapshot));
   TY_ASSIGN_OR_RETURN(const auto items, ItemsOf(manifest));
   TY_ASSIGN_OR_RETURN(const s3::Version before, bucket.Latest());
-  std::set<std::string> present;
+  std::set<std::string> named;
   if (before.number > 0) {
     // A newest version that is none of ours must not be followed by one of ours.
-    TY_ASSIGN_OR_RETURN(present, BlobsOf(before.content));
+    TY_ASSIGN_OR_RETURN(named, BlobsOf(before.content));
   }
+  TY_ASSIGN_OR_RETURN(const Stored stored, StoredOf(bucket, items, named, now));
   std::vector<Item> small;
   std::vector<Item> large;
   for (const auto& [digits, item] : items) {
-    if (present.contains(digits)) continue;
+    if (stored.present.contains(digits)) continue;
     const bool is_large = item.blob.size >= s3::TransferOptions().multipart_from;
     (is_large ? large : small).push_back(item);
   }
   std::atomic<int64_t> sent = 0;
   std::atomic<int64_t> sent_bytes = 0;
   const auto send = [&](const Item& item) -> absl::Status {
-    TY_ASSIGN_OR_RETURN(const bool is_sent,
-                        bucket.PutBlob(JoinPath(snapshot, item.path), item.blob));
-    if (!is_sent) return absl::OkStatus();
+    const std::string path = JoinPath(snapshot, item.path);
+    if (stored.fading.contains(item.blob.sha256)) {
+      TY_RETURN_IF_ERROR(bucket.ReplaceBlob(path, item.blob));
+    } else {
+      TY_ASSIGN_OR_RETURN(const bool is_sent, bucket.PutBlob(path, item.blob));
+      if (!is_sent) return absl::OkStatus();
+    }
     ++sent;
     sent_bytes += item.blob.size;
     return absl::OkStatus();

@@ -19,10 +19,11 @@ struct PushResult {
   int64_t present = 0;  // files that the bucket had already
 };
 
-// Sends what the bucket lacks of a snapshot, and makes it the newest version. Returns ABORTED if
-// somebody else has made a version meanwhile, and DATA_LOSS if a file of the snapshot is damaged;
-// the bucket then keeps its newest version.
-absl::StatusOr<PushResult> Push(s3::ManifestStore& bucket, const std::string& snapshot);
+// Sends what the bucket lacks of a snapshot, also if it has lost it, and makes it the newest
+// version. Returns ABORTED if somebody else has made a version meanwhile, and DATA_LOSS if a file
+// of the snapshot is damaged; the bucket then keeps its newest version.
+absl::StatusOr<PushResult> Push(s3::ManifestStore& bucket, const std::string& snapshot,
+                                absl::Time now);
 
 // Makes the folder `directory`/<time of the snapshot>/ from the newest version, to be restored from
 // there. It belongs to the owner of `directory`, which is locked meanwhile. Returns the path of the

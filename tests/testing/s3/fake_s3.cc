@@ -133,6 +133,11 @@ FakeS3::~FakeS3() {
   for (std::thread& connection : connections_) connection.join();
 }
 
+void FakeS3::AnswerRolesWith(std::string body) {
+  const MutexLock lock(&mutex_);
+  role_answer_ = std::move(body);
+}
+
 void FakeS3::Wake() {
   const uint64_t one = 1;
   TY_CHECK(write(wake_.get(), &one, sizeof(one)) == sizeof(one));
@@ -430,6 +435,8 @@ FakeS3::Answer FakeS3::DoAssumeRole(const Request& request) {
         "RoleArn=arn%3Aaws%3Aiam%3A%3A1%3Arole%2Flab", "WebIdentityToken=a.token%2B"}) {
     if (!absl::StrContains(request.body, part)) return Answer::Error(403, "AccessDenied");
   }
+  const MutexLock lock(&mutex_);
+  if (role_answer_.has_value()) return {200, *role_answer_};
   return {200, absl::StrCat("<AssumeRoleWithWebIdentityResponse "
                             "xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\">"
                             "<AssumeRoleWithWebIdentityResult><Credentials><AccessKeyId>",

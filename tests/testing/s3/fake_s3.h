@@ -52,6 +52,8 @@ class FakeS3 {
   // Lets the next `count` requests of a method whose key contains a text fail. An empty method or
   // text means all. Faults that were injected earlier come first.
   void Inject(Fault fault, int count = 1, std::string method = "", std::string key_part = "");
+  // Whoever asks for the keys of a role gets this text with status 200.
+  void AnswerRolesWith(std::string body);
   // No request hangs any more, now or later.
   void Wake();
   // Lists show what is there now, whatever comes or goes, until ThawLists.
@@ -106,6 +108,7 @@ class FakeS3 {
   // The parts of uploads, by id.
   std::map<std::string, std::map<int, std::string>> uploads_ ABSL_GUARDED_BY(mutex_);
   int uploads_made_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::optional<std::string> role_answer_ ABSL_GUARDED_BY(mutex_);
   std::vector<Injected> faults_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> requests_ ABSL_GUARDED_BY(mutex_);
   int parallel_ ABSL_GUARDED_BY(mutex_) = 0;

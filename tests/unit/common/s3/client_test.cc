@@ -83,6 +83,21 @@ TEST_F(ClientTest, AReadThatIsCutGoesOnWhereItWasCut) {
   EXPECT_EQ(fake_.CountRequests("GET k"), 3);
 }
 
+TEST_F(ClientTest, AReadThatGetsOnMayBreakMoreOftenThanThereAreTries) {
+  const std::string content(16 << 20, 'x');
+  fake_.Write("k", content);
+  // Each cut halves what is left, and 64 KiB of it are enough to begin to count again.
+  fake_.Inject(FakeS3::Fault::kCut, 7, "GET");
+  const auto object = client_->Get("k", int64_t{1} << 30);
+  ASSERT_TRUE(object.ok()) << object.status();
+  EXPECT_TRUE(object->content == content);
+  EXPECT_EQ(fake_.CountRequests("GET k"), 8);
+  // Without an advance, the tries are counted as ever.
+  fake_.Inject(FakeS3::Fault::kInternalError, 100, "GET");
+  EXPECT_TRUE(absl::IsUnavailable(client_->Get("k", int64_t{1} << 30).status()));
+  EXPECT_EQ(fake_.CountRequests("GET k"), 12);
+}
+
 TEST_F(ClientTest, PiecesOfTwoVersionsAreNotPutTogether) {
   fake_.Write("k", std::string(100'000, 'a'));
   fake_.Inject(FakeS3::Fault::kCut, 1, "GET");

@@ -157,6 +157,33 @@ TEST_P(ManifestStoreTest, PruneRemovesNothingIfAManifestCannotBeRead) {
   EXPECT_THAT(fake_.Keys("lab/blobs/"), SizeIs(1));
 }
 
+TEST_P(ManifestStoreTest, PruneLeavesWhatIsNoBlob) {
+  const std::string old(64, 'a');
+  const std::vector<std::string> others = {
+      absl::StrCat("lab/blobs/sha256/", old, ".part"), "lab/blobs/sha256/readme",
+      absl::StrCat("lab/blobs/sha256/", std::string(64, 'A')), "lab/blobs/sha256/sub/" + old};
+  for (const std::string& key : others) fake_.Write(key, "of somebody else");
+  fake_.Write("lab/blobs/sha256/" + old, "content");
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(store_.Commit("", *store_.Latest()).ok());
+  const auto removed = store_.Prune(1, BlobsOf, absl::InfiniteFuture(), absl::Hours(24));
+  ASSERT_TRUE(removed.ok()) << removed.status();
+  EXPECT_EQ(*removed, 1);
+  EXPECT_THAT(fake_.Keys("lab/blobs/"), ::testing::UnorderedElementsAreArray(others));
+}
+
+TEST_P(ManifestStoreTest, AManifestThatIsTooLongToBeReadIsNotWritten) {
+  ASSERT_TRUE(store_.Commit("", *store_.Latest()).ok());
+  // Nothing of it is read, so none of this memory is ever there.
+  constexpr auto kBytes = static_cast<size_t>(ManifestStore::kManifestBytesMax) + 1;
+  const auto bytes = std::make_unique_for_overwrite<char[]>(kBytes);
+  const int before = fake_.CountRequests("PUT");
+  const absl::Status status =
+      store_.Commit(absl::string_view(bytes.get(), kBytes), *store_.Latest()).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_EQ(fake_.CountRequests("PUT"), before);
+  EXPECT_EQ(store_.Latest()->number, 1);
+}
+
 TEST_P(ManifestStoreTest, PruneReadsNothingBeforeItIsWorthIt) {
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(store_.Commit("", *store_.Latest()).ok());
   const int before = fake_.CountRequests("GET lab/manifests/");

@@ -55,6 +55,14 @@ TEST_F(WebIdentityTest, ARefusalSaysWhoWasRefused) {
   EXPECT_THAT(status.message(), ::testing::Not(HasSubstr("a.token")));
 }
 
+TEST_F(WebIdentityTest, AnAnswerThatCannotBeReadIsNotShown) {
+  fake_.AnswerRolesWith("<Other><SecretAccessKey>very secret</SecretAccessKey></Other>");
+  const absl::Status status = AssumeRoleWithWebIdentity(variables()).status();
+  EXPECT_EQ(ErrorReason(status), "S3_NO_CREDENTIALS") << status;
+  EXPECT_THAT(status.message(), HasSubstr("the answer has no keys of a role"));
+  EXPECT_THAT(status.message(), ::testing::Not(HasSubstr("very secret")));
+}
+
 TEST_F(WebIdentityTest, KeysOfTheEnvironmentComeFirst) {
   variables_["AWS_ACCESS_KEY_ID"] = "id";
   EXPECT_FALSE(HasWebIdentity(variables()));

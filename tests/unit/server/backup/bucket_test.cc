@@ -51,6 +51,9 @@ class BucketTest : public ::testing::Test {
     EXPECT_TRUE(made.ok()) << made.status();
     return made->snapshot;
   }
+  absl::StatusOr<PushResult> Pushed(const std::string& snapshot) {
+    return Push(bucket_, snapshot, now_);
+  }
   std::string Pulled(const std::string& name) {
     const auto folder = Pull(bucket_, dir_.File(name));
     EXPECT_TRUE(folder.ok()) << folder.status();
@@ -69,7 +72,7 @@ class BucketTest : public ::testing::Test {
 
 TEST_F(BucketTest, ASnapshotGoesThereAndIsRestoredFromThere) {
   const std::string snapshot = Snapshot();
-  const auto pushed = Push(bucket_, snapshot);
+  const auto pushed = Pushed(snapshot);
   ASSERT_TRUE(pushed.ok()) << pushed.status();
   EXPECT_EQ(pushed->version, 1);
   EXPECT_EQ(pushed->sent, 3) << "two logs are alike";
@@ -86,29 +89,29 @@ TEST_F(BucketTest, ASnapshotGoesThereAndIsRestoredFromThere) {
 }
 
 TEST_F(BucketTest, OnlyWhatIsNewIsSent) {
-  ASSERT_TRUE(Push(bucket_, Snapshot()).ok());
+  ASSERT_TRUE(Pushed(Snapshot()).ok());
   Put("logs/1/3/0.log", "step 2\n");
   const std::string snapshot = Snapshot();
-  const int before = fake_.CountRequests("blobs/");
-  const auto pushed = Push(bucket_, snapshot);
+  const int before = fake_.CountRequests("lab/blobs/");
+  const auto pushed = Pushed(snapshot);
   ASSERT_TRUE(pushed.ok()) << pushed.status();
   EXPECT_EQ(pushed->version, 2);
   EXPECT_EQ(pushed->sent, 1);
   EXPECT_EQ(pushed->sent_bytes, 7);
-  EXPECT_EQ(fake_.CountRequests("blobs/") - before, 2) << "nothing is asked about old files";
+  EXPECT_EQ(fake_.CountRequests("lab/blobs/") - before, 2) << "nothing is asked about old files";
   EXPECT_EQ(*ReadFile(JoinPath(Pulled("fetched"), "logs/1/3/0.log")), "step 2\n");
 }
 
 TEST_F(BucketTest, APushThatFailsLeavesTheNewestVersion) {
-  ASSERT_TRUE(Push(bucket_, Snapshot()).ok());
+  ASSERT_TRUE(Pushed(Snapshot()).ok());
   Put("logs/1/3/0.log", "step 2\n");
   const std::string snapshot = Snapshot();
   fake_.Inject(FakeS3::Fault::kDenied, 1, "PUT", "blobs/");
-  EXPECT_TRUE(absl::IsPermissionDenied(Push(bucket_, snapshot).status()));
+  EXPECT_TRUE(absl::IsPermissionDenied(Pushed(snapshot).status()));
   EXPECT_EQ(bucket_.Latest()->number, 1);
   // A damaged file is found before it is sent.
   ASSERT_TRUE(WriteFileAtomically(JoinPath(snapshot, "logs/1/3/0.log"), "step 3\n").ok());
-  EXPECT_TRUE(absl::IsDataLoss(Push(bucket_, snapshot).status()));
+  EXPECT_TRUE(absl::IsDataLoss(Pushed(snapshot).status()));
   EXPECT_EQ(bucket_.Latest()->number, 1);
 }
 
@@ -117,12 +120,12 @@ TEST_F(BucketTest, AStoreThatFailsNowAndThenIsUsed) {
   fake_.Inject(FakeS3::Fault::kClose, 1);
   fake_.Inject(FakeS3::Fault::kLoseAnswer, 2, "PUT");
   fake_.Inject(FakeS3::Fault::kCut, 2, "GET", "blobs/");
-  ASSERT_TRUE(Push(bucket_, Snapshot()).ok());
+  ASSERT_TRUE(Pushed(Snapshot()).ok());
   EXPECT_NE(Pulled("fetched"), "");
 }
 
 TEST_F(BucketTest, WhatTheBucketHasLostIsNamed) {
-  ASSERT_TRUE(Push(bucket_, Snapshot()).ok());
+  ASSERT_TRUE(Pushed(Snapshot()).ok());
   for (const std::string& key : fake_.Keys("lab/blobs/")) {
     if (fake_.Objects()[key] == "step 1\n") fake_.Remove(key);
   }
@@ -130,6 +133,33 @@ TEST_F(BucketTest, WhatTheBucketHasLostIsNamed) {
   EXPECT_TRUE(absl::IsDataLoss(status)) << status;
   EXPECT_THAT(status.message(), HasSubstr("logs/1/"));
   EXPECT_THAT(*ListDirectory(dir_.File("fetched")), ElementsAre("lock"));
+}
+
+TEST_F(BucketTest, WhatTheBucketHasLostIsSentAgain) {
+  ASSERT_TRUE(Pushed(Snapshot()).ok());
+  for (const auto& [key, content] : fake_.Objects()) {
+    if (content == "step 1\n") fake_.Remove(key);
+    if (content == std::string(100'000, 'w')) fake_.Write(key, "cut");
+  }
+  const auto pushed = Pushed(Snapshot());
+  ASSERT_TRUE(pushed.ok()) << pushed.status();
+  EXPECT_EQ(pushed->sent, 2);
+  const std::string folder = Pulled("fetched");
+  EXPECT_EQ(*ReadFile(JoinPath(folder, "logs/1/1/0.log")), "step 1\n");
+  EXPECT_EQ(*ReadFile(JoinPath(folder, "blobs/ab/weights")), std::string(100'000, 'w'));
+}
+
+TEST_F(BucketTest, WhatAPruneMayBeAboutToRemoveIsSentAgain) {
+  ASSERT_TRUE(Pushed(Snapshot()).ok());
+  ASSERT_EQ(unlink(JoinPath(state_, "blobs/ab/weights").c_str()), 0);
+  ASSERT_TRUE(Pushed(Snapshot()).ok());
+  // It comes back after most of the time for which files that no version has are spared.
+  Put("blobs/ab/weights", std::string(100'000, 'w'));
+  now_ += absl::Hours(13);
+  const auto pushed = Pushed(Snapshot());
+  ASSERT_TRUE(pushed.ok()) << pushed.status();
+  EXPECT_EQ(pushed->sent, 1);
+  EXPECT_EQ(pushed->sent_bytes, 100'000);
 }
 
 TEST_F(BucketTest, AManifestThatLeadsOutOfItsFolderIsRefused) {
@@ -143,7 +173,7 @@ TEST_F(BucketTest, AManifestThatLeadsOutOfItsFolderIsRefused) {
 }
 
 TEST_F(BucketTest, OneFetchWorksInAFolderAtATime) {
-  ASSERT_TRUE(Push(bucket_, Snapshot()).ok());
+  ASSERT_TRUE(Pushed(Snapshot()).ok());
   ASSERT_TRUE(MakeDirectories(dir_.File("fetched/20261128T100100Z.fetching"), 0700).ok());
   {
     const auto lock = DirectoryLock::Acquire(dir_.File("fetched"));
@@ -160,14 +190,14 @@ TEST_F(BucketTest, AnEmptyBucketHasNoBackup) {
 
 TEST_F(BucketTest, AFolderOfSomethingElseIsNotWrittenTo) {
   ASSERT_TRUE(bucket_.Commit("no manifest of a snapshot", *bucket_.Latest()).ok());
-  EXPECT_TRUE(absl::IsDataLoss(Push(bucket_, Snapshot()).status()));
+  EXPECT_TRUE(absl::IsDataLoss(Pushed(Snapshot()).status()));
   EXPECT_EQ(bucket_.Latest()->number, 1);
 }
 
 TEST_F(BucketTest, PruneKeepsTheNewestVersions) {
   for (int i = 0; i < 3; ++i) {
     Put("logs/1/4/0.log", absl::StrCat("version ", i));
-    ASSERT_TRUE(Push(bucket_, Snapshot()).ok());
+    ASSERT_TRUE(Pushed(Snapshot()).ok());
   }
   // All objects of the fake are of 28 November 2026.
   const auto removed = PruneBucket(bucket_, 1, absl::FromUnixSeconds(1'795'860'000 + 90'000));
