@@ -68,8 +68,14 @@ Result RunServerProgram(const Context& context, const StateOptions& options,
 
 Result Check(const Context& context, const CheckOptions& options) {
   StateOptions state = options;
-  // The folder itself says all if it is given.
-  if (!options.directory.empty() && state.state_dir.empty()) state.state_dir = options.directory;
+  if (!options.directory.empty()) {
+    if (!options.state_dir.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", options.directory, "' and --state-dir '", options.state_dir,
+                       "' name two folders; name the one that is to be checked"));
+    }
+    state.state_dir = options.directory;  // it says all
+  }
   return RunServerProgram(context, state,
                           {"check", "--output", context.options.IsTable() ? "table" : "json"});
 }

@@ -50,6 +50,16 @@ TEST_F(AdminTest, TakesTheStateOfUpBeforeThatOfTheHost) {
             "--state_dir /b/1 check --output json\n");
 }
 
+TEST_F(AdminTest, ChecksNoOtherFolderThanTheOneThatIsNamed) {
+  MakeServerProgram();
+  const auto two = runner_.Run({"admin", "check", "/b/1", "--state-dir", "/s"});
+  EXPECT_NE(two.exit_code, 0);
+  EXPECT_EQ(two.out, "");
+  EXPECT_THAT(two.err, HasSubstr("'/b/1' and --state-dir '/s' name two folders"));
+  EXPECT_EQ(runner_.Run({"admin", "check", "--state-dir", "/s"}).out,
+            "--state_dir /s check --output table\n");
+}
+
 TEST_F(AdminTest, HandsOnWhatTheProgramSaysAndItsExitCode) {
   MakeServerProgram(/*exit_code=*/3);
   const auto result = runner_.Run({"admin", "check", "/b/1"});
