@@ -65,6 +65,7 @@ browser: $(BUILD)/build.ninja
 	scripts/install_deps.sh --browser
 	cmake --build --preset $(PRESET) -j$(JOBS) --target $(PROGRAMS)
 	tests/browser/browser_test.sh --bin $(CURDIR)/$(BUILD)/bin --shots $(CURDIR)/$(BUILD)/browser
+	tests/browser/page_pictures_test.sh --out $(CURDIR)/$(BUILD)/pictures
 
 PROGRAMS := trainyard trainyard-fetch trainyard-server trainyard-worker trainyard-supervisor trainyard-trainer trainyard-program trainyard-enter
 # Builds the images of deploy/docker from the programs, and runs them with podman and runc. It needs root and the packages of

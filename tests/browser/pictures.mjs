@@ -78,12 +78,13 @@ try {
     if (flags.only && !name.includes(flags.only)) continue;
     try {
       const page = await camera.open(path, ready, look);
-      console.log(`ok      ${name}: ${await check(name, page)}`);
-      if (missing.length > 0) throw new Error(`calls were not recorded: ${missing.splice(0).join("; ")}`);
+      const result = await check(name, page);
+      if (missing.length > 0) throw new Error("the page has made other calls than those that were recorded");
+      console.log(`ok      ${name}: ${result}`);
     } catch (error) {
       failed += 1;
-      missing.length = 0;
       console.log(`FAILED  ${name}: ${error.message}`);
+      for (const call of new Set(missing.splice(0))) console.log(`        not recorded: ${call}`);
     }
   }
   // The comparison notices a page without its content.

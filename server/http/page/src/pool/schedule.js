@@ -17,7 +17,7 @@ import { useAttemptsOf } from "./attempts_of.js";
 import { useExplanations } from "./explanations.js";
 
 const kEveryMs = 5000;
-const kQueueShown = 25;
+const kQueueShown = 100;
 // More bars than this are no picture any more, and slow.
 const kBarsMax = 3000;
 
@@ -39,6 +39,11 @@ const kSpans = [
 // The share of the picture that the future gets.
 const kFuture = 0.4;
 
+// Jobs that wait may be thousands, and few of them have run before: the queue names those.
+const kStates = ["STARTING", "RUNNING", "STOPPING", "SUSPENDED", "SUCCEEDED", "FAILED", "CANCELLED"].map(
+  (state) => `JOB_STATE_${state}`,
+);
+
 const list = new JobList();
 
 // The part of the time in sight, as the address says. It moves on in steps that one could hardly see.
@@ -52,7 +57,7 @@ function windowOf(time) {
 
 export function Schedule() {
   useEffect(() => {
-    list.open({ where: "", states: [], user: "", orderBy: "" });
+    list.open({ where: "", states: kStates, user: "", orderBy: "" });
     return () => list.close();
   }, []);
   useEffect(() => {
@@ -65,12 +70,14 @@ export function Schedule() {
   // A second is seen where an hour is in sight, and not where a week is.
   const time = Math.floor(now.value / 5000) * 5000;
   const view = windowOf(time);
-  const rows = list.rows.value;
+  const waits = waiting.map(row);
+  const listed = new Set(list.rows.value.map(({ name }) => name));
+  const rows = [...list.rows.value, ...waits.filter(({ name }) => !listed.has(name))];
   const near = rows.filter((one) => one.attempt > 0 && one.created < view.to && (one.ended ?? time) > view.from);
   const attemptsOf = useAttemptsOf(near.filter(needsAttempts));
   const bars = barsOf(near, attemptsOf, view).slice(-kBarsMax);
   const lanes = lanesOf(workers.data?.workers ?? [], bars);
-  const expected = expectedLanes(waiting.map(row), explained, view);
+  const expected = expectedLanes(waits, explained, view);
   const by = param("by") === "job" ? "job" : "user";
   const pan = (share) => {
     const to = view.to + view.span * share;
