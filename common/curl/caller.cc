@@ -205,6 +205,9 @@ absl::StatusOr<Response> Caller::Call(const Request& request) {
   curl_easy_setopt(handle, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(handle, CURLOPT_FOLLOWLOCATION, 0L);
   curl_easy_setopt(handle, CURLOPT_NOSIGNAL, 1L);
+  // On a connection of HTTP/2 that has been idle, calls of an API server of Kubernetes were seen to
+  // wait for ever. Nothing here sends several calls at a time over one connection.
+  curl_easy_setopt(handle, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
   curl_easy_setopt(handle, CURLOPT_HTTPHEADER, lines);
   curl_easy_setopt(handle, CURLOPT_USERAGENT, "trainyard");
   if (!request.has_proxy) curl_easy_setopt(handle, CURLOPT_PROXY, "");
