@@ -32,10 +32,18 @@ absl::StatusOr<OpenedBucket> OpenBucket(const BucketFlags& flags, bool is_for_wr
     const char* value = std::getenv(name);
     return std::string(value == nullptr ? "" : value);
   };
-  TY_ASSIGN_OR_RETURN(s3::Found found, s3::HasWebIdentity(variables)
-                                           ? s3::AssumeRoleWithWebIdentity(variables)
-                                           : s3::FindCredentials(variables));
+  const auto identity =
+      std::make_shared<s3::WebIdentity>(variables, flags.authorities, *Clock::Real());
+  const bool has_identity = s3::HasWebIdentity(variables);
+  TY_ASSIGN_OR_RETURN(s3::Found found,
+                      has_identity ? identity->Get() : s3::FindCredentials(variables));
   s3::ClientOptions options;
+  if (has_identity) {
+    options.find_credentials = [identity]() -> absl::StatusOr<s3::Credentials> {
+      TY_ASSIGN_OR_RETURN(s3::Found now, identity->Get());
+      return std::move(now.credentials);
+    };
+  }
   options.endpoint = flags.endpoint.empty() ? found.endpoint : flags.endpoint;
   const std::string region = flags.region.empty() ? found.region : flags.region;
   if (!region.empty()) options.region = region;

@@ -18,6 +18,7 @@
 #include "common/base/status_macros.h"
 #include "common/rpc/channel.h"
 #include "common/tls/digest.h"
+#include "common/tls/file_digest.h"
 
 namespace trainyard::commands {
 namespace {
@@ -52,16 +53,6 @@ absl::Status Stream(link::ServerLink& link, const std::string& job, v1::CodePart
   return status.ok() ? absl::OkStatus() : link.Error(status);
 }
 
-absl::StatusOr<std::string> DigestOfFile(const std::string& path) {
-  tls::Sha256Hasher hasher;
-  for (int64_t offset = 0;;) {
-    TY_ASSIGN_OR_RETURN(const std::string block, ReadFileRange(path, offset, int64_t{1} << 20));
-    if (block.empty()) return hasher.Text();
-    hasher.Update(block);
-    offset += static_cast<int64_t>(block.size());
-  }
-}
-
 absl::StatusOr<std::string> DigestOfJob(link::ServerLink& link, const std::string& job) {
   v1::GetJobRequest request;
   request.set_name(job);
@@ -80,7 +71,7 @@ absl::StatusOr<std::string> FetchCode(const Context& context, link::ServerLink& 
   const code::ArchiveCache cache(JoinPath(CacheHome(context), "code"), context.clock);
   TY_RETURN_IF_ERROR(cache.Prepare());
   std::string path = cache.PathOf(digest);
-  if (DigestOfFile(path).value_or("") == digest) return path;
+  if (tls::Sha256OfFile(path).value_or("") == digest) return path;
   const std::string partial = absl::StrCat(path, ".", getpid(), ".partial");
   {
     TY_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(partial, O_WRONLY | O_CREAT | O_TRUNC, 0600));
@@ -93,7 +84,7 @@ absl::StatusOr<std::string> FetchCode(const Context& context, link::ServerLink& 
       return streamed;
     }
   }
-  TY_ASSIGN_OR_RETURN(const std::string got, DigestOfFile(partial));
+  TY_ASSIGN_OR_RETURN(const std::string got, tls::Sha256OfFile(partial));
   if (got != digest) {
     (void)unlink(partial.c_str());
     return error::CorruptFile("the code",

@@ -13,6 +13,7 @@
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "common/base/strings.h"
+#include "common/curl/loopback.h"
 #include "common/s3/errors.h"
 
 namespace trainyard::s3 {
@@ -36,11 +37,6 @@ bool IsBucketName(absl::string_view name) {
            return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '.' ||
                   c == '_';
          });
-}
-
-bool IsLoopback(absl::string_view host) {
-  return absl::StartsWith(host, "127.") || absl::StartsWith(host, "[::1]") || host == "localhost" ||
-         absl::StartsWith(host, "localhost:");
 }
 
 absl::Status CheckKey(const std::string& key) {
@@ -126,12 +122,18 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Create(ClientOptions options, Cl
   client->scheme_ = is_https ? "https://" : "http://";
   host = client->options_.endpoint;
   absl::ConsumePrefix(&host, client->scheme_);
-  client->is_loopback_ = IsLoopback(host);
+  client->is_loopback_ = curl::IsLoopbackUrl(client->options_.endpoint);
   client->host_ = has_bucket_in_path ? std::string(host) : absl::StrCat(bucket, ".", host);
   return client;
 }
 
+absl::StatusOr<Credentials> Client::FindCredentials() const {
+  if (options_.find_credentials) return options_.find_credentials();
+  return options_.credentials;
+}
+
 absl::StatusOr<curl::Response> Client::Try(const Plan& plan, std::string& date) {
+  TY_ASSIGN_OR_RETURN(const Credentials credentials, FindCredentials());
   const absl::Time now = clock_.Now();
   date = AmzDate(now);
   UnsignedRequest unsigned_request{plan.method,
@@ -143,11 +145,11 @@ absl::StatusOr<curl::Response> Client::Try(const Plan& plan, std::string& date) 
   headers["host"] = host_;
   headers["x-amz-date"] = date;
   headers["x-amz-content-sha256"] = unsigned_request.body_sha256;
-  if (!options_.credentials.session_token.empty()) {
-    headers["x-amz-security-token"] = options_.credentials.session_token;
+  if (!credentials.session_token.empty()) {
+    headers["x-amz-security-token"] = credentials.session_token;
   }
   const std::string authorization =
-      AuthorizationOf(unsigned_request, options_.credentials, {options_.region}, now);
+      AuthorizationOf(unsigned_request, credentials, {options_.region}, now);
   curl::Request request;
   request.method = plan.method;
   const std::string query = QueryText(plan.query);
@@ -185,7 +187,10 @@ absl::StatusOr<curl::Response> Client::Run(Plan& plan) {
     if (response.ok() && plan.judge) plan.judge(*response);
     absl::Duration pause = backoff.Next();
     if (!response.ok()) {
-      if (absl::IsCancelled(response.status())) return response.status();
+      // There is no call without keys, and the message says already what to do.
+      if (absl::IsCancelled(response.status()) || absl::IsUnauthenticated(response.status())) {
+        return response.status();
+      }
       failure = StatusOfCall(subject, response.status());
       if (!IsWorthAnotherTry(response.status())) return failure;
     } else {

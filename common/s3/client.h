@@ -43,6 +43,8 @@ struct ClientOptions {
   // that, so the default is true if there is an endpoint.
   std::optional<bool> has_bucket_in_path;
   Credentials credentials;
+  // If set, it is asked for the keys before each try, because they may expire. It is thread-safe.
+  std::function<absl::StatusOr<Credentials>()> find_credentials = nullptr;
   std::string authorities_file;  // see curl::Request
 
   // The pauses between tries double from the first to the longest, with jitter: six tries last
@@ -134,6 +136,7 @@ class Client {
   // Calls until there is a success, a refusal, or no try left.
   absl::StatusOr<curl::Response> Run(Plan& plan);
   absl::StatusOr<curl::Response> Try(const Plan& plan, std::string& date);
+  absl::StatusOr<Credentials> FindCredentials() const;
   // Returns how long a try that moves so many bytes may take.
   absl::Duration TimeFor(int64_t bytes) const;
   // Returns false once cancelled.

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "common/s3/keys.h"
 
 namespace trainyard::s3 {
@@ -16,6 +17,7 @@ struct Found {
   std::string endpoint;
   // For messages: "the environment", or "profile 'lab' of /home/x/.aws/credentials".
   std::string source;
+  absl::Time expire_time = absl::InfiniteFuture();
 };
 
 // Returns the value of a variable of the environment, or "". Only mains may ask the environment.

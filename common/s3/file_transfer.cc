@@ -5,23 +5,22 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstdio>
-#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/errors.h"
 #include "common/base/files.h"
+#include "common/base/in_parallel.h"
 #include "common/base/status_macros.h"
 #include "common/tls/digest.h"
 
 namespace trainyard::s3 {
 namespace {
 
-// One upload in parts. Threads take the next part each until all are there or one has failed.
+// One upload in parts, several of which are sent at the same time.
 class PartsUpload {
  public:
   PartsUpload(Client& client, std::string key, std::string path, int64_t size, int64_t part_bytes)
@@ -34,7 +33,8 @@ class PartsUpload {
 
   absl::Status Run(int parallel) {
     TY_ASSIGN_OR_RETURN(upload_, client_.CreateUpload(key_));
-    absl::Status status = Send(parallel);
+    absl::Status status = InParallel(etags_.size(), static_cast<size_t>(std::max(parallel, 1)),
+                                     [this](size_t part) { return SendPart(part); });
     if (status.ok()) status = Complete();
     if (!status.ok()) {
       // A lifecycle rule of the bucket removes what a store that is away keeps.
@@ -44,28 +44,6 @@ class PartsUpload {
   }
 
  private:
-  absl::Status Send(int parallel) {
-    const size_t count = std::min(etags_.size(), static_cast<size_t>(std::max(parallel, 1)));
-    std::vector<std::thread> threads;
-    threads.reserve(count);
-    for (size_t i = 0; i < count; ++i) threads.emplace_back([this] { SendParts(); });
-    for (std::thread& thread : threads) thread.join();
-    const MutexLock lock(&mutex_);
-    return failure_;
-  }
-
-  void SendParts() {
-    while (!has_failed_) {
-      const size_t part = next_.fetch_add(1);
-      if (part >= etags_.size()) return;
-      const absl::Status status = SendPart(part);
-      if (status.ok()) continue;
-      has_failed_ = true;
-      const MutexLock lock(&mutex_);
-      if (failure_.ok()) failure_ = status;
-    }
-  }
-
   absl::Status SendPart(size_t part) {
     const int64_t offset = static_cast<int64_t>(part) * part_bytes_;
     const int64_t wanted = std::min(part_bytes_, size_ - offset);
@@ -94,10 +72,6 @@ class PartsUpload {
   const int64_t part_bytes_;
   std::string upload_;
   std::vector<std::string> etags_;  // each is written by the thread that sends the part
-  std::atomic<size_t> next_ = 0;
-  std::atomic<bool> has_failed_ = false;
-  Mutex mutex_;
-  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "common/s3/file_transfer.h"
 #include "common/s3/sign.h"
 #include "common/tls/digest.h"
+#include "common/tls/file_digest.h"
 
 namespace trainyard::s3 {
 namespace {
@@ -20,7 +21,7 @@ namespace {
 constexpr size_t kNumberDigits = 20;
 constexpr size_t kHashDigits = 64;
 constexpr size_t kNameBytes = kNumberDigits + 1 + kHashDigits;
-constexpr int64_t kBlockBytes = int64_t{1} << 20;
+constexpr int64_t kLatestBytesMax = int64_t{1} << 20;
 // A version each minute for ten years. Reading stops there, so that a store whose lists never end
 // does not keep us for ever.
 constexpr size_t kManifestsMax = 5'000'000;
@@ -34,15 +35,6 @@ int64_t NumberOf(absl::string_view name) {
       absl::SimpleAtoi(name.substr(0, kNumberDigits), &number) && number > 0 &&
       tls::Sha256Digits(absl::StrCat("sha256:", name.substr(kNumberDigits + 1))).ok();
   return is_name ? number : 0;
-}
-
-absl::StatusOr<std::string> HashOf(const std::string& path) {
-  tls::Sha256Hasher hasher;
-  for (int64_t offset = 0;; offset += kBlockBytes) {
-    TY_ASSIGN_OR_RETURN(const std::string block, ReadFileRange(path, offset, kBlockBytes));
-    hasher.Update(block);
-    if (static_cast<int64_t>(block.size()) < kBlockBytes) return hasher.Text();
-  }
 }
 
 }  // namespace
@@ -71,7 +63,7 @@ absl::Status ManifestStore::ReplaceBlob(const std::string& path, const Blob& blo
 
 absl::Status ManifestStore::Send(const std::string& path, const Blob& blob,
                                  const PutCondition& condition) {
-  TY_ASSIGN_OR_RETURN(const std::string hash, HashOf(path));
+  TY_ASSIGN_OR_RETURN(const std::string hash, tls::Sha256OfFile(path));
   if (hash != absl::StrCat("sha256:", blob.sha256)) {
     return error::CorruptFile(
         path, absl::StrCat("its hash is ", hash, "; expected sha256:", blob.sha256));
@@ -135,7 +127,7 @@ absl::StatusOr<std::vector<std::string>> ManifestStore::Names() {
 }
 
 absl::StatusOr<Version> ManifestStore::Latest() {
-  const auto latest = client_.Get(absl::StrCat(prefix_, "latest"), kBlockBytes);
+  const auto latest = client_.Get(absl::StrCat(prefix_, "latest"), kLatestBytesMax);
   if (!latest.ok() && !absl::IsNotFound(latest.status())) return latest.status();
   const std::string etag = latest.ok() ? latest->info.etag : "";
   const auto is_bad = [](const absl::Status& status) {
@@ -178,7 +170,7 @@ absl::StatusOr<int64_t> ManifestStore::Commit(absl::string_view content, const V
   if (status.ok()) return number;
   if (absl::IsAborted(status)) {
     // An earlier try may have written it, and its answer was lost.
-    const auto there = client_.Get(latest, kBlockBytes);
+    const auto there = client_.Get(latest, kLatestBytesMax);
     if (there.ok() && there->content == name) return number;
   }
   return status;

@@ -1,16 +1,17 @@
 // Calls AWS's Security Token Service. The call is not signed: the token proves who calls.
 #include "common/s3/web_identity.h"
 
+#include <algorithm>
 #include <string>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/base/files.h"
 #include "common/base/status_macros.h"
 #include "common/base/strings.h"
 #include "common/curl/caller.h"
+#include "common/curl/loopback.h"
 #include "common/s3/errors.h"
 #include "common/s3/sign.h"
 #include "common/s3/xml.h"
@@ -20,6 +21,10 @@ namespace {
 
 constexpr int64_t kTokenFileBytesMax = 64 << 10;
 constexpr absl::Duration kTimeout = absl::Seconds(30);
+// Keys are renewed so long before they expire, because a call may take some minutes.
+constexpr absl::Duration kEarly = absl::Minutes(5);
+// The service gives keys for an hour, also if it does not say so.
+constexpr absl::Duration kLongest = absl::Hours(1);
 
 std::string EitherOf(std::string first, std::string second) {
   return first.empty() ? std::move(second) : std::move(first);
@@ -32,7 +37,8 @@ bool HasWebIdentity(const Variables& variables) {
          !variables("AWS_WEB_IDENTITY_TOKEN_FILE").empty() && !variables("AWS_ROLE_ARN").empty();
 }
 
-absl::StatusOr<Found> AssumeRoleWithWebIdentity(const Variables& variables) {
+absl::StatusOr<Found> AssumeRoleWithWebIdentity(const Variables& variables,
+                                                const std::string& authorities_file) {
   const std::string path = variables("AWS_WEB_IDENTITY_TOKEN_FILE");
   TY_ASSIGN_OR_RETURN(const std::string token, ReadFile(path, kTokenFileBytesMax));
   Found found;
@@ -54,7 +60,8 @@ absl::StatusOr<Found> AssumeRoleWithWebIdentity(const Variables& variables) {
   request.headers = {{"content-type", "application/x-www-form-urlencoded"}};
   request.body = body;
   request.timeout = kTimeout;
-  request.has_proxy = !absl::StartsWith(endpoint, "http://127.");
+  request.has_proxy = !curl::IsLoopbackUrl(endpoint);
+  if (!variables("AWS_ENDPOINT_URL_STS").empty()) request.authorities_file = authorities_file;
   curl::Caller caller;
   const auto response = caller.Call(request);
   if (!response.ok()) {
@@ -69,11 +76,25 @@ absl::StatusOr<Found> AssumeRoleWithWebIdentity(const Variables& variables) {
         absl::StrCat(refusal, "HTTP ", response->status, " ", PlainText(response->body, 300)));
   }
   // The text of a success has keys, also if it cannot be parsed, so no message shows it.
-  auto credentials = ParseAssumedRole(response->body);
-  if (!credentials.ok()) {
-    return error::S3NoCredentials(absl::StrCat(refusal, credentials.status().message()));
+  auto role = ParseAssumedRole(response->body);
+  if (!role.ok()) return error::S3NoCredentials(absl::StrCat(refusal, role.status().message()));
+  found.credentials = std::move(role->credentials);
+  found.expire_time = role->expire_time;
+  return found;
+}
+
+absl::StatusOr<Found> WebIdentity::Get() {
+  const MutexLock lock(&mutex_);
+  const absl::Duration now = clock_.Uptime();
+  if (found_.has_value() && now < end_ - kEarly) return *found_;
+  auto found = AssumeRoleWithWebIdentity(variables_, authorities_file_);
+  if (found.ok()) {
+    end_ = now + std::min(found->expire_time - clock_.Now(), kLongest);
+    found_ = *found;
+    return found;
   }
-  found.credentials = *std::move(credentials);
+  // The service may be away for a while. The old keys are good until they expire.
+  if (found_.has_value() && now < end_) return *found_;
   return found;
 }
 

@@ -83,13 +83,15 @@ absl::StatusOr<std::string> ParseCompleted(absl::string_view xml) {
   return std::string(root.child_value("ETag"));
 }
 
-absl::StatusOr<Credentials> ParseAssumedRole(absl::string_view xml) {
+absl::StatusOr<AssumedRole> ParseAssumedRole(absl::string_view xml) {
   pugi::xml_document document;
   const pugi::xml_node node = RootOf(document, xml, "AssumeRoleWithWebIdentityResponse")
                                   .child("AssumeRoleWithWebIdentityResult")
                                   .child("Credentials");
-  Credentials credentials{node.child_value("AccessKeyId"), node.child_value("SecretAccessKey"),
-                          node.child_value("SessionToken")};
+  AssumedRole role;
+  Credentials& credentials = role.credentials;
+  credentials = {node.child_value("AccessKeyId"), node.child_value("SecretAccessKey"),
+                 node.child_value("SessionToken")};
   for (const std::string* text :
        {&credentials.access_key_id, &credentials.secret_access_key, &credentials.session_token}) {
     // The text of such an answer is a secret, so the message has none of it.
@@ -97,7 +99,12 @@ absl::StatusOr<Credentials> ParseAssumedRole(absl::string_view xml) {
       return absl::DataLossError("the answer has no keys of a role");
     }
   }
-  return credentials;
+  std::string error;
+  absl::Time expire_time;
+  if (absl::ParseTime(absl::RFC3339_full, node.child_value("Expiration"), &expire_time, &error)) {
+    role.expire_time = expire_time;
+  }
+  return role;
 }
 
 std::string CompleteText(const std::vector<std::string>& etags) {

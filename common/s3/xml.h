@@ -39,8 +39,12 @@ absl::StatusOr<std::string> ParseUploadId(absl::string_view xml);
 // Returns the ETag of a completed upload. The text is an error document if it failed, although the
 // status of such an answer is 200.
 absl::StatusOr<std::string> ParseCompleted(absl::string_view xml);
-// Returns the keys in an answer of the Security Token Service.
-absl::StatusOr<Credentials> ParseAssumedRole(absl::string_view xml);
+struct AssumedRole {
+  Credentials credentials;
+  absl::Time expire_time = absl::InfiniteFuture();  // if the answer does not say
+};
+// Reads the keys in an answer of the Security Token Service.
+absl::StatusOr<AssumedRole> ParseAssumedRole(absl::string_view xml);
 // Writes the request that completes an upload of these parts, the first of which has number 1.
 std::string CompleteText(const std::vector<std::string>& etags);
 

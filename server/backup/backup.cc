@@ -18,6 +18,7 @@
 #include "common/base/files.h"
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
+#include "common/tls/file_digest.h"
 #include "server/backup/folder_lock.h"
 #include "server/backup/manifest.h"
 #include "server/store/sqlite/database.h"
@@ -151,7 +152,7 @@ class Copier {
     }
     if (chmod(path.c_str(), 0600) != 0) return ErrnoStatus(errno, "cannot set the mode of", path);
     TY_ASSIGN_OR_RETURN(FileEntry entry, Look(path));
-    TY_ASSIGN_OR_RETURN(entry.sha256, HashOf(path));
+    TY_ASSIGN_OR_RETURN(entry.sha256, tls::Sha256OfFile(path));
     // The databases may be copied several times.
     if (manifest_.files.insert_or_assign(name, entry).second) ++result_.copied;
     return absl::OkStatus();

@@ -1,22 +1,19 @@
 // Moves several files at the same time, since most of them are small and wait for the store.
 #include "server/backup/bucket.h"
 
-#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <set>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
 #include "common/base/files.h"
-#include "common/base/mutex.h"
+#include "common/base/in_parallel.h"
 #include "common/base/status_macros.h"
 #include "common/s3/file_transfer.h"
 #include "common/tls/digest.h"
@@ -39,29 +36,6 @@ struct Item {
   std::string path;  // of one of the files
   s3::Blob blob;
 };
-
-// Calls `function` for each number below `count`, in so many threads. Returns the first failure,
-// after which no new call begins.
-absl::Status InParallel(size_t count, size_t parallel,
-                        const std::function<absl::Status(size_t)>& function) {
-  std::atomic<size_t> next = 0;
-  Mutex mutex;
-  absl::Status failure;
-  std::atomic<bool> has_failed = false;
-  const auto work = [&] {
-    for (size_t i = next++; i < count && !has_failed; i = next++) {
-      absl::Status status = function(i);
-      if (status.ok()) continue;
-      has_failed = true;
-      const MutexLock lock(&mutex);
-      if (failure.ok()) failure = std::move(status);
-    }
-  };
-  std::vector<std::thread> threads;
-  for (size_t i = 0; i < std::min(parallel, count); ++i) threads.emplace_back(work);
-  for (std::thread& thread : threads) thread.join();
-  return failure;
-}
 
 absl::StatusOr<std::map<std::string, Item>> ItemsOf(const Manifest& manifest) {
   std::map<std::string, Item> items;

@@ -10,6 +10,7 @@
 #include "common/base/files.h"
 #include "common/base/hash.h"
 #include "common/base/status_macros.h"
+#include "common/tls/file_digest.h"
 #include "nlohmann/json.hpp"
 #include "server/backup/manifest.h"
 #include "server/store/sqlite/database.h"
@@ -55,7 +56,7 @@ class Checker {
     const auto names = ListTree(folder, kFilesMax);
     if (!names.ok()) return Tell(names.status().message(), "look at the disk");
     for (const std::string& name : *names) {
-      const auto hash = HashOf(JoinPath(folder, name));
+      const auto hash = tls::Sha256OfFile(JoinPath(folder, name));
       if (absl::IsNotFound(hash.status())) continue;  // it was removed meanwhile
       if (!hash.ok() || *hash != absl::StrCat("sha256:", name)) {
         Tell(absl::StrCat("the code archive '", JoinPath(folder, name), "' has other bytes"),

@@ -17,6 +17,7 @@
 #include "common/base/hash.h"
 #include "common/base/status_macros.h"
 #include "common/tls/digest.h"
+#include "common/tls/file_digest.h"
 #include "nlohmann/json.hpp"
 
 namespace trainyard::backup {
@@ -41,7 +42,7 @@ bool IsSafe(const std::string& name) {
   return true;
 }
 
-// Reads to the end, and hashes and, if `to` is valid, writes what comes. Returns the bytes.
+// Reads to the end, and hashes and writes what comes. Returns the bytes.
 absl::StatusOr<int64_t> Pump(int from, const std::string& from_path, int to,
                              const std::string& to_path, tls::Sha256Hasher& hasher) {
   const auto block = std::make_unique_for_overwrite<char[]>(kBlockBytes);
@@ -53,7 +54,7 @@ absl::StatusOr<int64_t> Pump(int from, const std::string& from_path, int to,
     if (got == 0) return total;
     const absl::string_view bytes(block.get(), static_cast<size_t>(got));
     hasher.Update(bytes);
-    if (to >= 0) TY_RETURN_IF_ERROR(WriteFully(to, bytes, to_path));
+    TY_RETURN_IF_ERROR(WriteFully(to, bytes, to_path));
     total += got;
   }
 }
@@ -161,15 +162,8 @@ absl::StatusOr<FileEntry> Look(const std::string& path) {
   return EntryOf(info);
 }
 
-absl::StatusOr<std::string> HashOf(const std::string& path) {
-  TY_ASSIGN_OR_RETURN(const UniqueFd file, OpenRegularFile(path, O_RDONLY));
-  tls::Sha256Hasher hasher;
-  TY_RETURN_IF_ERROR(Pump(file.get(), path, -1, "", hasher).status());
-  return hasher.Text();
-}
-
 std::string DamageOf(const std::string& snapshot, const std::string& name, const FileEntry& entry) {
-  const auto hash = HashOf(JoinPath(snapshot, name));
+  const auto hash = tls::Sha256OfFile(JoinPath(snapshot, name));
   if (!hash.ok()) return std::string(hash.status().message());
   if (*hash == entry.sha256) return "";
   return absl::StrCat("'", JoinPath(snapshot, name), "' has the hash ", *hash, "; expected ",

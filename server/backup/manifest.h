@@ -54,8 +54,6 @@ absl::StatusOr<std::string> BlobName(const std::string& hash);
 absl::StatusOr<FileEntry> CopyFile(const std::string& from, const std::string& to);
 // Returns size, mode and time of a file, without a hash.
 absl::StatusOr<FileEntry> Look(const std::string& path);
-// Returns the SHA-256 of a file. It reads the file once, in blocks.
-absl::StatusOr<std::string> HashOf(const std::string& path);
 // Returns what is wrong with a file of a snapshot, or an empty text.
 std::string DamageOf(const std::string& snapshot, const std::string& name, const FileEntry& entry);
 // Returns OK if a file of a snapshot is there with its size, and DATA_LOSS (CORRUPT_FILE) if not.

@@ -19,24 +19,14 @@
 #include "common/base/status_macros.h"
 #include "common/base/strings.h"
 #include "common/tls/digest.h"
+#include "common/tls/file_digest.h"
 
 namespace trainyard::runtime {
 namespace {
 
 constexpr absl::string_view kDigestPrefix = "sha256:";
-constexpr int64_t kHashBlock = int64_t{1} << 20;
 // Uploads of this many users fit into memory many times over.
 constexpr size_t kUserDigits = 16;
-
-absl::StatusOr<std::string> DigestOf(const std::string& path) {
-  tls::Sha256Hasher hasher;
-  for (int64_t offset = 0;;) {
-    TY_ASSIGN_OR_RETURN(const std::string block, ReadFileRange(path, offset, kHashBlock));
-    if (block.empty()) return hasher.Text();
-    hasher.Update(block);
-    offset += static_cast<int64_t>(block.size());
-  }
-}
 
 }  // namespace
 
@@ -128,7 +118,7 @@ absl::Status CodeStore::CheckRoom(const std::string& prefix, int64_t size) const
 
 absl::Status CodeStore::Complete(const std::string& path, const std::string& user,
                                  const std::string& digest, int64_t size) {
-  TY_ASSIGN_OR_RETURN(const std::string found, DigestOf(path));
+  TY_ASSIGN_OR_RETURN(const std::string found, tls::Sha256OfFile(path));
   if (found != digest) {
     (void)unlink(path.c_str());
     return error::CorruptFile("the upload",

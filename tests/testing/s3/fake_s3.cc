@@ -222,7 +222,8 @@ int FakeS3::ParallelMax() const {
 void FakeS3::Serve() {
   while (true) {
     pollfd waits[] = {{socket_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}};
-    poll(waits, 2, -1);
+    // A test that becomes another user interrupts all threads.
+    if (poll(waits, 2, -1) < 0) continue;
     if (waits[1].revents != 0) return;
     const int connection = accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC);
     if (connection < 0) continue;
@@ -236,7 +237,7 @@ void FakeS3::Serve() {
 bool FakeS3::ReadRequest(int connection, std::string& buffer, Request& request) {
   const auto read_more = [&] {
     pollfd waits[] = {{connection, POLLIN, 0}, {stop_.get(), POLLIN, 0}};
-    poll(waits, 2, -1);
+    while (poll(waits, 2, -1) < 0) continue;
     if (waits[1].revents != 0) return false;
     char block[64 << 10];
     const ssize_t got = read(connection, block, sizeof(block));
@@ -302,7 +303,7 @@ void FakeS3::ServeConnection(int connection) {
       goes_on = false;
     } else if (fault == Fault::kHang) {
       pollfd waits[] = {{stop_.get(), POLLIN, 0}, {wake_.get(), POLLIN, 0}};
-      poll(waits, 2, -1);
+      while (poll(waits, 2, -1) < 0) continue;
       goes_on = false;
     } else if (fault == Fault::kInternalError) {
       answer = Answer::Error(500, "InternalError");
