@@ -44,6 +44,10 @@ TEST(Backup, AYardThatWasLostComesBackFromASnapshot) {
   const ProcessResult checked = admin({"check"});
   EXPECT_EQ(checked.exit_code, 0) << checked.out << checked.err;
   EXPECT_THAT(checked.out, HasSubstr("No damage was found."));
+  const ProcessResult whole = yard.Cli({"admin", "check", snapshot});
+  EXPECT_EQ(whole.exit_code, 0) << whole.out << whole.err;
+  EXPECT_THAT(whole.out,
+              AllOf(HasSubstr("files of the manifest"), HasSubstr("No damage was found.")));
 
   const ProcessResult used = admin({"restore", snapshot, "--replace"});
   EXPECT_EQ(used.exit_code, 1);
@@ -65,6 +69,8 @@ TEST(Backup, AYardThatWasLostComesBackFromASnapshot) {
   EXPECT_EQ(yard.GetJob(running).attempt(), 1);
   EXPECT_EQ(yard.Cli({"cancel", "2"}).exit_code, 0);
   EXPECT_EQ(yard.WaitForEnd(running).state(), v1::JOB_STATE_CANCELLED);
+  const ProcessResult verified = yard.Cli({"checkpoints", "verify", "2"});
+  EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
 
   // The single file brings back an older state, and the present one is set aside.
   yard.KillServer();
