@@ -65,8 +65,9 @@ absl::Status Download(const Context& context, const std::string& url, const std:
   TY_ASSIGN_OR_RETURN(const std::string fetcher,
                       FindProgram(context.surroundings.binary_dir, "trainyard-fetch"));
   FetchProgress progress(context, url.substr(url.rfind('/') + 1));
+  // Other users of this host see the arguments of a program, and a URL may hold a secret.
   const auto result = daemons::RunChild(
-      {fetcher, "--url", url, "--to", path, "--secure", "--progress"}, "", kUrlTimeout,
+      {fetcher, "--url", "-", "--to", path, "--secure", "--progress"}, url, kUrlTimeout,
       [&progress](absl::string_view text) { progress.OnOutput(text); });
   progress.Clear();
   TY_RETURN_IF_ERROR(result.status());

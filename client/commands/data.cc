@@ -164,9 +164,9 @@ absl::Status Fetch(const Context& context, const FetchOptions& options, const st
     const std::string path = JoinPath(folder, file.name);
     FetchProgress progress(context, file.name);
     const auto result = daemons::RunChild(
-        {fetcher, "--url", SourceUrl(source, file, options.mirror), "--to", path, "--md5",
-         std::string(file.md5), "--progress"},
-        "", kFetchTimeout, [&progress](absl::string_view text) { progress.OnOutput(text); });
+        {fetcher, "--url", "-", "--to", path, "--md5", std::string(file.md5), "--progress"},
+        SourceUrl(source, file, options.mirror), kFetchTimeout,
+        [&progress](absl::string_view text) { progress.OnOutput(text); });
     progress.Clear();
     TY_RETURN_IF_ERROR(result.status());
     const std::string error(absl::StripAsciiWhitespace(result->err));

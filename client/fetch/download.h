@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 
 namespace trainyard::fetch {
 
@@ -25,6 +25,8 @@ struct DownloadRequest {
   // Called as bytes come, with the number that is here and the total, which is 0 as long as it is
   // unknown.
   std::function<void(int64_t bytes, int64_t total)> on_progress = {};
+  // The pause before the second try; later ones are longer.
+  absl::Duration first_pause = absl::Milliseconds(500);
 };
 
 // Returns the MD5 of a file in lower case. Publishers of data sets give it. It protects against
@@ -33,8 +35,10 @@ absl::StatusOr<std::string> FileMd5(const std::string& path);
 
 // Returns true if the file was fetched, and false if it was there already with that checksum. Bytes
 // are kept in `path`.part until all are there, so that an interrupted download can be resumed.
-// Returns UNAVAILABLE if the server cannot be reached or goes away five times, NOT_FOUND if it has
-// no such file, and DATA_LOSS if the checksum is wrong, after which nothing is kept.
+// Returns UNAVAILABLE if the server cannot be reached, fails or goes away five times in a row,
+// NOT_FOUND if it has no such file, PERMISSION_DENIED if it does not give it out, and DATA_LOSS if
+// the checksum is wrong, after which nothing is kept. Messages have no query of the URL, which may
+// hold a secret.
 absl::StatusOr<bool> Download(const DownloadRequest& request);
 
 }  // namespace trainyard::fetch

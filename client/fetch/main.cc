@@ -1,9 +1,9 @@
 // trainyard-fetch downloads one file and checks it. It is a program of its own because libcurl
 // would slow the start of every other command.
-#include <curl/curl.h>
-
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <iostream>
+#include <string>
 
 #include "client/fetch/download.h"
 #include "common/base/env.h"
@@ -20,7 +20,11 @@ int Main(int argc, char** argv) {
   DownloadRequest request;
   CLI::App app{"Downloads one file; prints `fetched`, or `present` if it was there already."};
   app.set_version_flag("--version", std::string("trainyard-fetch ") + Version());
-  app.add_option("--url", request.url, "http, https or file")->required();
+  app.add_option(
+         "--url", request.url,
+         "http, https or file; - reads it from the standard input, where no other user sees "
+         "it")
+      ->required();
   app.add_option("--to", request.path, "path of the file")->required();
   app.add_option("--md5", request.md5, "the MD5 that it must have, as 32 hex digits");
   app.add_flag("--secure", request.is_secure, "only https, and http from this host itself");
@@ -39,7 +43,7 @@ int Main(int argc, char** argv) {
       std::fflush(stdout);
     };
   }
-  curl_global_init(CURL_GLOBAL_DEFAULT);
+  if (request.url == "-") std::getline(std::cin, request.url);
   const absl::StatusOr<bool> fetched = Download(request);
   if (fetched.ok()) {
     std::puts(*fetched ? "fetched" : "present");

@@ -11,7 +11,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/base/check.h"
+#include "common/curl/loopback.h"
 
 namespace trainyard::curl {
 namespace {
@@ -42,7 +42,9 @@ size_t TakeHeader(char* text, size_t size, size_t count, void* data) {
   auto& call = *static_cast<Call*>(data);
   const absl::string_view line(text, size * count);
   if (absl::StartsWith(line, "HTTP/")) {
-    call.response.headers.clear();  // an answer 100 may come before the real one
+    // An answer 100 or a redirect may come before the real one.
+    call.response.headers.clear();
+    call.response.body.clear();
     return line.size();
   }
   const size_t colon = line.find(':');
@@ -129,10 +131,21 @@ void SetPem(CURL* handle, CURLoption option, const std::string& text) {
   curl_easy_setopt(handle, option, &blob);
 }
 
+// Says where the call may lead.
+void SetPlaces(CURL* handle, const Request& request) {
+  const bool is_any = !request.only_https;
+  const bool may_http = is_any || IsLoopbackUrl(request.url);
+  curl_easy_setopt(handle, CURLOPT_PROTOCOLS_STR, may_http ? "http,https" : "https");
+  curl_easy_setopt(handle, CURLOPT_REDIR_PROTOCOLS_STR, is_any ? "http,https" : "https");
+  curl_easy_setopt(handle, CURLOPT_FOLLOWLOCATION, request.redirects_max > 0 ? 1L : 0L);
+  curl_easy_setopt(handle, CURLOPT_MAXREDIRS, static_cast<long>(request.redirects_max));
+}
+
 void SetLimits(CURL* handle, const Request& request, Call& call) {
   curl_easy_setopt(handle, CURLOPT_CONNECTTIMEOUT_MS, Milliseconds(request.connect_timeout));
   curl_easy_setopt(handle, CURLOPT_TIMEOUT_MS, Milliseconds(request.timeout));
-  curl_easy_setopt(handle, CURLOPT_LOW_SPEED_LIMIT, 1L);
+  curl_easy_setopt(handle, CURLOPT_LOW_SPEED_LIMIT,
+                   static_cast<long>(request.stall_bytes_per_second));
   curl_easy_setopt(
       handle, CURLOPT_LOW_SPEED_TIME,
       static_cast<long>(absl::ToInt64Seconds(absl::Ceil(request.stall_timeout, absl::Seconds(1)))));
@@ -163,9 +176,7 @@ void* Caller::TakeHandle() {
       return handle;
     }
   }
-  void* handle = curl_easy_init();
-  TY_CHECK(handle != nullptr);
-  return handle;
+  return curl_easy_init();
 }
 
 void Caller::GiveBack(void* handle) {
@@ -185,6 +196,7 @@ absl::StatusOr<Response> Caller::Call(const Request& request) {
     return absl::CancelledError("the call was cancelled");
   }
   auto* handle = static_cast<CURL*>(TakeHandle());
+  if (handle == nullptr) return absl::ResourceExhaustedError("there is no memory for a call");
   struct Call call {
     request, {}, {}, false
   };
@@ -202,8 +214,7 @@ absl::StatusOr<Response> Caller::Call(const Request& request) {
   curl_easy_setopt(handle, CURLOPT_PRIVATE, &call);
   curl_easy_setopt(handle, CURLOPT_URL, request.url.c_str());
   curl_easy_setopt(handle, CURLOPT_PATH_AS_IS, 1L);
-  curl_easy_setopt(handle, CURLOPT_PROTOCOLS_STR, "http,https");
-  curl_easy_setopt(handle, CURLOPT_FOLLOWLOCATION, 0L);
+  SetPlaces(handle, request);
   curl_easy_setopt(handle, CURLOPT_NOSIGNAL, 1L);
   // On a connection of HTTP/2 that has been idle, calls of an API server of Kubernetes were seen to
   // wait for ever. Nothing here sends several calls at a time over one connection.

@@ -37,8 +37,14 @@ struct Request {
   absl::Duration connect_timeout = absl::Seconds(10);
   // A call that moves no byte for so long has failed. It is rounded up to whole seconds.
   absl::Duration stall_timeout = absl::Seconds(60);
+  int64_t stall_bytes_per_second = 1;  // fewer count as none
   // The whole call; infinite if it may take as long as bytes come.
   absl::Duration timeout = absl::InfiniteDuration();
+  // So many redirects are followed. The answer is the last one.
+  int redirects_max = 0;
+  // Only https is called, or http of this host itself, and no redirect leads to another kind of
+  // address than https.
+  bool only_https = false;
   // A longer body than this is refused, unless a sink takes it.
   int64_t body_bytes_max = int64_t{1} << 20;
   // If true, a longer body is cut at the limit, and the call succeeds with its beginning.
@@ -71,7 +77,7 @@ class Caller {
   Caller(const Caller&) = delete;
   Caller& operator=(const Caller&) = delete;
 
-  // Returns the answer whatever its status is. Redirects are not followed. Returns UNAVAILABLE if
+  // Returns the answer whatever its status is. Returns UNAVAILABLE if
   // there is no whole answer and a later call may have one, DEADLINE_EXCEEDED after the timeouts,
   // CANCELLED, PERMISSION_DENIED for a forbidden address, FAILED_PRECONDITION if the certificate
   // of the server does not hold, RESOURCE_EXHAUSTED if the answer is too long, and INVALID_ARGUMENT

@@ -163,7 +163,7 @@ const std::vector<Library>& Libraries() {
       {"zstd.h", {"common/bundle", "worker/data", "tests/unit/worker/data"}},
       {"archive", {"common/tar", "tests"}},
       {"git2", {"client/code", "tests"}},
-      {"curl/", {"client/fetch", "common/curl", "server/notify"}},
+      {"curl/", {"common/curl", "server/notify"}},
       {"pugixml", {"common/s3"}},
       {"re2/", {"tests/tidy"}},
       {"openssl/", {"client/fetch", "common/tls", "server/tls", "tests"}},

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
 #include "common/base/files.h"
 #include "tests/testing/temp_dir.h"
@@ -19,6 +20,8 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::SizeIs;
 
 class DownloadTest : public ::testing::Test {
  protected:
@@ -27,7 +30,10 @@ class DownloadTest : public ::testing::Test {
     md5_ = *FileMd5(folder_.Write("source", content_));
   }
   absl::StatusOr<bool> Fetch(const std::string& url) const {
-    return Download({.url = url, .path = folder_.File("got"), .md5 = md5_});
+    return Download({.url = url,
+                     .path = folder_.File("got"),
+                     .md5 = md5_,
+                     .first_pause = absl::Milliseconds(1)});
   }
   std::string Got() const { return ReadFile(folder_.File("got")).value_or("nothing"); }
   bool HasPart() const { return FileExists(folder_.File("got.part")); }
@@ -93,6 +99,47 @@ TEST_F(DownloadTest, TellsItsProgressWithWhatWasThereBefore) {
   EXPECT_GT(told.front().first, 30'000);
   EXPECT_TRUE(std::is_sorted(told.begin(), told.end()));
   EXPECT_EQ(told.back(), (std::pair<int64_t, int64_t>(100'000, 100'000)));
+}
+
+TEST_F(DownloadTest, AServerThatIsBusyIsAskedAgain) {
+  for (const int status : {429, 503}) {
+    HttpServer server(content_, {.refuses_with = status, .refuses = 3});
+    const auto fetched = Download({.url = server.url(),
+                                   .path = folder_.File(absl::StrCat("got-", status)),
+                                   .md5 = md5_,
+                                   .first_pause = absl::Milliseconds(1)});
+    ASSERT_TRUE(fetched.ok()) << fetched.status();
+    EXPECT_THAT(server.starts(), SizeIs(4));
+  }
+}
+
+TEST_F(DownloadTest, ARefusalIsNotTriedAgainAndShowsNoSecret) {
+  for (const int status : {401, 403, 410}) {
+    HttpServer server(content_, {.refuses_with = status, .refuses = 3});
+    const absl::Status refused = Fetch(server.url() + "?signature=secret").status();
+    EXPECT_EQ(refused.code(),
+              status == 410 ? absl::StatusCode::kNotFound : absl::StatusCode::kPermissionDenied);
+    EXPECT_THAT(server.starts(), SizeIs(1));
+    EXPECT_THAT(std::string(refused.message()), HasSubstr(server.url() + "?...'"));
+    EXPECT_THAT(std::string(refused.message()), Not(HasSubstr("secret")));
+  }
+}
+
+TEST_F(DownloadTest, PiecesOfTwoVersionsAreNotPutTogether) {
+  // The version changes after the first answer, which is cut.
+  HttpServer server(content_, {.cut_after = 40'000, .changes_after = 1});
+  const auto fetched = Download(
+      {.url = server.url(), .path = folder_.File("got"), .first_pause = absl::Milliseconds(1)});
+  ASSERT_TRUE(fetched.ok()) << fetched.status();
+  EXPECT_THAT(server.starts(), ElementsAre(0, 40'000, 40'000, 80'000));
+  EXPECT_EQ(Got(), server.content());
+  EXPECT_NE(Got(), content_);
+}
+
+TEST_F(DownloadTest, NamesOfFilesMayBeEscaped) {
+  folder_.Write("a b%", content_);
+  ASSERT_TRUE(Fetch("file://" + folder_.path() + "/a%20b%25").ok());
+  EXPECT_EQ(Got(), content_);
 }
 
 TEST_F(DownloadTest, AnInterruptedDownloadGoesOnWhereItStopped) {

@@ -65,7 +65,7 @@ void HttpServer::Answer(int connection) {
       sent += static_cast<size_t>(done);
     }
   };
-  if (!absl::StartsWith(request, "GET /file ")) {
+  if (!absl::StartsWith(request, "GET /file ") && !absl::StartsWith(request, "GET /file?")) {
     send_all("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
     return;
   }
@@ -75,18 +75,33 @@ void HttpServer::Answer(int connection) {
           ? 0
           : static_cast<size_t>(std::strtoull(request.c_str() + range + 13, nullptr, 10));
   starts_.push_back(static_cast<int64_t>(asked));
+  if (static_cast<int>(starts_.size()) <= behaviour_.refuses) {
+    send_all(absl::StrCat("HTTP/1.1 ", behaviour_.refuses_with,
+                          " No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"));
+    return;
+  }
+  const bool changes = behaviour_.changes_after > 0 &&
+                       static_cast<int>(starts_.size()) == behaviour_.changes_after + 1;
+  if (changes) {
+    std::reverse(content_.begin(), content_.end());
+    etag_ = "\"2\"";
+  }
   if (behaviour_.knows_ranges && asked > 0 && asked >= content_.size()) {
     send_all(
         "HTTP/1.1 416 Range Not Satisfiable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
     return;
   }
-  const size_t start = behaviour_.knows_ranges ? asked : 0;
+  // A range of another version than the one that is asked for is answered with all of this one.
+  const bool is_other = absl::StrContains(request, "If-Range: ") &&
+                        !absl::StrContains(request, absl::StrCat("If-Range: ", etag_, "\r\n"));
+  const size_t start = behaviour_.knows_ranges && !is_other ? asked : 0;
   const std::string body = content_.substr(start);
   std::string head =
       start > 0 ? absl::StrCat("HTTP/1.1 206 Partial Content\r\nContent-Range: bytes ", start, "-",
                                content_.size() - 1, "/", content_.size(), "\r\n")
                 : std::string("HTTP/1.1 200 OK\r\n");
-  absl::StrAppend(&head, "Content-Length: ", body.size(), "\r\nConnection: close\r\n\r\n");
+  absl::StrAppend(&head, "ETag: ", etag_, "\r\nContent-Length: ", body.size(),
+                  "\r\nConnection: close\r\n\r\n");
   const size_t length =
       behaviour_.cut_after > 0 ? std::min(body.size(), behaviour_.cut_after) : body.size();
   send_all(head + body.substr(0, length));
