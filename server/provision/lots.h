@@ -12,7 +12,7 @@
 
 namespace trainyard::provision {
 
-// What the pass would use of one provider: by job, the numbers of its possible workers.
+// The possible workers of one provider that a pass would use: their numbers, by job.
 struct Wanted {
   std::string provider;
   int32_t nodes = 1;  // workers of a pilot; those of a pilot have adjacent numbers

@@ -8,8 +8,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/command/command.h"
 #include "server/provision/core/inputs.h"
-#include "server/provision/slurm/command.h"
 
 namespace trainyard::provision::slurm {
 

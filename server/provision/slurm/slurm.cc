@@ -17,6 +17,17 @@
 
 namespace trainyard::provision::slurm {
 
+std::vector<std::string> CleanEnvironment(const std::vector<std::string>& environment) {
+  std::vector<std::string> clean;
+  for (const std::string& variable : environment) {
+    for (const absl::string_view name : {"PATH=", "HOME=", "USER=", "LOGNAME=", "SHELL=", "LANG=",
+                                         "LD_LIBRARY_PATH=", "SLURM_CONF="}) {
+      if (absl::StartsWith(variable, name)) clean.push_back(variable);
+    }
+  }
+  return clean;
+}
+
 Slurm::Slurm(std::string server_id, ProviderSpec spec, SlurmOptions options,
              const std::vector<std::string>& environment, Clock& clock,
              const std::atomic<bool>& is_stopping)

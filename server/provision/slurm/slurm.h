@@ -8,13 +8,18 @@
 
 #include "absl/status/status.h"
 #include "common/base/env.h"
+#include "common/command/command.h"
 #include "server/provision/cluster.h"
 #include "server/provision/core/inputs.h"
 #include "server/provision/core/provider.h"
-#include "server/provision/slurm/command.h"
 #include "server/provision/slurm/script.h"
 
 namespace trainyard::provision::slurm {
+
+// Returns those variables of `environment` that the programs of Slurm need. Others would change
+// what they print and ask for (SQUEUE_FORMAT, SLURM_CLUSTERS, SBATCH_ACCOUNT), and would be handed
+// on to pilots.
+std::vector<std::string> CleanEnvironment(const std::vector<std::string>& environment);
 
 // The adapter. Every call runs programs and waits for them, at most kCallTimeout for each; one
 // thread makes them. It borrows the clock and the flag of stopping, and keeps nothing between

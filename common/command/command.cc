@@ -1,5 +1,5 @@
 // Starts the program with pipes, and waits for it and for them with a limit.
-#include "server/provision/slurm/command.h"
+#include "common/command/command.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -12,12 +12,11 @@
 #include <cerrno>
 #include <csignal>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/env.h"
 #include "common/base/files.h"
 
-namespace trainyard::provision::slurm {
+namespace trainyard {
 namespace {
 
 constexpr size_t kErrorBytesMax = 4096;
@@ -91,29 +90,32 @@ struct Stream {
   }
 };
 
-// Reads both streams until they end and the program has ended. Returns why it has to be killed.
+// Reads what the program writes until it has ended. Returns why it has to be killed.
 absl::Status Follow(const Command& command, int handle, Stream& out, Stream& err,
                     const std::atomic<bool>& is_stopping) {
   const absl::Duration end = Clock::Real()->Uptime() + command.timeout;
   bool has_ended = false;
-  while (!has_ended || out.is_open || err.is_open) {
+  while (true) {
     if (is_stopping) return absl::CancelledError("this server stops");
     if (Clock::Real()->Uptime() >= end) {
       return absl::DeadlineExceededError(absl::StrCat(command.words[0], " took longer than ",
                                                       absl::FormatDuration(command.timeout),
                                                       ", and was killed"));
     }
-    pollfd fds[] = {{has_ended ? -1 : handle, POLLIN, 0},
-                    {out.is_open ? out.fd.get() : -1, POLLIN, 0},
-                    {err.is_open ? err.fd.get() : -1, POLLIN, 0}};
-    (void)poll(fds, 3, static_cast<int>(absl::ToInt64Milliseconds(kLookInterval)));
-    if (fds[1].revents != 0) out.Read();
-    if (fds[2].revents != 0) err.Read();
+    pollfd fds[] = {{out.is_open ? out.fd.get() : -1, POLLIN, 0},
+                    {err.is_open ? err.fd.get() : -1, POLLIN, 0},
+                    {has_ended ? -1 : handle, POLLIN, 0}};
+    const auto wait = has_ended ? absl::ZeroDuration() : kLookInterval;
+    const int ready = poll(fds, 3, static_cast<int>(absl::ToInt64Milliseconds(wait)));
+    // All that the program has written is in the pipes now, also if a child of it holds them open.
+    if (has_ended && ready == 0) break;
+    if (fds[0].revents != 0) out.Read();
+    if (fds[1].revents != 0) err.Read();
     if (out.is_full) {
       return absl::ResourceExhaustedError(
           absl::StrCat(command.words[0], " wrote more than ", kOutputBytesMax, " bytes"));
     }
-    has_ended = has_ended || fds[0].revents != 0;
+    has_ended = has_ended || fds[2].revents != 0;
   }
   return absl::OkStatus();
 }
@@ -157,15 +159,4 @@ absl::StatusOr<CommandResult> RunCommand(const Command& command,
   return result;
 }
 
-std::vector<std::string> CleanEnvironment(const std::vector<std::string>& environment) {
-  std::vector<std::string> clean;
-  for (const std::string& variable : environment) {
-    for (const absl::string_view name : {"PATH=", "HOME=", "USER=", "LOGNAME=", "SHELL=", "LANG=",
-                                         "LD_LIBRARY_PATH=", "SLURM_CONF="}) {
-      if (absl::StartsWith(variable, name)) clean.push_back(variable);
-    }
-  }
-  return clean;
-}
-
-}  // namespace trainyard::provision::slurm
+}  // namespace trainyard

@@ -1,4 +1,4 @@
-// Runs a program of a cluster with a limit of time, because such programs wait for ever at times.
+// Runs a program of others with a limit of time, because such programs wait for ever at times.
 #pragma once
 
 #include <atomic>
@@ -7,10 +7,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
-namespace trainyard::provision::slurm {
+namespace trainyard {
 
 struct Command {
   std::vector<std::string> words;        // a program, which is looked up in PATH, and its arguments
@@ -20,7 +19,7 @@ struct Command {
 };
 
 inline constexpr size_t kInputBytesMax = 60'000;
-// A list of a hundred thousand jobs is shorter.
+// Slurm's list of a hundred thousand jobs is shorter.
 inline constexpr size_t kOutputBytesMax = size_t{16} << 20;
 
 struct CommandResult {
@@ -29,15 +28,11 @@ struct CommandResult {
   std::string err;  // its first kilobytes
 };
 
-// Runs the command in a session of its own, without a shell. Returns DEADLINE_EXCEEDED if it took
-// too long, CANCELLED once `is_stopping`, RESOURCE_EXHAUSTED if it wrote too much, and what
-// starting it returned. In all these cases it and its children are killed.
+// Runs the command in a session of its own, without a shell, until its program ends. What children
+// of it write later is not read. Returns DEADLINE_EXCEEDED if it took too long, CANCELLED once
+// `is_stopping`, RESOURCE_EXHAUSTED if it wrote too much, and what starting it returned. In all
+// these cases it and its children are killed.
 absl::StatusOr<CommandResult> RunCommand(const Command& command,
                                          const std::atomic<bool>& is_stopping);
 
-// Returns those variables of `environment` that the programs of Slurm need. Others would change
-// what they print and ask for (SQUEUE_FORMAT, SLURM_CLUSTERS, SBATCH_ACCOUNT), and would be handed
-// on to pilots.
-std::vector<std::string> CleanEnvironment(const std::vector<std::string>& environment);
-
-}  // namespace trainyard::provision::slurm
+}  // namespace trainyard
