@@ -1,20 +1,40 @@
-// Writes the log. This is the only file that includes spdlog. An entry is built as one string
-// before it is passed on, so that the entries of several threads do not mix.
+// Writes the log, to stderr or to the journal behind it. This is the only file that includes
+// spdlog. An entry is built as one string before it is passed on, so that the entries of several
+// threads do not mix.
 #include "common/base/log.h"
 
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <memory>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/journal.h"
 #include "common/base/strings.h"
 
 namespace trainyard {
 namespace {
 
 std::atomic<LogFormat> log_format{LogFormat::kText};
+// The journal, if text goes there. It is never deleted, like the log.
+std::atomic<const Journal*> journal{nullptr};
+
+JournalPriority PriorityOf(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug:
+      return JournalPriority::kDebug;
+    case LogLevel::kInfo:
+      return JournalPriority::kInfo;
+    case LogLevel::kWarning:
+      return JournalPriority::kWarning;
+    case LogLevel::kError:
+      return JournalPriority::kError;
+  }
+  return JournalPriority::kError;
+}
 
 spdlog::level::level_enum ToSpdlog(LogLevel level) {
   switch (level) {
@@ -41,11 +61,23 @@ void InitLog(absl::string_view program, LogLevel min_level, LogFormat format) {
                           ? R"({"time":"%Y-%m-%dT%H:%M:%S.%f%z","program":"%n","level":"%l",%v})"
                           : "%Y-%m-%d %H:%M:%S.%e %n %l: %v");
   log_format = format;
+  if (journal == nullptr) {
+    if (auto found = Journal::Behind(STDERR_FILENO); found.has_value()) {
+      journal = new Journal(*std::move(found));
+    }
+  }
   spdlog::set_default_logger(std::move(logger));
 }
 
 void Log(LogLevel level, absl::string_view message,
          std::initializer_list<std::pair<absl::string_view, std::string>> fields) {
+  const auto logger = spdlog::default_logger();
+  if (!logger->should_log(ToSpdlog(level))) return;
+  const Journal* const sink = log_format == LogFormat::kText ? journal.load() : nullptr;
+  if (sink != nullptr &&
+      sink->Send(JournalEntry(PriorityOf(level), logger->name(), message, fields))) {
+    return;
+  }
   std::string line;
   if (log_format == LogFormat::kJson) {
     absl::StrAppend(&line, "\"message\":", JsonQuote(message));
@@ -56,7 +88,7 @@ void Log(LogLevel level, absl::string_view message,
     absl::StrAppend(&line, message);
     for (const auto& [key, value] : fields) absl::StrAppend(&line, " ", key, "=", value);
   }
-  spdlog::log(ToSpdlog(level), "{}", line);
+  logger->log(ToSpdlog(level), "{}", line);
 }
 
 }  // namespace trainyard

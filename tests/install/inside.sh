@@ -55,6 +55,7 @@ first_boot() {
   local ended; ended=$(now)
   check "the first job ends well" test "$(field "$job" "j['state']")" = JOB_STATE_SUCCEEDED
   echo "figure  from bare packages to the end of the first job: $(seconds "$begin" "$ended") s, of which the job took $(seconds "$submitted" "$ended") s"
+  check "the journal finds entries by their fields" sh -c 'journalctl -q --no-pager -t trainyard-worker TRAINYARD_ATTEMPT=jobs/1/attempts/1 | grep -q begun'
   check "the server is enabled" systemctl is-enabled trainyard-server
   check "the worker is enabled" systemctl is-enabled trainyard-worker
   check "the server says what it does" sh -c 'systemctl show -p StatusText trainyard-server | grep -q "listening on unix:/run/trainyard/trainyard.sock"'
