@@ -97,7 +97,8 @@ class Sweeps(unittest.TestCase):
         with self.assertRaisesRegex(trainyard.NotFound, "told a value of score"):
             sweep.best()
         self.assertEqual(sweep.stop(cancel=True).wait(30).state, "STOPPED")
-        self.assertEqual(sweep.resume().state, "STOPPED")
+        with self.assertRaisesRegex(trainyard.Conflict, "has ended for good"):
+            sweep.resume()
         sweep.delete()
 
     def test_trials_of_a_network_are_halved(self):
