@@ -43,6 +43,20 @@ finish() {
   kill -KILL -- "-$pid" 2>/dev/null || true
 }
 
+# Ends the steps of jobs, which would wait for ever to tell a controller of their ends. They have the log of their node open.
+end_steps() {
+  local fd pid
+  for fd in /proc/[0-9]*/fd/3; do
+    case $(readlink "$fd" 2>/dev/null || true) in
+      "$dir"/log/*)
+        pid=${fd#/proc/}
+        pid=${pid%%/*}
+        [ "$(cat "/proc/$pid/comm" 2>/dev/null)" != slurmstepd ] || kill -KILL "$pid" 2>/dev/null || true
+        ;;
+    esac
+  done
+}
+
 # Waits for at most 30 seconds.
 wait_for() {
   local what=$1
@@ -145,6 +159,7 @@ case $verb in
       case $pid in *.own.pid | *'*'*) ;; *) kill -TERM "$(cat "$pid")" 2>/dev/null || true ;; esac
     done
     for node in "${nodes[@]}"; do finish "slurmd.$node"; done
+    end_steps
     finish slurmctld
     finish munged
     ;;
