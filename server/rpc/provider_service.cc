@@ -202,6 +202,26 @@ void CheckSpec(const v1::ProviderSpec& spec, RequestCheck& check) {
 
 ProviderServiceImpl::ProviderServiceImpl(Services& services) : services_(services) {}
 
+absl::Status ProviderServiceImpl::Set(const v1::ProviderSpec& proto, bool is_new,
+                                      bool validate_only, v1::Provider& response) {
+  provision::ProviderView view;
+  provision::ProviderSpec& spec = view.provider.spec;
+  spec = SpecOf(proto);
+  view.cluster = ClusterOf(proto);
+  TY_RETURN_IF_ERROR(services_.complete_provider(spec, view.cluster));
+  if (!is_new) {
+    TY_ASSIGN_OR_RETURN(const provision::ProviderView known, services_.providers->Find(spec.name));
+    TY_RETURN_IF_ERROR(CheckSameCluster(known, spec, view.cluster));
+  }
+  TY_RETURN_IF_ERROR(services_.providers->TryOut(spec, view.cluster));
+  if (!validate_only) {
+    TY_RETURN_IF_ERROR(services_.providers->Set(spec, view.cluster, is_new));
+    TY_ASSIGN_OR_RETURN(view, services_.providers->Find(spec.name));
+  }
+  response = ProviderProto(view);
+  return absl::OkStatus();
+}
+
 grpc::ServerUnaryReactor* ProviderServiceImpl::CreateProvider(
     const access::Caller&, grpc::CallbackServerContext* context,
     const v1::CreateProviderRequest* request, v1::Provider* response) {
@@ -209,22 +229,8 @@ grpc::ServerUnaryReactor* ProviderServiceImpl::CreateProvider(
   RequestCheck check;
   CheckSpec(request->spec(), check);
   if (!check.ok()) return Refused(context, check);
-  return FinishAfter(context, changes_, [this, request, response]() -> absl::Status {
-    provision::ProviderSpec spec = SpecOf(request->spec());
-    provision::ClusterOptions cluster = ClusterOf(request->spec());
-    TY_RETURN_IF_ERROR(services_.complete_provider(spec, cluster));
-    TY_RETURN_IF_ERROR(services_.providers->TryOut(spec, cluster));
-    if (request->validate_only()) {
-      provision::ProviderView view;
-      view.provider.spec = spec;
-      view.cluster = cluster;
-      *response = ProviderProto(view);
-      return absl::OkStatus();
-    }
-    TY_RETURN_IF_ERROR(services_.providers->Set(spec, cluster, /*is_new=*/true));
-    TY_ASSIGN_OR_RETURN(const provision::ProviderView view, services_.providers->Find(spec.name));
-    *response = ProviderProto(view);
-    return absl::OkStatus();
+  return FinishAfter(context, changes_, [this, request, response] {
+    return Set(request->spec(), /*is_new=*/true, request->validate_only(), *response);
   });
 }
 
@@ -235,17 +241,8 @@ grpc::ServerUnaryReactor* ProviderServiceImpl::UpdateProvider(
   RequestCheck check;
   CheckSpec(request->spec(), check);
   if (!check.ok()) return Refused(context, check);
-  return FinishAfter(context, changes_, [this, request, response]() -> absl::Status {
-    provision::ProviderSpec spec = SpecOf(request->spec());
-    provision::ClusterOptions cluster = ClusterOf(request->spec());
-    TY_RETURN_IF_ERROR(services_.complete_provider(spec, cluster));
-    TY_ASSIGN_OR_RETURN(const provision::ProviderView known, services_.providers->Find(spec.name));
-    TY_RETURN_IF_ERROR(CheckSameCluster(known, spec, cluster));
-    TY_RETURN_IF_ERROR(services_.providers->TryOut(spec, cluster));
-    TY_RETURN_IF_ERROR(services_.providers->Set(spec, cluster, /*is_new=*/false));
-    TY_ASSIGN_OR_RETURN(const provision::ProviderView view, services_.providers->Find(spec.name));
-    *response = ProviderProto(view);
-    return absl::OkStatus();
+  return FinishAfter(context, changes_, [this, request, response] {
+    return Set(request->spec(), /*is_new=*/false, /*validate_only=*/false, *response);
   });
 }
 

@@ -24,6 +24,9 @@ class ProviderServiceImpl : public v1::ProviderService::CallbackService {
   TY_UNARY_RPC(ProviderService, CancelPilot, CancelPilotRequest, Provider);
 
  private:
+  // Lets the cluster judge a provider, keeps it unless it is only to be checked, and shows it.
+  absl::Status Set(const v1::ProviderSpec& proto, bool is_new, bool validate_only,
+                   v1::Provider& response);
   // Changes the state of the providers, and shows the one of that name.
   absl::Status Change(const std::string& name,
                       const std::function<absl::Status(provision::State&)>& change,
