@@ -49,10 +49,9 @@ bool AddressOf(const std::string& path, sockaddr_un& address) {
 
 }  // namespace
 
-std::string JournalEntry(JournalPriority priority, absl::string_view program,
-                         absl::string_view message, const JournalFields& fields) {
-  std::string entry =
-      absl::StrCat("PRIORITY=", static_cast<int>(priority), "\nSYSLOG_IDENTIFIER=", program, "\n");
+std::string JournalEntry(int priority, absl::string_view program, absl::string_view message,
+                         const JournalFields& fields) {
+  std::string entry = absl::StrCat("PRIORITY=", priority, "\nSYSLOG_IDENTIFIER=", program, "\n");
   std::string text(message);
   for (const auto& [name, value] : fields) absl::StrAppend(&text, " ", name, "=", value);
   AppendField("MESSAGE", text, entry);

@@ -11,15 +11,12 @@
 
 namespace trainyard {
 
-// The priorities of syslog(3).
-enum class JournalPriority { kError = 3, kWarning = 4, kInfo = 6, kDebug = 7 };
-
 using JournalFields = std::initializer_list<std::pair<absl::string_view, std::string>>;
 
-// Returns the datagram of an entry. A field `job` is TRAINYARD_JOB there. Bytes of a name that are
-// no letter and no digit become "_".
-std::string JournalEntry(JournalPriority priority, absl::string_view program,
-                         absl::string_view message, const JournalFields& fields);
+// Returns the datagram of an entry with a priority of syslog(3), such as LOG_WARNING. A field `job`
+// is TRAINYARD_JOB there. Bytes of a name that are no letter and no digit become "_".
+std::string JournalEntry(int priority, absl::string_view program, absl::string_view message,
+                         const JournalFields& fields);
 
 // The journal. It is thread-safe.
 class Journal {

@@ -5,6 +5,7 @@
 
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <syslog.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -22,18 +23,18 @@ std::atomic<LogFormat> log_format{LogFormat::kText};
 // The journal, if text goes there. It is never deleted, like the log.
 std::atomic<const Journal*> journal{nullptr};
 
-JournalPriority PriorityOf(LogLevel level) {
+int PriorityOf(LogLevel level) {
   switch (level) {
     case LogLevel::kDebug:
-      return JournalPriority::kDebug;
+      return LOG_DEBUG;
     case LogLevel::kInfo:
-      return JournalPriority::kInfo;
+      return LOG_INFO;
     case LogLevel::kWarning:
-      return JournalPriority::kWarning;
+      return LOG_WARNING;
     case LogLevel::kError:
-      return JournalPriority::kError;
+      return LOG_ERR;
   }
-  return JournalPriority::kError;
+  return LOG_ERR;
 }
 
 spdlog::level::level_enum ToSpdlog(LogLevel level) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <syslog.h>
 #include <unistd.h>
 
 #include <array>
@@ -35,7 +36,7 @@ UniqueFd ConnectedTo(const std::string& path) {
 }
 
 TEST(JournalTest, AnEntryHasItsFieldsUnderNamesOfTheirOwn) {
-  EXPECT_EQ(JournalEntry(JournalPriority::kWarning, "trainyard-worker", "attempt failed",
+  EXPECT_EQ(JournalEntry(LOG_WARNING, "trainyard-worker", "attempt failed",
                          {{"attempt", "jobs/3/attempts/2"}, {"why-not", "x=y"}}),
             "PRIORITY=4\nSYSLOG_IDENTIFIER=trainyard-worker\n"
             "MESSAGE=attempt failed attempt=jobs/3/attempts/2 why-not=x=y\n"
@@ -43,8 +44,7 @@ TEST(JournalTest, AnEntryHasItsFieldsUnderNamesOfTheirOwn) {
 }
 
 TEST(JournalTest, ANewlineForgesNoField) {
-  const std::string entry =
-      JournalEntry(JournalPriority::kError, "p", "m", {{"error", "a\nPRIORITY=0"}});
+  const std::string entry = JournalEntry(LOG_ERR, "p", "m", {{"error", "a\nPRIORITY=0"}});
   using std::string_literals::operator""s;
   EXPECT_EQ(entry,
             "PRIORITY=3\nSYSLOG_IDENTIFIER=p\n"
