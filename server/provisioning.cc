@@ -143,7 +143,8 @@ absl::Status Provisioning::CompleteKubernetes(provision::ClusterOptions& cluster
   }
   std::vector<FieldViolation> violations;
   if (cluster.space.empty()) cluster.space = found->space;
-  // That is what kubectl does. A pod whose namespace is not told could as well be anywhere.
+  // A context without a namespace means that one to kubectl. A server in a pod whose namespace is
+  // not told could be anywhere.
   if (cluster.space.empty() && !cluster.kubeconfig.empty()) cluster.space = "default";
   for (const auto& [field, name] :
        {std::pair("namespace", &cluster.space), std::pair("queue", &cluster.queue)}) {

@@ -59,7 +59,7 @@ struct Request {
   bool has_proxy = false;
   // A file with the certificates of authorities in place of those of the system, or "".
   std::string authorities_file;
-  // The same as PEM text, or "".
+  // Those certificates themselves as PEM text, or "".
   std::string authorities;
   // The certificate that we show, and its key, as PEM text, or "".
   std::string certificate = {};

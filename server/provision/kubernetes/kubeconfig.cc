@@ -111,7 +111,7 @@ absl::Status ReadUser(const YamlNode& user, const std::string& folder,
                                    "client certificate"));
     }
   }
-  // As kubectl does, a file of a token goes before a token.
+  // A file of a token goes before a token, which is kubectl's rule.
   const std::string& file = TextOf(user, "tokenFile");
   if (!file.empty()) {
     access.token_file = absl::StartsWith(file, "/") ? file : JoinPath(folder, file);

@@ -24,7 +24,8 @@ export function shortNames(paths) {
   return names;
 }
 
-// What differs between the leaves of two specs, as the server says it of a clone: [{path, left_json, right_json}].
+// Returns the differences between the leaves of two specs in the form in which the server tells those of a clone:
+// [{path, left_json, right_json}].
 export function differencesOf(left, right) {
   const json = (value) => (value === undefined ? "" : JSON.stringify(value));
   return compareLeaves([left, right])

@@ -42,7 +42,7 @@ export function covered(spans) {
   return sum;
 }
 
-// What each rank spent a step on, in microseconds: {begin, end, ranks: [{rank, lanes, length, compute, comm, wait,
+// Sums up what each rank spent a step on, in microseconds: {begin, end, ranks: [{rank, lanes, length, compute, comm, wait,
 // data, hidden}]}. A rank waits in the lane in which it computes. `hidden` is the share of the communication for which it
 // did not wait, and undefined without communication.
 export function stepOf(ranks) {
