@@ -35,12 +35,28 @@ Supply::Supply(const View& view, bool by_island) : view_(view) {
     return;
   }
   places_ = by_island ? &view.slots.islands() : &view.slots.workers();
+  of_type_ = AccessToType();
   for (const ShelfRange& range : places_->shared[static_cast<size_t>(view.type)]) {
     int32_t free = 0;
     for (size_t i = range.begin; i < range.end; ++i) free += view.FreeOn(view.slots.shelves()[i]);
     const Group group{range.begin, range.end, view.Bound(range.begin, free)};
     if (group.free > 0) groups_.push_back(group);
   }
+}
+
+Access Supply::AccessToType() const {
+  const std::vector<int32_t>& classes = view_.slots.ClassesOf(view_.type);
+  if (view_.caps != nullptr || classes.size() == 1) return Access::kNone;
+  Access all = Access::kNone;
+  for (const int32_t cls : classes) {
+    const auto at = static_cast<size_t>(cls);
+    Access access = view_.offer[at];
+    if (access == Access::kNone) return Access::kNone;
+    if (view_.slots.classes()[at].kept == 0) continue;  // both accesses are the same
+    if (all != Access::kNone && access != all) return Access::kNone;
+    all = access;
+  }
+  return all == Access::kNone ? Access::kOpen : all;
 }
 
 Group Supply::Tightest(int32_t count, const Group& last) const {
@@ -53,7 +69,7 @@ Group Supply::Tightest(int32_t count, const Group& last) const {
     }
   };
   const bool is_bound = view_.caps != nullptr;
-  ForIndices([&](size_t cls, const Places::OfClass& of, const FreeIndex& index) {
+  ForIndices([&](size_t cls, const Places::Indexed& of, const FreeIndex& index) {
     const int32_t most = is_bound ? index.largest() : std::min(last.free, index.largest());
     for (int32_t free = count; free <= most; ++free) {
       const int32_t least = is_bound ? count : free;  // no item of the row has fewer for the gang
@@ -75,7 +91,7 @@ Group Supply::Fullest(const Group& last) const {
     if (Follows(group, last) && (best.free == 0 || Follows(best, group))) best = group;
   };
   const bool is_bound = view_.caps != nullptr;
-  ForIndices([&](size_t cls, const Places::OfClass& of, const FreeIndex& index) {
+  ForIndices([&](size_t cls, const Places::Indexed& of, const FreeIndex& index) {
     int32_t free = is_bound ? index.largest() : std::min(last.free, index.largest());
     for (; free >= std::max(best.free, 1); --free) {
       for (int32_t i = First(of, index, free, last); i >= 0; i = index.Find(free, i + 1)) {
@@ -95,7 +111,7 @@ int32_t Supply::Sum(int32_t limit) const {
   for (const Group& group : groups_) {
     sum += std::min(group.free, limit - sum);
   }
-  ForIndices([&](size_t cls, const Places::OfClass& of, const FreeIndex& index) {
+  ForIndices([&](size_t cls, const Places::Indexed& of, const FreeIndex& index) {
     for (int32_t free = index.largest(); free > 0 && sum < limit; --free) {
       for (int32_t i = index.Find(free, 0); i >= 0 && sum < limit; i = index.Find(free, i + 1)) {
         const Group group = GroupOf(cls, of.ranges[static_cast<size_t>(i)], free);

@@ -63,7 +63,7 @@ class Supply {
   Supply(const View& view, std::vector<Group> groups) : view_(view), groups_(std::move(groups)) {}
 
   // Takes all islands, or all workers. Those that hold only one class of a type are found by the
-  // index.
+  // index of the class or, if the gang may have every class of the type alike, by that of the type.
   Supply(const View& view, bool by_island);
 
   // Returns the group with the fewest free slots that follows `last` and has `count`; among equal
@@ -96,11 +96,16 @@ class Supply {
   template <typename Visit>
   void ForIndices(Visit visit) const {
     if (places_ == nullptr) return;
+    if (of_type_ != Access::kNone) {
+      const Places::Indexed& of = places_->by_type[static_cast<size_t>(view_.type)];
+      visit(size_t{0}, of, of_type_ == Access::kKept ? of.free : of.open);
+      return;
+    }
     for (const int32_t number : view_.slots.ClassesOf(view_.type)) {
       const auto cls = static_cast<size_t>(number);
       if (view_.offer[cls] == Access::kNone) continue;
       if (view_.caps != nullptr && !view_.caps->MayHold(cls)) continue;
-      const Places::OfClass& of = places_->by_class[cls];
+      const Places::Indexed& of = places_->by_class[cls];
       visit(cls, of, view_.offer[cls] == Access::kKept ? of.free : of.open);
     }
   }
@@ -114,7 +119,7 @@ class Supply {
 
   // Returns the first item of the class with this many free slots that may follow `last`. Where
   // hosts bound the gang, any item may.
-  int32_t First(const Places::OfClass& of, const FreeIndex& index, int32_t free,
+  int32_t First(const Places::Indexed& of, const FreeIndex& index, int32_t free,
                 const Group& last) const {
     if (view_.caps != nullptr || free != last.free) return index.Find(free, 0);
     const auto next =
@@ -124,7 +129,12 @@ class Supply {
   }
 
   const View& view_;
+  // Returns the access that the gang has to every class of its type, or kNone if they differ, if
+  // there is only one class, or if hosts bound the gang, which depends on the class.
+  Access AccessToType() const;
+
   const Places* places_ = nullptr;
+  Access of_type_ = Access::kNone;
   std::vector<Group> groups_;  // the groups that are not in the index
 };
 

@@ -42,19 +42,23 @@ struct ShelfRange {
 };
 
 // The islands, or the workers, of a pool. Most of them hold only one class of each type; their free
-// slots are indexed by class.
+// slots are indexed by class. A type of several classes has an index of them all as well, because
+// most jobs may have every class of a type, and there may be as many classes as workers.
 struct Places {
-  struct OfClass {
+  struct Indexed {
     std::vector<ShelfRange> ranges;  // of each item, in order
     FreeIndex open;                  // see Shelf
     FreeIndex free;                  // includes the kept ones
   };
 
-  std::vector<OfClass> by_class;
+  std::vector<Indexed> by_class;
+  std::vector<Indexed> by_type;  // without items if the type has only one class
   // By type: the items on which several classes of the type lie.
   std::vector<std::vector<ShelfRange>> shared;
-  // By shelf: the item in its class, or -1 if the shelf is in `shared`
+  // By shelf: the item in its class, or -1 if the shelf is in `shared`; and the item in its type,
+  // or -1 if the type has only one class.
   std::vector<int32_t> item_of;
+  std::vector<int32_t> item_in_type;
 };
 
 }  // namespace trainyard::core

@@ -245,7 +245,7 @@ const HostAmount& Slots::MostLeft(size_t cls) const {
   if (most.has_value()) return *most;
   most.emplace();
   // A worker of several classes of one type is indexed by none of them, but its islands may be.
-  const Places::OfClass& of = islands_.by_class[cls];
+  const Places::Indexed& of = islands_.by_class[cls];
   for (int32_t free = 1; free <= of.free.largest(); ++free) {
     for (int32_t i = of.free.Find(free, 0); i >= 0; i = of.free.Find(free, i + 1)) {
       const Shelf& shelf = shelves_[of.ranges[static_cast<size_t>(i)].begin];
@@ -312,16 +312,32 @@ Reach Slots::ReachOf(const Demand& demand, const std::set<std::string>& reservat
   return reach;
 }
 
+// Collects the items of an index in the order of their shelves.
+struct Slots::IndexItems {
+  std::vector<ShelfRange> ranges;
+  std::vector<int32_t> open;
+  int32_t largest = 0;  // slots of an item
+
+  // Returns the number of the item.
+  int32_t Add(const ShelfRange& range, int32_t slots) {
+    ranges.push_back(range);
+    open.push_back(0);
+    largest = std::max(largest, slots);
+    return static_cast<int32_t>(ranges.size()) - 1;
+  }
+  // Nothing is kept for any job yet, so all free slots are open.
+  Places::Indexed Index() && {
+    return {std::move(ranges), FreeIndex(open, largest), FreeIndex(open, largest)};
+  }
+};
+
 Places Slots::MakePlaces(bool by_island) const {
-  struct Counts {
-    std::vector<int32_t> open;
-    int32_t largest = 0;
-  };
   Places places;
   places.shared.resize(types_.size());
   places.item_of.assign(shelves_.size(), -1);
-  std::vector<std::vector<ShelfRange>> ranges(classes_.size());
-  std::vector<Counts> counts(classes_.size());
+  places.item_in_type.assign(shelves_.size(), -1);
+  std::vector<IndexItems> of_class(classes_.size());
+  std::vector<IndexItems> of_type(types_.size());
   const auto type_of = [this](const Shelf& shelf) {
     return classes_[static_cast<size_t>(shelf.cls)].type;
   };
@@ -333,8 +349,7 @@ Places Slots::MakePlaces(bool by_island) const {
     }
     for (size_t i = begin; i < end; ++i) {
       const Shelf& shelf = shelves_[i];
-      const auto cls = static_cast<size_t>(shelf.cls);
-      Counts& count = counts[cls];
+      const auto type = static_cast<size_t>(type_of(shelf));
       bool is_first_of_type = true;
       bool is_alone = true;
       int32_t size = 0;
@@ -344,26 +359,22 @@ Places Slots::MakePlaces(bool by_island) const {
         if (shelves_[j].cls != shelf.cls) is_alone = false;
         size += shelves_[j].end - shelves_[j].begin;
       }
+      const ShelfRange range{begin, end};
       if (!is_alone) {
-        const auto type = static_cast<size_t>(type_of(shelf));
-        if (is_first_of_type) places.shared[type].push_back({begin, end});
+        if (is_first_of_type) places.shared[type].push_back(range);
         continue;
       }
-      if (is_first_of_type) {
-        ranges[cls].push_back({begin, end});
-        count.open.push_back(0);
-        count.largest = std::max(count.largest, size);
-      }
-      places.item_of[i] = static_cast<int32_t>(ranges[cls].size()) - 1;
-      count.open.back() += shelf.open;
+      const auto put = [&](IndexItems& items, int32_t& item) {
+        item = is_first_of_type ? items.Add(range, size)
+                                : static_cast<int32_t>(items.ranges.size()) - 1;
+        items.open[static_cast<size_t>(item)] += shelf.open;
+      };
+      put(of_class[static_cast<size_t>(shelf.cls)], places.item_of[i]);
+      if (classes_of_[type].size() > 1) put(of_type[type], places.item_in_type[i]);
     }
   }
-  places.by_class.reserve(classes_.size());
-  for (size_t i = 0; i < classes_.size(); ++i) {
-    // Nothing is kept for any job yet, so all free slots are open.
-    places.by_class.push_back({std::move(ranges[i]), FreeIndex(counts[i].open, counts[i].largest),
-                               FreeIndex(counts[i].open, counts[i].largest)});
-  }
+  for (IndexItems& items : of_class) places.by_class.push_back(std::move(items).Index());
+  for (IndexItems& items : of_type) places.by_type.push_back(std::move(items).Index());
   return places;
 }
 
@@ -375,11 +386,14 @@ void Slots::Count(const Slot& slot, int32_t by) {
   (slot.kept ? shelf.kept : shelf.open) += by;
   (slot.kept ? classes_[cls].kept : classes_[cls].open) += by;
   if (slot.kept) hosts_[static_cast<size_t>(shelf.worker)].kept += by;
+  const auto change = [&](Places::Indexed& indexed, int32_t item) {
+    if (item < 0) return;
+    indexed.free.Change(item, by);
+    if (!slot.kept) indexed.open.Change(item, by);
+  };
   for (Places* places : {&islands_, &workers_}) {
-    const int32_t item = places->item_of[at];
-    if (item < 0) continue;
-    places->by_class[cls].free.Change(item, by);
-    if (!slot.kept) places->by_class[cls].open.Change(item, by);
+    change(places->by_class[cls], places->item_of[at]);
+    change(places->by_type[static_cast<size_t>(classes_[cls].type)], places->item_in_type[at]);
   }
 }
 

@@ -195,6 +195,7 @@ class Slots {
   // Changes who holds or claims the slot.
   template <typename Set>
   void Change(int32_t slot, Set set);
+  struct IndexItems;
   Places MakePlaces(bool by_island) const;
   void Count(const Slot& slot, int32_t by);  // changes the counts by the slot, if it is free
 
