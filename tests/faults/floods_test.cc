@@ -174,5 +174,58 @@ TEST(Floods, LogsMetricsAndDeafWatchersLeaveMemoryBoundedAndOthersAlone) {
   row.Survived();
 }
 
+// Returns what the files of a folder take, as long as they lie there.
+int64_t BytesUnder(const std::string& folder) {
+  int64_t bytes = 0;
+  std::error_code gone;
+  for (std::filesystem::recursive_directory_iterator it(folder, gone), end; !gone && it != end;
+       it.increment(gone)) {
+    bytes += FileSize(it->path().string()).value_or(0);
+  }
+  return bytes;
+}
+
+TEST(Floods, AProgramThatWritesTenGigabytesFillsNoDisk) {
+  LONG_LANE_ONLY();
+  FaultRow row({.fault = "floods, and watchers that never read",
+                .injection = "a program writes 10 GiB to its output, and then a metric point",
+                .expectation = "the log ends with a line that says so; no disk holds more than a "
+                               "part of it; the job succeeds, and its point arrives"});
+  constexpr int64_t kOutputGib = 10;
+  constexpr int64_t kLogMaxMib = 257;
+  constexpr int64_t kOnWorkerMaxMib = 300;
+  Yard yard;
+  yard.Start();
+  const std::string job = yard.Submit(absl::StrCat(
+      "name: flood\ndevices: 0\nprogram:\n  script: |\n",
+      "    yes 'the same line again and again and again' | head -c ", kOutputGib, "G\n",
+      "    echo '{\"step\":1,\"name\":\"loss\",\"value\":0.5}' >> "
+      "$TRAINYARD_RUN_DIR/metrics.jsonl\n"));
+  int64_t on_worker = 0;
+  int64_t server_mib = 0;
+  const bool is_over = WaitUntil(
+      [&] {
+        on_worker = std::max(on_worker, BytesUnder(yard.WorkerStateDir()));
+        server_mib = std::max(server_mib, ResidentMib(yard.server()->pid()));
+        return yard.GetJob(job).state() == v1::JOB_STATE_SUCCEEDED;
+      },
+      10 * kPatience);
+  ASSERT_TRUE(is_over) << yard.GetJob(job).ShortDebugString();
+  const std::string stored =
+      JoinPath(yard.server_state_dir(), absl::StrCat("logs/", job.substr(5), "/1/0.log"));
+  const int64_t kept = FileSize(stored).value_or(0);
+  EXPECT_GT(kept, int64_t{200} << 20);
+  EXPECT_LT(kept, kLogMaxMib << 20);
+  EXPECT_LT(on_worker, kOnWorkerMaxMib << 20);
+  EXPECT_EQ(yard.Metrics(job, "loss").size(), 1u);
+  const ProcessResult log = yard.Cli({"logs", job, "--tail", "1"});
+  EXPECT_NE(log.out.find("this log has reached the limit"), std::string::npos) << log.out;
+  row.Count("GiB of output", kOutputGib);
+  row.Count("MiB kept", kept >> 20);
+  row.Count("MiB at most on the worker", on_worker >> 20);
+  row.Count("MiB of the server's memory", server_mib);
+  row.Survived();
+}
+
 }  // namespace
 }  // namespace trainyard::testing

@@ -6,6 +6,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <string>
 #include <utility>
@@ -16,10 +17,11 @@ namespace trainyard::program {
 namespace {
 
 constexpr size_t kBlock = size_t{64} << 10;
+constexpr size_t kLastBytes = 4096;
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<OutputPipe>> OutputPipe::Start(int log) {
+absl::StatusOr<std::unique_ptr<OutputPipe>> OutputPipe::Start(int log, int64_t bytes_max) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return ErrnoStatus(errno, "cannot make", "a pipe");
   UniqueFd read(ends[0]);
@@ -30,7 +32,7 @@ absl::StatusOr<std::unique_ptr<OutputPipe>> OutputPipe::Start(int log) {
   UniqueFd end(eventfd(0, EFD_CLOEXEC));
   if (!end.valid()) return ErrnoStatus(errno, "cannot make", "an event");
   std::unique_ptr<OutputPipe> pipe(
-      new OutputPipe(std::move(read), std::move(write), std::move(end), log));
+      new OutputPipe(std::move(read), std::move(write), std::move(end), log, bytes_max));
   pipe->thread_ = std::thread([borrowed = pipe.get()] { borrowed->Copy(); });
   return pipe;
 }
@@ -44,6 +46,7 @@ int64_t OutputPipe::Finish() {
     const uint64_t one = 1;
     (void)!write(end_.get(), &one, sizeof one);
     thread_.join();
+    (void)WriteFully(log_, last_, "the log");
   }
   return lost_;
 }
@@ -52,8 +55,12 @@ bool OutputPipe::CopyBlock() {
   char block[kBlock];
   const ssize_t got = read(read_.get(), block, sizeof block);
   if (got <= 0) return got < 0 && errno == EINTR;
-  const absl::string_view text(block, static_cast<size_t>(got));
-  if (!WriteFully(log_, text, "the log").ok()) lost_ += got;
+  const int64_t wanted = std::min<int64_t>(got, room_);
+  room_ -= wanted;
+  const absl::string_view text(block, static_cast<size_t>(wanted));
+  if (!WriteFully(log_, text, "the log").ok()) lost_ += wanted;
+  last_.append(block + wanted, static_cast<size_t>(got - wanted));
+  if (last_.size() > kLastBytes) last_.erase(0, last_.size() - kLastBytes);
   return true;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <thread>
 
 #include "absl/status/statusor.h"
@@ -16,8 +17,10 @@ namespace trainyard::program {
 // empties it, and a full disk would be an error of whoever prints.
 class OutputPipe {
  public:
-  // Copies to `log`, which stays open and takes each block at its end.
-  static absl::StatusOr<std::unique_ptr<OutputPipe>> Start(int log);
+  // Copies to `log`, which stays open and takes each block at its end. It gets at most
+  // `bytes_max`; of what follows only the last lines are written, at the end, so that the program
+  // goes on and fills no disk.
+  static absl::StatusOr<std::unique_ptr<OutputPipe>> Start(int log, int64_t bytes_max);
   ~OutputPipe();
 
   // The end for the program.
@@ -27,8 +30,12 @@ class OutputPipe {
   int64_t Finish();
 
  private:
-  OutputPipe(UniqueFd read, UniqueFd write, UniqueFd end, int log)
-      : read_(std::move(read)), write_(std::move(write)), end_(std::move(end)), log_(log) {}
+  OutputPipe(UniqueFd read, UniqueFd write, UniqueFd end, int log, int64_t bytes_max)
+      : read_(std::move(read)),
+        write_(std::move(write)),
+        end_(std::move(end)),
+        log_(log),
+        room_(bytes_max) {}
   void Copy();
   // Copies one block. Returns false if there is none.
   bool CopyBlock();
@@ -37,6 +44,8 @@ class OutputPipe {
   UniqueFd write_;
   const UniqueFd end_;  // can be read once the thread is to end
   const int log_;
+  int64_t room_;      // what the log may still get
+  std::string last_;  // the end of what it did not get
   int64_t lost_ = 0;
   std::thread thread_;
 };

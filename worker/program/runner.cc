@@ -58,6 +58,8 @@ constexpr absl::Duration kLookInterval = absl::Milliseconds(100);
 constexpr absl::Duration kProgressInterval = absl::Seconds(1);
 constexpr absl::Duration kMeetTimeout = absl::Minutes(10);
 constexpr int64_t kLastLinesBytes = 4096;
+// The server keeps 256 MiB of a log, and has to be offered more to say in the log that it is full.
+constexpr int64_t kOutputBytesMax = int64_t{257} << 20;
 constexpr size_t kLastLineMax = 300;
 // A program that is stopped because it is idle has this long to end.
 constexpr absl::Duration kIdleGrace = absl::Seconds(10);
@@ -249,7 +251,7 @@ absl::StatusOr<Child> Runner::Start(const Place& place) {
                                      around_.home, around_.cache},
                                     CommandWords(spec_, JoinPath(own_folder_, "script"),
                                                  JoinPath(own_folder_, "ready"))));
-  TY_ASSIGN_OR_RETURN(output_, OutputPipe::Start(STDOUT_FILENO));
+  TY_ASSIGN_OR_RETURN(output_, OutputPipe::Start(STDOUT_FILENO, kOutputBytesMax));
   return Child::Start(words, start, output_->fd());
 }
 

@@ -20,9 +20,9 @@ namespace {
 class OutputPipeTest : public ::testing::Test {
  protected:
   // Runs a shell until it ends, and returns how many bytes of its output were lost.
-  int64_t Run(const std::string& script) {
+  int64_t Run(const std::string& script, int64_t bytes_max = int64_t{1} << 30) {
     const UniqueFd log = *OpenFile(path_, O_WRONLY | O_CREAT | O_APPEND);
-    const auto pipe = *OutputPipe::Start(log.get());
+    const auto pipe = *OutputPipe::Start(log.get(), bytes_max);
     auto child = Child::Start({"/bin/sh", "-c", script}, dir_.path(), pipe->fd());
     EXPECT_TRUE(child.ok()) << child.status();
     EXPECT_TRUE(testing::WaitUntil([&] { return child->Poll().has_value(); }));
@@ -41,6 +41,14 @@ TEST_F(OutputPipeTest, KeepsTheOrderAndAllThatWasThere) {
 TEST_F(OutputPipeTest, TakesMoreThanAPipeHolds) {
   EXPECT_EQ(Run("head -c 20000000 /dev/zero"), 0);
   EXPECT_EQ(*FileSize(path_), 20'000'004);
+}
+
+TEST_F(OutputPipeTest, BeyondItsBoundKeepsOnlyTheEnd) {
+  EXPECT_EQ(Run("echo begun; head -c 20000000 /dev/zero; echo it broke >&2", 1'000'000), 0);
+  const std::string log = *ReadFile(path_);
+  EXPECT_EQ(log.size(), 4u + 1'000'000 + 4096);
+  EXPECT_EQ(log.substr(0, 10), "old\nbegun\n");
+  EXPECT_EQ(log.substr(log.size() - 9), "it broke\n");
 }
 
 TEST_F(OutputPipeTest, DoesNotWaitForWhatAProgramLeavesBehind) {
