@@ -40,8 +40,9 @@ class BlobStore {
   // Opens the store, and makes its folders.
   static absl::StatusOr<std::unique_ptr<BlobStore>> Open(std::string dir);
 
-  // Appends `data`, which starts at `offset`, and returns the offset at which to continue;
-  // everything before it is durable. Returns `file.size` if a blob with that hash exists already:
+  // Appends `data`, which starts at `offset`, and returns the offset at which to continue.
+  // A loss of power may take bytes before it again, which Seal notices, and then all of the file is
+  // sent anew. Returns `file.size` if a blob with that hash exists already:
   // an upload that begins (offset 0) hashes that blob, once, and sets it aside if it is damaged, so
   // that the upload heals it. Bytes that are there already are skipped. Returns OUT_OF_RANGE
   // (OFFSET_MISMATCH) for a gap, INVALID_ARGUMENT for bytes past `file.size` or a malformed hash,
