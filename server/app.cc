@@ -275,14 +275,23 @@ absl::Status App::Impl::Open(const std::string& state_dir, const ServerOptions& 
   TY_ASSIGN_OR_RETURN(sweeps_, sweeps::Keeper::Open(std::move(keeper), *sweep_store_, *runtime_,
                                                     board_, notifier_, *metrics_, *Clock::Real()));
   services_->sweeps = sweeps_.get();
-  TY_ASSIGN_OR_RETURN(provisioning_,
-                      Provisioning::Open(state_dir_, given.environment, *runtime_,
-                                         *entrance_->sign_in(), *access_store_, given.kubernetes));
-  services_->providers = &provisioning_->keeper();
-  services_->complete_provider = [this](provision::ProviderSpec& spec,
-                                        provision::ClusterOptions& cluster) {
-    return provisioning_->Complete(spec, cluster);
-  };
+  auto provisioning = Provisioning::Open(state_dir_, given.environment, *runtime_,
+                                         *entrance_->sign_in(), *access_store_, given.kubernetes);
+  // Everything else works without providers.
+  if (absl::IsDataLoss(provisioning.status())) {
+    LogError(
+        "no cluster is asked for workers until the record of providers can be read; restore "
+        "the file from a backup, or move it away",
+        {{"error", std::string(provisioning.status().message())}});
+  } else {
+    TY_RETURN_IF_ERROR(provisioning.status());
+    provisioning_ = *std::move(provisioning);
+    services_->providers = &provisioning_->keeper();
+    services_->complete_provider = [this](provision::ProviderSpec& spec,
+                                          provision::ClusterOptions& cluster) {
+      return provisioning_->Complete(spec, cluster);
+    };
+  }
   judges_ = services_.get();
   jobs_ = std::make_unique<rpc::JobServiceImpl>(*services_);
   fleet_ = std::make_unique<rpc::FleetServiceImpl>(*services_);
@@ -442,7 +451,7 @@ absl::Status App::Impl::Listen(const ServerOptions& given) {
         grpc::AddInsecureChannelFromFd(server_.get(), connection.release());
       },
       [this](metrics::Exposition::Done done) { exposition_->Write(std::move(done)); });
-  provisioning_->Start();
+  if (provisioning_ != nullptr) provisioning_->Start();
   return ReplaceFile(JoinPath(state_dir_, "ready"),
                      absl::StrCat(absl::StrJoin(addresses(), "\n"), "\n"), 0600);
 }
@@ -492,7 +501,7 @@ void App::Impl::Stop() {
   streams_.EndAll(absl::UnavailableError("the server is shutting down; try again"));
   verifier_->Stop();
   sweeps_->Stop();
-  provisioning_->Stop();
+  if (provisioning_ != nullptr) provisioning_->Stop();
   runtime_->Stop();
   courier_->Stop();
   server_->Shutdown(absl::ToChronoTime(Clock::Real()->Now() + kShutdownGrace));

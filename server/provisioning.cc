@@ -2,11 +2,13 @@
 // have no accounts, and run those of everybody.
 #include "server/provisioning.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "common/base/errors.h"
@@ -34,16 +36,36 @@ std::string HostName() {
   return gethostname(name, sizeof name - 1) == 0 && name[0] != '\0' ? name : "localhost";
 }
 
-// Returns the address under which other hosts reach the port.
+bool IsLoopback(absl::string_view host) {
+  return host == "localhost" || host == "::1" || absl::StartsWith(host, "127.");
+}
+
+// Returns the first address under which other hosts reach the server.
 absl::StatusOr<std::string> PublicAddress(const std::vector<std::string>& addresses) {
-  if (addresses.empty()) {
-    return MakeError(absl::StatusCode::kFailedPrecondition, "NO_TLS",
-                     "pilots come from other hosts, and this server has no port for those; start "
-                     "it with --listen tls:0.0.0.0:7070 beside its socket");
+  for (const std::string& text : addresses) {
+    TY_ASSIGN_OR_RETURN(rpc::Address address, rpc::ParseAddress(text));
+    if (IsLoopback(address.host)) continue;
+    if (address.host == "0.0.0.0" || address.host == "::") address.host = HostName();
+    return address.ToString();
   }
-  TY_ASSIGN_OR_RETURN(rpc::Address address, rpc::ParseAddress(addresses.front()));
-  if (address.host == "0.0.0.0" || address.host == "::") address.host = HostName();
-  return address.ToString();
+  return MakeError(
+      absl::StatusCode::kFailedPrecondition, "NO_TLS",
+      absl::StrCat("pilots come from other hosts, and this server has no port for those",
+                   addresses.empty() ? "" : ", since it listens on loopback alone",
+                   "; start it with --listen tls:0.0.0.0:7070 beside its socket, or name the "
+                   "address under which they reach it with --server-address"));
+}
+
+// Checks an address that pilots are to call.
+absl::Status CheckServerAddress(const char* field, const std::string& text) {
+  if (text.empty()) return absl::OkStatus();
+  const auto address = rpc::ParseAddress(text);
+  if (!address.ok()) return InvalidFields({{field, std::string(address.status().message())}});
+  if (address->kind == rpc::Address::Kind::kTls) return absl::OkStatus();
+  return InvalidFields(
+      {{field, absl::StrCat("'", text,
+                            "' is no address with TLS, which other hosts need; expected "
+                            "tls://HOST:PORT")}});
 }
 
 }  // namespace
@@ -73,10 +95,16 @@ absl::StatusOr<std::unique_ptr<Provisioning>> Provisioning::Open(
     return it->Connect(server_id, spec, cluster);
   };
   options.invite = [it = made.get()](const std::string& worker) -> absl::StatusOr<std::string> {
-    TY_ASSIGN_OR_RETURN(
-        const access::NewToken token,
-        rpc::Invite(it->sign_in_, it->tokens_, UserName(geteuid()), worker, kTokenLifetime));
+    TY_ASSIGN_OR_RETURN(const access::NewToken token,
+                        rpc::InviteOfPilot(it->sign_in_, it->tokens_, worker, kTokenLifetime));
     return token.text;
+  };
+  options.revoke_but = [it = made.get()](const std::string& prefix,
+                                         const std::set<std::string>& pilots) {
+    rpc::RevokeInvitations(it->sign_in_, it->tokens_, [&](const std::string& worker) {
+      return absl::StartsWith(worker, prefix) &&
+             !pilots.contains(std::string(provision::PilotOfWorker(worker)));
+    });
   };
   TY_ASSIGN_OR_RETURN(made->keeper_, provision::Keeper::Open(std::move(options), *made->store_,
                                                              runtime, *Clock::Real()));
@@ -96,8 +124,11 @@ absl::Status Provisioning::Complete(provision::ProviderSpec& spec,
                                     provision::ClusterOptions& cluster) const {
   const bool is_slurm = spec.kind == provision::ProviderKind::kSlurm;
   TY_RETURN_IF_ERROR(is_slurm ? CompleteSlurm(spec, cluster) : CompleteKubernetes(cluster));
-  TY_ASSIGN_OR_RETURN(const std::string address, PublicAddress(sign_in_.addresses));
-  if (cluster.server_address.empty()) cluster.server_address = address;
+  TY_RETURN_IF_ERROR(
+      CheckServerAddress(is_slurm ? "spec.slurm.server_address" : "spec.kubernetes.server_address",
+                         cluster.server_address));
+  if (!sign_in_.addresses.empty() && !cluster.server_address.empty()) return absl::OkStatus();
+  TY_ASSIGN_OR_RETURN(cluster.server_address, PublicAddress(sign_in_.addresses));
   return absl::OkStatus();
 }
 
@@ -111,6 +142,18 @@ absl::Status Provisioning::CompleteSlurm(provision::ProviderSpec& spec,
   }
   if (cluster.folder.empty()) cluster.folder = JoinPath(state_dir_, "pilots");
   if (cluster.worker_program.empty()) cluster.worker_program = SiblingProgram("trainyard-worker");
+  if (!absl::StartsWith(cluster.worker_program, "/")) {
+    return InvalidFields({{"spec.slurm.worker_program",
+                           absl::StrCat("'", cluster.worker_program,
+                                        "' is no absolute path of a program on the nodes")}});
+  }
+  struct stat info {};
+  if (stat(cluster.folder.c_str(), &info) == 0 && (info.st_mode & 022) != 0) {
+    return InvalidFields(
+        {{"spec.slurm.folder", absl::StrCat("'", cluster.folder,
+                                            "' can be written by others, and pilots run what lies "
+                                            "there; take the right from them (chmod go-w)")}});
+  }
   return absl::OkStatus();
 }
 
@@ -161,13 +204,6 @@ absl::Status Provisioning::CompleteKubernetes(provision::ClusterOptions& cluster
                           "is missing; name the Service of this server, such as "
                           "tls://trainyard-server.trainyard:7070, since no pod finds another by "
                           "its name"});
-  }
-  if (!cluster.server_address.empty()) {
-    const auto address = rpc::ParseAddress(cluster.server_address);
-    if (!address.ok()) {
-      violations.push_back(
-          {"spec.kubernetes.server_address", std::string(address.status().message())});
-    }
   }
   return violations.empty() ? absl::OkStatus() : InvalidFields(violations);
 }

@@ -1,5 +1,6 @@
 // providers lists and steers the clusters that the server asks for workers.
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <ostream>
 #include <string>
@@ -53,6 +54,7 @@ struct ProviderOptions {
 struct NamedOptions {
   std::string name;
   std::string reason;
+  bool forget = false;
 };
 struct CancelOptions {
   std::string name;
@@ -144,7 +146,7 @@ absl::Status TakeOptions(const ProviderOptions& options, v1::ProviderSpec& spec)
   if (options.preference.has_value()) spec.set_preference(*options.preference);
   if (!options.cost.empty()) {
     double cost = 0;
-    if (!absl::SimpleAtod(options.cost, &cost) || cost < 0) {
+    if (!absl::SimpleAtod(options.cost, &cost) || !std::isfinite(cost) || cost < 0) {
       return absl::InvalidArgumentError(
           absl::StrCat("--cost '", options.cost, "' is no price; expected a number such as 2.5"));
     }
@@ -343,10 +345,13 @@ Result RemoveProvider(const Context& context, const NamedOptions& options) {
   TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
   v1::DeleteProviderRequest request;
   request.set_name(options.name);
+  request.set_forget(options.forget);
   TY_RETURN_IF_ERROR(link->Call(&v1::ProviderService::Stub::DeleteProvider, request).status());
-  context.Say(absl::StrCat("provider '", options.name,
-                           "' goes once its pilots have ended; `trainyard providers show ",
-                           options.name, "` lists them"));
+  context.Say(absl::StrCat(
+      "provider '", options.name, "' ",
+      options.forget ? "is forgotten; cancel what still runs in its cluster yourself"
+                     : absl::StrCat("goes once its pilots have ended; `trainyard providers show ",
+                                    options.name, "` lists them")));
   return link::kOk;
 }
 
@@ -425,7 +430,8 @@ void AddProviders(VerbTable& verbs) {
       },
       AddProvider);
   verbs.Add<ProviderOptions>(
-      "providers update", "Change a provider; its pilots stay as they are", "gpu --max 12",
+      "providers update", "Change a provider; its pilots stay as they were asked for",
+      "gpu --max 12",
       [](client::Flags& flags, ProviderOptions& options) {
         flags.Word("NAME", options.name, "Its name").Required();
         flags.Value("--kubernetes", options.kubernetes,
@@ -457,6 +463,8 @@ void AddProviders(VerbTable& verbs) {
       "providers rm", "Remove a provider once its pilots have ended their work", "gpu",
       [](client::Flags& flags, NamedOptions& options) {
         flags.Word("NAME", options.name, "Its name").Required();
+        flags.Switch("--forget", options.forget,
+                     "Remove it at once, since its cluster does not answer any more");
       },
       RemoveProvider);
   verbs.Add<CancelOptions>(

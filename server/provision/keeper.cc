@@ -23,6 +23,9 @@ constexpr int64_t kRestUs = 10 * kMinuteUs;
 // A pass looks at no more possible workers of a provider than this, so that it stays short.
 constexpr int32_t kOfferedMax = 64;
 constexpr absl::Duration kOfferEvery = absl::Minutes(1);
+constexpr absl::Duration kRevokeEvery = absl::Minutes(1);
+// The memory of a GPU is known once one has joined, and until then it may be enough.
+constexpr int64_t kUnknownMemoryBytes = int64_t{1} << 50;
 
 // Providers in the order in which they are asked.
 std::vector<const Provider*> InOrder(const State& state) {
@@ -40,17 +43,43 @@ bool IsAsked(const Provider& provider) {
          provider.breaker.state != Breaker::State::kOpen;
 }
 
-// Returns a worker of the provider, as far as it is known before it has joined.
-core::WorkerRecord PossibleWorker(const ProviderSpec& spec) {
+// Returns how a worker falls short of what its provider declares, as a sentence; empty if it does
+// not. It may bring more.
+std::string MismatchOf(const core::WorkerRecord& worker, const PilotResources& declared) {
+  std::map<std::string, int32_t> counts;
+  for (const core::DeviceRecord& device : worker.devices) ++counts[device.type];
+  if (counts[declared.device_type] >= declared.devices) return "";
+  std::string has;
+  for (const auto& [type, count] : counts) {
+    if (count == 0) continue;
+    absl::StrAppend(&has, has.empty() ? "" : ", ", count, " x ", type);
+  }
+  return absl::StrCat("its worker ", worker.name, " has ", has.empty() ? "no device" : has,
+                      ", and the provider says ", declared.devices, " x ", declared.device_type);
+}
+
+// Returns a worker of the provider, as far as it is known before it has joined. `sample` is one
+// that has, or null.
+core::WorkerRecord PossibleWorker(const ProviderSpec& spec, const core::WorkerRecord* sample) {
   core::WorkerRecord worker;
   for (int32_t i = 0; i < spec.node.devices; ++i) {
     core::DeviceRecord& device = worker.devices.emplace_back();
     device.name = absl::StrCat(spec.node.device_type, "-", i);
     device.type = spec.node.device_type;
-    // On a GPU, the memory and what it computes in are known once one has joined.
+    if (device.type == "cpu") {
+      device.memory_bytes = spec.node.memory_bytes / spec.node.devices;
+    } else {
+      device.memory_bytes = kUnknownMemoryBytes;
+    }
     device.bf16 = true;
-    if (device.type == "cpu") device.memory_bytes = spec.node.memory_bytes / spec.node.devices;
+    if (sample == nullptr) continue;
+    for (const core::DeviceRecord& known : sample->devices) {
+      if (known.type != device.type) continue;
+      device.memory_bytes = known.memory_bytes;
+      device.bf16 = known.bf16;
+    }
   }
+  if (sample != nullptr) worker.labels = sample->labels;
   if (spec.node.memory_bytes > 0) worker.host = {spec.node.cpus, spec.node.memory_bytes};
   return worker;
 }
@@ -63,7 +92,12 @@ absl::StatusOr<std::unique_ptr<Keeper>> Keeper::Open(Options options, ProviderSt
   const MutexLock lock(&keeper->mutex_);
   TY_ASSIGN_OR_RETURN(keeper->kept_, store.Load());
   if (keeper->kept_.state.server_id.empty()) {
-    keeper->kept_.state.server_id = keeper->options_.server_id;
+    // It is written down before anything has a name with it, since all names would be those of a
+    // stranger after a restore of a state without it.
+    Kept next = keeper->kept_;
+    next.state.server_id = keeper->options_.server_id;
+    TY_RETURN_IF_ERROR(store.Save(keeper->kept_, next));
+    keeper->kept_ = std::move(next);
   }
   WakeUp(keeper->kept_.state, keeper->NowUs());
   return keeper;
@@ -112,7 +146,8 @@ void Keeper::Look() {
   Inputs inputs;
   if (!AskYard(inputs)) return;
   for (auto& [name, connection] : connections_) {
-    inputs.news[name] = connection.messenger->TakeNews();
+    ProviderNews& news = inputs.news[name] = connection.messenger->TakeNews();
+    if (news.listing.has_value()) TakeTimes(*news.listing);
   }
   for (const auto& [name, why] : unreachable_) {
     Listing& listing = inputs.news[name].listing.emplace();
@@ -140,6 +175,34 @@ void Keeper::Look() {
   }
   Act(decisions);
   SteerWorkers(inputs);
+  RevokeTokens();
+}
+
+void Keeper::TakeTimes(Listing& listing) {
+  listing.begin_us += begin_us_;
+  const int64_t ahead_us = NowUs() - absl::ToUnixMicros(clock_.Now());
+  for (ListedPilot& pilot : listing.pilots) {
+    if (pilot.start_us != 0) pilot.start_us += ahead_us;
+    if (pilot.expire_us != 0) pilot.expire_us += ahead_us;
+  }
+}
+
+void Keeper::RevokeTokens() {
+  const absl::Duration now = clock_.Uptime();
+  if (now < revoke_due_ || !options_.revoke_but) return;
+  revoke_due_ = now + kRevokeEvery;
+  std::string prefix;
+  std::set<std::string> live;
+  {
+    const MutexLock lock(&mutex_);
+    prefix = absl::StrCat("ty-", kept_.state.server_id, "-");
+    for (const auto& [name, provider] : kept_.state.providers) {
+      for (const auto& [number, pilot] : provider.pilots) {
+        if (IsLive(pilot)) live.insert(pilot.name);
+      }
+    }
+  }
+  options_.revoke_but(prefix, live);
 }
 
 void Keeper::Connect() {
@@ -190,7 +253,8 @@ void Keeper::Offer() {
       const ProviderSpec& spec = provider->spec;
       core::PossibleWorkers possible;
       possible.provider = spec.name;
-      possible.worker = PossibleWorker(spec);
+      const auto sample = samples_.find(spec.name);
+      possible.worker = PossibleWorker(spec, sample == samples_.end() ? nullptr : &sample->second);
       possible.user = spec.owner;
       // Those that are on their way are not workers yet, and so are still possible. One that is not
       // asked now may be later, so jobs that need it may be submitted.
@@ -199,8 +263,10 @@ void Keeper::Offer() {
         if (IsLive(pilot) && pilot.connect_us > 0) ++joined;
       }
       const int32_t pilots = provider->is_removing ? 0 : std::max(spec.max_pilots - joined, 0);
-      possible.count = std::min(pilots * spec.nodes, kOfferedMax / spec.nodes * spec.nodes);
-      offered[spec.name] = {provider->generation, possible.count};
+      possible.count =
+          std::min(pilots * spec.nodes, std::max(kOfferedMax / spec.nodes, 1) * spec.nodes);
+      offered[spec.name] = {2 * provider->generation + (sample == samples_.end() ? 0 : 1),
+                            possible.count};
       offer.workers.push_back(std::move(possible));
     }
   }
@@ -215,12 +281,18 @@ void Keeper::Offer() {
 bool Keeper::AskYard(Inputs& inputs) {
   std::vector<Wanted> wanted;
   std::string prefix;
+  std::map<std::string, std::pair<std::string, PilotResources>> declared;  // by pilot
   {
     const MutexLock lock(&mutex_);
     prefix = absl::StrCat("ty-", kept_.state.server_id, "-");
     for (const Provider* provider : InOrder(kept_.state)) {
       if (IsAsked(*provider)) {
         wanted.push_back({provider->spec.name, provider->spec.nodes, {}});
+      }
+      for (const auto& [number, pilot] : provider->pilots) {
+        // Others were asked for by what was declared then.
+        if (!IsLive(pilot) || pilot.generation != provider->generation) continue;
+        declared[pilot.name] = {provider->spec.name, provider->spec.node};
       }
     }
   }
@@ -231,17 +303,7 @@ bool Keeper::AskYard(Inputs& inputs) {
     const core::Now now = runtime_.Now();
     workers_.clear();
     for (const auto& [name, worker] : (*yard)->snapshot().workers) {
-      if (!absl::StartsWith(name, prefix)) continue;
-      workers_.emplace(name, worker.scheduling);
-      if (!std::holds_alternative<core::worker_fsm::Active>(worker.state)) continue;
-      WorkerSight& sight = sights[std::string(PilotOfWorker(name))];
-      const bool is_new = sight.pilot.empty();
-      sight.pilot = std::string(PilotOfWorker(name));
-      ++sight.connected;
-      const bool is_busy = !(*yard)->HoldersOn(name).empty() || !(*yard)->HeldOn(name).empty();
-      if (is_busy) ++sight.busy;
-      const bool drains = worker.scheduling != core::Scheduling::kEligible;
-      sight.is_draining = drains && (is_new || sight.is_draining);
+      if (absl::StartsWith(name, prefix)) TakeWorker(**yard, worker, declared, sights);
     }
     for (Wanted& one : wanted) one.workers = (*yard)->WantedOf(one.provider, now);
     done.set_value(true);
@@ -250,6 +312,31 @@ bool Keeper::AskYard(Inputs& inputs) {
   for (auto& [pilot, sight] : sights) inputs.workers.push_back(std::move(sight));
   inputs.demand = LotsOf(wanted);
   return true;
+}
+
+void Keeper::TakeWorker(
+    const core::Yard& yard, const core::WorkerRecord& worker,
+    const std::map<std::string, std::pair<std::string, PilotResources>>& declared,
+    std::map<std::string, WorkerSight>& sights) {
+  const std::string& name = worker.name;
+  workers_.emplace(name, worker.scheduling);
+  const std::string pilot(PilotOfWorker(name));
+  WorkerSight& sight = sights[pilot];
+  sight.pilot = pilot;
+  if (!yard.HoldersOn(name).empty() || !yard.HeldOn(name).empty()) ++sight.busy;
+  if (!std::holds_alternative<core::worker_fsm::Active>(worker.state)) return;
+  const bool drains = worker.scheduling != core::Scheduling::kEligible;
+  sight.is_draining = drains && (sight.connected == 0 || sight.is_draining);
+  ++sight.connected;
+  const auto found = declared.find(pilot);
+  if (found == declared.end()) return;
+  const auto& [provider, node] = found->second;
+  std::string mismatch = MismatchOf(worker, node);
+  if (mismatch.empty()) {
+    samples_.insert_or_assign(provider, worker);
+  } else {
+    sight.mismatch = std::move(mismatch);
+  }
 }
 
 void Keeper::Act(const std::vector<Decision>& decisions) {
@@ -272,6 +359,10 @@ void Keeper::Act(const std::vector<Decision>& decisions) {
           if (PilotOfWorker(worker) != decision.pilot) continue;
           Post(core::CordonWorker{worker, kActor, decision.reason});
         }
+        break;
+      case DecisionKind::kDropTokens:
+        revoke_due_ = -absl::InfiniteDuration();
+        if (messenger != nullptr) messenger->DropTokens(decision.pilot);
         break;
       case DecisionKind::kForget:
         if (messenger != nullptr) messenger->DropTokens(decision.pilot);
@@ -347,7 +438,8 @@ absl::Status Keeper::Set(const ProviderSpec& spec, const ClusterOptions& cluster
   if (is_there && is_new) return error::ProviderExists(spec.name);
   if (!is_there && !is_new) return error::ProviderNotFound(spec.name);
   Kept next = kept_;
-  TY_RETURN_IF_ERROR(SetProvider(next.state, spec));
+  const bool is_other_request = is_there && kept_.clusters.at(spec.name) != cluster;
+  TY_RETURN_IF_ERROR(SetProvider(next.state, spec, is_other_request));
   next.clusters[spec.name] = cluster;
   TY_RETURN_IF_ERROR(store_.Save(kept_, next));
   kept_ = std::move(next);

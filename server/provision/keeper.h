@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -40,6 +41,9 @@ class Keeper {
         const std::string& server_id, const ProviderSpec& spec, const ClusterOptions& options)>
         connect;
     Messenger::Invite invite;
+    // Ends the invitations of workers whose names begin with the first and who belong to no pilot
+    // of the others.
+    std::function<void(const std::string& prefix, const std::set<std::string>& pilots)> revoke_but;
     std::string server_id;  // of a server that has no providers yet; see IsServerId
     absl::Duration look_every = absl::Seconds(2);
     absl::Duration list_every = absl::Seconds(10);
@@ -68,7 +72,11 @@ class Keeper {
 
  private:
   Keeper(Options options, ProviderStore& store, runtime::Runtime& runtime, Clock& clock)
-      : options_(std::move(options)), store_(store), runtime_(runtime), clock_(clock) {}
+      : options_(std::move(options)),
+        store_(store),
+        runtime_(runtime),
+        clock_(clock),
+        begin_us_(absl::ToUnixMicros(clock.Now()) - absl::ToInt64Microseconds(clock.Uptime())) {}
   void Run();
   // Takes one turn.
   void Look();
@@ -76,18 +84,29 @@ class Keeper {
   void Connect();
   // Fills in what the yard knows, on the writer. Returns false if it does not answer.
   bool AskYard(Inputs& inputs);
+  // Takes over one worker of a pilot, on the writer.
+  void TakeWorker(const core::Yard& yard, const core::WorkerRecord& worker,
+                  const std::map<std::string, std::pair<std::string, PilotResources>>& declared,
+                  std::map<std::string, WorkerSight>& sights);
+  // Ends the invitations that no pilot needs.
+  void RevokeTokens();
   // Says to the yard which workers could be had.
   void Offer();
   void Act(const std::vector<Decision>& decisions);
   // Cordons workers that have little time left, and gives up those whose pilot has ended.
   void SteerWorkers(const Inputs& inputs);
   void Post(core::Input input);
-  int64_t NowUs() { return absl::ToUnixMicros(clock_.Now()); }
+  // Returns the time of all decisions, which nobody can set: the wall clock as it was at the start,
+  // and what has passed since.
+  int64_t NowUs() { return begin_us_ + absl::ToInt64Microseconds(clock_.Uptime()); }
+  // Turns the times of a listing into that time.
+  void TakeTimes(Listing& listing);
 
   const Options options_;
   ProviderStore& store_;
   runtime::Runtime& runtime_;
   Clock& clock_;
+  const int64_t begin_us_;
 
   mutable Mutex mutex_;
   CondVar changed_;
@@ -105,6 +124,9 @@ class Keeper {
   // The reasons for which there is no connection, by the name of the provider.
   std::map<std::string, std::string> unreachable_;
   std::map<std::string, core::Scheduling> workers_;  // of pilots, by name
+  // A worker of each provider as it was when it joined, for what is not declared.
+  std::map<std::string, core::WorkerRecord> samples_;
+  absl::Duration revoke_due_ = -absl::InfiniteDuration();
   // The generation and the number of workers that were offered, by provider.
   std::map<std::string, std::pair<int32_t, int32_t>> offered_;
   absl::Duration offer_due_ = -absl::InfiniteDuration();

@@ -76,6 +76,7 @@ void Messenger::Run() {
     if (now - listed < list_every_) continue;
     listed = now;
     Listing listing = cluster_->List(watched);
+    listing.begin_us = absl::ToInt64Microseconds(now);
     const MutexLock lock(&mutex_);
     news_.listing = std::move(listing);
   }

@@ -39,8 +39,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Breaker, state, failed_submissio
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Pilot, number, generation, name, foreign_id, state,
                                                 create_us, submit_us, start_us, connect_us, end_us,
                                                 expire_us, idle_since_us, unneeded_since_us,
-                                                lost_since_us, drain_us, cancel_us, foreign_reason,
-                                                reason)
+                                                lost_since_us, drain_us, cancel_us, has_worked,
+                                                foreign_reason, reason)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ClusterOptions, arguments, folder, worker_program,
                                                 server_address, pod, space, queue, kubeconfig,
                                                 context)
@@ -88,6 +88,7 @@ nlohmann::json JsonOf(const Provider& provider, const ClusterOptions& cluster) {
           {"is_paused", provider.is_paused},
           {"is_removing", provider.is_removing},
           {"pause_reason", provider.pause_reason},
+          {"unused_pilots", provider.unused_pilots},
           {"last_submit_us", provider.last_submit_us},
           {"breaker", provider.breaker}};
 }
@@ -104,6 +105,7 @@ void TakeProvider(const nlohmann::json& json, Provider& provider, ClusterOptions
   provider.is_paused = json.value("is_paused", false);
   provider.is_removing = json.value("is_removing", false);
   provider.pause_reason = json.value("pause_reason", "");
+  provider.unused_pilots = json.value("unused_pilots", 0);
   provider.last_submit_us = json.value("last_submit_us", int64_t{0});
   if (json.contains("breaker")) json.at("breaker").get_to(provider.breaker);
 }

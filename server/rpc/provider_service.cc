@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "server/provision/core/demand.h"
 #include "server/provision/keeper.h"
 #include "server/rpc/answers.h"
 #include "server/rpc/convert.h"
@@ -19,7 +20,9 @@ constexpr size_t kArgumentBytesMax = 1024;
 constexpr size_t kPodBytesMax = size_t{128} << 10;
 
 absl::Status NoProviders() {
-  return absl::UnavailableError("this server asks no clusters for workers");
+  return absl::UnavailableError(
+      "this server asks no clusters for workers, because it cannot read its record of them; its "
+      "log says more");
 }
 
 v1::ProviderState StateOf(const provision::Provider& provider) {
@@ -102,6 +105,12 @@ v1::Provider ProviderProto(const provision::ProviderView& view) {
     if (provider.breaker.until_us > 0) {
       *proto.mutable_retry_time() = ToTimestamp(provider.breaker.until_us);
     }
+  }
+  if (proto.state() == v1::PROVIDER_STATE_ACTIVE &&
+      provider.unused_pilots >= provision::kUnusedPilotsMax) {
+    proto.set_state_reason(absl::StrCat(
+        provider.unused_pilots, " pilots in a row had no work, so the next one comes after a ",
+        "pause; `trainyard explain JOB` says what a waiting job lacks"));
   }
   if (provider.listing_us > 0) *proto.mutable_list_time() = ToTimestamp(provider.listing_us);
   proto.set_list_failure(provider.listing_failure);
@@ -312,8 +321,10 @@ grpc::ServerUnaryReactor* ProviderServiceImpl::DeleteProvider(
     const v1::DeleteProviderRequest* request, v1::DeleteProviderResponse*) {
   if (services_.providers == nullptr) return Finished(context, NoProviders());
   return FinishAfter(context, changes_, [this, request] {
-    return services_.providers->Change(
-        [&](provision::State& state) { return provision::RemoveProvider(state, request->name()); });
+    return services_.providers->Change([&](provision::State& state) {
+      const auto remove = request->forget() ? provision::ForgetProvider : provision::RemoveProvider;
+      return remove(state, request->name());
+    });
   });
 }
 

@@ -64,7 +64,7 @@ def main():
                 return run(binaries / "trainyard", "--server", address, *words)
 
             client("providers", "add", "lab", "--slurm", "--cpus", "1", "--max", str(options.pilots), "--backlog",
-                   str(options.pilots), "--time-limit", "30m", "--", "--mem=100")
+                   str(options.pilots), "--time-limit", "30m", "--server-address", (folder / "s/ready").read_text().split()[-1], "--", "--mem=100")
             spec = folder / "short.yaml"
             spec.write_text(SPEC)
             begin = time.perf_counter()

@@ -90,7 +90,7 @@ class Pilots(unittest.TestCase):
 
     def test_jobs_bring_workers_that_go_again(self):
         self.cli("providers", "add", "lab", "--slurm", "--devices", "1", "--cpus", "1", "--max", "2", "--time-limit", "30m",
-                 "--idle-time", "15s", "--", "--mem=100")
+                 "--idle-time", "15s", "--server-address", self.port, "--", "--mem=100")
         self.assertIn("lab", self.cli("providers", "ls"))
         self.assertEqual(self.pilots(), [], "nothing waits yet")
         jobs = [self.submit(), self.submit()]
@@ -115,10 +115,16 @@ class Pilots(unittest.TestCase):
 
     def test_what_slurm_refuses_is_told_at_once(self):
         done = subprocess.run(
-            [BIN / "trainyard", "--server", self.address, "providers", "add", "lab", "--slurm", "--", "-p", "nowhere"],
+            [BIN / "trainyard", "--server", self.address, "providers", "add", "lab", "--slurm",
+             "--server-address", self.port, "--", "-p", "nowhere"],
             capture_output=True, text=True, timeout=60)
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("nvalid partition", done.stderr)
+        # No other host reaches the loopback on which this server listens, unless somebody says that it does.
+        done = subprocess.run([BIN / "trainyard", "--server", self.address, "providers", "add", "lab", "--slurm"],
+                              capture_output=True, text=True, timeout=60)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("--server-address", done.stderr)
 
 
 if __name__ == "__main__":

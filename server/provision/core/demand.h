@@ -11,6 +11,9 @@ namespace trainyard::provision {
 
 // A listing that is older than this says too little to ask for more pilots.
 inline constexpr int64_t kListingAgeMaxUs = 2 * kMinuteUs;
+// So many pilots in a row that came and had no work are taken for chance. After that, the next one
+// is asked for after a pause, which doubles.
+inline constexpr int32_t kUnusedPilotsMax = 3;
 // The longest time between two submissions after some were refused.
 inline constexpr int64_t kSubmitIntervalMaxUs = 10 * kMinuteUs;
 

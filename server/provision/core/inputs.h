@@ -60,12 +60,14 @@ struct ProviderNews {
   std::optional<Listing> listing = {};
 };
 
-// A pilot whose workers are connected to the server.
+// A pilot of which the server knows workers.
 struct WorkerSight {
   std::string pilot = {};
-  int32_t connected = 0;     // at least 1
-  int32_t busy = 0;          // workers with work
-  bool is_draining = false;  // none of them takes more work
+  int32_t connected = 0;
+  int32_t busy = 0;          // workers with work, also those that are silent for a while
+  bool is_draining = false;  // none of those that are connected takes more work
+  // Says how a worker differs from what was declared, if it has not what its provider promises.
+  std::string mismatch = {};
 };
 
 // A part of the waiting jobs that the scheduler's own placement could run at once if one of these
@@ -86,7 +88,8 @@ enum class DecisionKind {
   kSubmit,  // ask for the pilot
   kCancel,  // cancel `foreign_id`; repeated until it has ended
   kDrain,   // let the workers of the pilot take nothing more, if none of them has work; repeated
-  kForget,  // drop the record of a pilot that has ended
+  kDropTokens,      // nobody joins with the tokens of the pilot any more
+  kForget,          // drop the record of a pilot that has ended, and all that is left of it
   kForgetProvider,  // drop the record of a provider that was removed
   // These are news for people.
   kBreakerOpened,

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "server/provision/core/breaker.h"
 
 namespace trainyard::provision {
@@ -36,12 +37,12 @@ void End(Provider& provider, Pilot& pilot, std::string reason, bool is_failure, 
   pilot.end_us = now_us;
   // The reason for which it was cancelled says more than that it is gone.
   if (before != PilotState::kEnding || pilot.reason.empty()) pilot.reason = std::move(reason);
-  if (!is_failure || before == PilotState::kEnding || pilot.connect_us != 0) return;
-  if (pilot.foreign_id.empty()) {
-    NoteFailedSubmission(provider, pilot, now_us, decisions);
-  } else {
-    NoteFailedStart(provider, pilot, now_us, decisions);
+  if (is_failure && before != PilotState::kEnding && pilot.connect_us == 0) {
+    const auto note = pilot.foreign_id.empty() ? NoteFailedSubmission : NoteFailedStart;
+    note(provider, pilot, now_us, decisions);
   }
+  decisions.push_back(
+      {DecisionKind::kDropTokens, provider.spec.name, pilot.name, pilot.foreign_id, ""});
 }
 
 void TakeResult(const std::string& server_id, Provider& provider, const SubmitResult& result,
@@ -114,6 +115,16 @@ void CancelForeign(const Provider& provider, const ListedPilot& listed, const ch
       {DecisionKind::kCancel, provider.spec.name, listed.name, listed.foreign_id, why});
 }
 
+// Returns true for a name of ours whose provider is not known, as after a restore of a state from
+// before the provider was added.
+bool IsOfNoProvider(const State& state, absl::string_view name) {
+  const std::string prefix = absl::StrCat("ty-", state.server_id, "-");
+  if (!absl::ConsumePrefix(&name, prefix)) return false;
+  const std::string provider(name.substr(0, std::min(name.rfind('-'), name.size())));
+  return !state.providers.contains(provider) &&
+         PilotNumber(state.server_id, provider, absl::StrCat(prefix, name)).has_value();
+}
+
 void TakeListing(State& state, Provider& provider, const Listing& listing,
                  std::vector<Decision>& decisions) {
   const std::string& server_id = state.server_id;
@@ -143,7 +154,12 @@ void TakeListing(State& state, Provider& provider, const Listing& listing,
   }
   for (const ListedPilot& listed : listing.pilots) {
     const auto number = PilotNumber(server_id, provider.spec.name, listed.name);
-    if (!number.has_value()) continue;
+    if (!number.has_value()) {
+      if (!HasEnded(listed.state) && IsOfNoProvider(state, listed.name)) {
+        CancelForeign(provider, listed, "it is ours, but its provider is not known", decisions);
+      }
+      continue;
+    }
     const auto chosen_one = chosen.find(*number);
     if (chosen_one != chosen.end() && chosen_one->second == &listed) continue;
     // A state from a backup may be older than its pilots. Their numbers are used.
@@ -164,27 +180,41 @@ void TakeListing(State& state, Provider& provider, const Listing& listing,
 }
 
 // Edge 4.
-void TakeConnected(Provider& provider, Pilot& pilot, int64_t now_us,
+void TakeConnected(Provider& provider, Pilot& pilot, const WorkerSight& sight, int64_t now_us,
                    std::vector<Decision>& decisions) {
   if (pilot.connect_us == 0) {
     pilot.connect_us = now_us;
-    NoteConnected(provider, pilot, decisions);
+    // One that has not what was declared proves nothing.
+    if (sight.mismatch.empty()) NoteConnected(provider, pilot, decisions);
   }
   if (pilot.start_us == 0) pilot.start_us = now_us;
   if (IsComing(pilot)) pilot.state = PilotState::kRunning;
   pilot.unneeded_since_us = 0;
 }
 
-void TakeWork(Pilot& pilot, const WorkerSight& sight, int64_t now_us) {
+void EndIdle(Provider& provider, Pilot& pilot) {
+  if (!pilot.has_worked) provider.unused_pilots += 1;
+  BeginEnding(pilot, "it had no work");
+}
+
+void TakeWork(Provider& provider, Pilot& pilot, const WorkerSight& sight, int64_t now_us,
+              std::vector<Decision>& decisions) {
   pilot.lost_since_us = 0;
   if (sight.busy > 0) {
     pilot.idle_since_us = 0;
+    pilot.has_worked = true;
+    provider.unused_pilots = 0;
     // It got work before it was told to take none. Whoever is busy stays.
-    if (!sight.is_draining) pilot.drain_us = 0;
+    pilot.drain_us = 0;
+    return;
+  }
+  if (!sight.mismatch.empty()) {
+    BeginEnding(pilot, sight.mismatch);
+    NoteFailedStart(provider, pilot, now_us, decisions);
     return;
   }
   if (pilot.idle_since_us == 0) pilot.idle_since_us = now_us;
-  if (pilot.drain_us != 0 && sight.is_draining) BeginEnding(pilot, "it had no work");
+  if (pilot.drain_us != 0 && sight.is_draining) EndIdle(provider, pilot);
 }
 
 }  // namespace
@@ -212,13 +242,17 @@ void ObserveWorkers(Provider& provider, const std::vector<WorkerSight>& workers,
     if (!IsLive(pilot)) continue;
     const auto sight = sights.find(pilot.name);
     if (sight != sights.end() && sight->second->connected > 0) {
-      TakeConnected(provider, pilot, now_us, decisions);
-      if (pilot.state == PilotState::kRunning) TakeWork(pilot, *sight->second, now_us);
+      TakeConnected(provider, pilot, *sight->second, now_us, decisions);
+      if (pilot.state == PilotState::kRunning) {
+        TakeWork(provider, pilot, *sight->second, now_us, decisions);
+      }
     } else if (pilot.state == PilotState::kRunning) {
       pilot.idle_since_us = 0;
       if (pilot.lost_since_us == 0) pilot.lost_since_us = now_us;
-      // It was told to take no work, and has gone by itself.
-      if (pilot.drain_us != 0) BeginEnding(pilot, "it had no work");
+      // It was told to take no work, and has gone by itself. A worker that is silent for a while
+      // and has jobs goes on with them.
+      const bool is_busy = sight != sights.end() && sight->second->busy > 0;
+      if (pilot.drain_us != 0 && !is_busy) EndIdle(provider, pilot);
     }
   }
 }

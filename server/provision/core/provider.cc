@@ -15,6 +15,7 @@ namespace {
 
 constexpr size_t kNumberDigitsMax = 12;
 constexpr int64_t kTimeLimitUsMax = 366 * 24 * kHourUs;
+constexpr double kCostPerHourMax = 1e9;
 
 bool IsLowerOrDigit(char c) {
   return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
@@ -74,7 +75,11 @@ absl::Status CheckProviderSpec(const ProviderSpec& spec) {
   violations.Range("submit_interval_us", spec.submit_interval_us, 0, 24 * kHourUs);
   violations.Range("start_timeout_us", spec.start_timeout_us, kSecondUs, 24 * kHourUs);
   violations.Range("overflow_us", spec.overflow_us, 0, kTimeLimitUsMax);
-  if (!(spec.cost_per_hour >= 0)) violations.Add("cost_per_hour", "is not a number of at least 0");
+  // A comparison with what is no number is false.
+  if (!(spec.cost_per_hour >= 0 && spec.cost_per_hour <= kCostPerHourMax)) {
+    violations.Add("cost_per_hour",
+                   absl::StrCat("is no number from 0 to ", static_cast<int64_t>(kCostPerHourMax)));
+  }
   return violations.Result();
 }
 

@@ -48,6 +48,7 @@ struct Pilot {
   int64_t lost_since_us = 0;      // it has run without a connected worker since then
   int64_t drain_us = 0;           // when its workers were last told to take nothing more
   int64_t cancel_us = 0;          // when its cancellation was last ordered
+  bool has_worked = false;        // a worker of it has had work
   std::string foreign_reason;     // why it waits, in the provider's words
   std::string reason;             // why it ends or has ended, as a sentence for people
 
@@ -72,11 +73,12 @@ struct Breaker {
 // A provider and its pilots.
 struct Provider {
   ProviderSpec spec;
-  int32_t generation = 1;         // grows whenever the spec changes
+  int32_t generation = 1;         // grows whenever new pilots would be different
   int32_t proven_generation = 0;  // the newest of which a worker has connected
   bool is_paused = false;         // by a person
   bool is_removing = false;       // it goes once its last pilot has ended
   std::string pause_reason;
+  int32_t unused_pilots = 0;  // that came and ended without ever having had work, in a row
   int64_t last_submit_us = 0;
   int64_t listing_us = 0;  // when the newest complete listing was begun
   int64_t reached_us = 0;  // when it last answered; what was before this process does not count
@@ -91,7 +93,7 @@ struct Provider {
 // The state.
 struct State {
   std::string server_id;  // see IsServerId
-  int64_t now_us = 0;     // never goes back, even if the wall clock does
+  int64_t now_us = 0;     // goes back at WakeUp at most
   int64_t awake_us = 0;   // when this process began: see WakeUp
   // Providers share it, so that a provider that is removed and added again repeats no name.
   int64_t next_number = 1;

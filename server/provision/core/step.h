@@ -25,19 +25,25 @@ inline constexpr int64_t kKeepEndedUs = kHourUs;
 std::vector<Decision> Step(State& state, const Inputs& inputs);
 
 // Tells the state that the process has begun anew: workers get time to connect again, and nothing
-// is asked for until a new listing has shown what there is. The state may be older than that.
+// is asked for until a new listing has shown what there is. The state may be older than that, and
+// its times may lie in the future of `now_us` if the clock has been set back.
 void WakeUp(State& state, int64_t now_us);
 
 // These are what people ask for. They change the state, and the next turn acts on it.
 
-// Adds a provider, or changes the spec of one. Returns what CheckProviderSpec returns.
-absl::Status SetProvider(State& state, const ProviderSpec& spec);
+// Adds a provider, or changes the spec of one. Its pilots stay as they were asked for, but they no
+// longer count as supply if new ones would be different: by the spec, or by what the caller knows
+// of the request (`is_other_request`). Returns what CheckProviderSpec returns.
+absl::Status SetProvider(State& state, const ProviderSpec& spec, bool is_other_request = false);
 // The others return NOT_FOUND (PROVIDER_NOT_FOUND).
 absl::Status PauseProvider(State& state, const std::string& name, std::string reason);
 // Ends a pause, also that of the breaker.
 absl::Status ResumeProvider(State& state, const std::string& name);
 // Cancels what waits, drains what is idle, and leaves what is busy until its work is done.
 absl::Status RemoveProvider(State& state, const std::string& name);
+// Removes a provider at once, whatever its pilots do, for a cluster that will not answer any more.
+// What still runs there is cancelled if the same cluster is ever asked again under our names.
+absl::Status ForgetProvider(State& state, const std::string& name);
 // Returns NOT_FOUND (PILOT_NOT_FOUND) too. The pilot is cancelled even if it is busy.
 absl::Status CancelPilot(State& state, const std::string& provider, int64_t number,
                          std::string reason);

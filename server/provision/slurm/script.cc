@@ -18,23 +18,39 @@ constexpr int64_t kWarningSecondsMax = 300;
 // A part of that is for the end of the worker itself.
 constexpr int64_t kDrainPercent = 90;
 
-// Arguments of sbatch, and why no pilot can have them. A word with one dash may have its value
-// behind it.
-constexpr std::pair<absl::string_view, absl::string_view> kRefused[] = {
-    {"-M", "sends pilots to another cluster, where nobody would look for them; set SLURM_CONF"},
-    {"--clusters",
-     "sends pilots to other clusters, where nobody would look for them; set SLURM_CONF"},
-    {"-a", "makes several jobs of one pilot; use the number of nodes"},
-    {"--array", "makes several jobs of one pilot; use the number of nodes"},
-    {":", "makes several jobs of one pilot; use the number of nodes"},
-    {"-H", "holds pilots until somebody releases them; pause the provider"},
-    {"--hold", "holds pilots until somebody releases them; pause the provider"},
-    {"-W", "lets sbatch wait until the pilot has ended"},
-    {"--wait", "lets sbatch wait until the pilot has ended"},
-    {"--wrap", "takes the place of the script that starts the worker"},
-    {"--test-only", "asks for nothing"},
-    {"--requeue", "lets Slurm begin a pilot again under the same name"},
+// Options of sbatch, and why no pilot can have them.
+struct Refused {
+  char letter;  // 0 if it has none
+  absl::string_view name;
+  absl::string_view why;
 };
+constexpr Refused kRefused[] = {
+    {'M', "--clusters",
+     "sends pilots to other clusters, where nobody would look for them; set SLURM_CONF"},
+    {0, "--cluster",
+     "sends pilots to other clusters, where nobody would look for them; set SLURM_CONF"},
+    {'a', "--array", "makes several jobs of one pilot; use the number of nodes"},
+    {'H', "--hold", "holds pilots until somebody releases them; pause the provider"},
+    {'W', "--wait", "lets sbatch wait until the pilot has ended"},
+    {0, "--wrap", "takes the place of the script that starts the worker"},
+    {0, "--test-only", "asks for nothing"},
+    {0, "--requeue", "lets Slurm begin a pilot again under the same name"},
+    {'h', "--help", "asks for nothing"},
+    {'V', "--version", "asks for nothing"},
+    {0, "--usage", "asks for nothing"},
+};
+// The letters of options that have a value, which may be the next word.
+constexpr absl::string_view kLettersWithValue = "aAbBcCdDeFGiJLmMnNopqStwx";
+// Names of options whose value may be the next word. Others are written with "=".
+constexpr absl::string_view kNamesWithValue[] = {
+    "--account",       "--begin",        "--constraint", "--cores-per-socket", "--deadline",
+    "--dependency",    "--distribution", "--exclude",    "--export",           "--gpus",
+    "--gpus-per-task", "--gres",         "--licenses",   "--mail-type",        "--mail-user",
+    "--mem-per-cpu",   "--mem-per-gpu",  "--nodelist",   "--partition",        "--prefer",
+    "--qos",           "--reservation",  "--switches",   "--threads-per-core", "--time-min",
+    "--tmp",           "--wckey"};
+// A name of an option may be cut short, but not so that it is one of these letters alone.
+constexpr size_t kCutNameMin = 3;
 
 int64_t WarningSeconds(const ProviderSpec& spec) {
   return std::min(kWarningSecondsMax, spec.time_limit_us / kSecondUs / 4);
@@ -85,6 +101,22 @@ rm -f "$drain"
 exit $status
 )";
 
+// Returns why sbatch must not get this option; empty if it may.
+std::string RefusalOf(absl::string_view word) {
+  const absl::string_view name = word.substr(0, word.find('='));
+  const bool is_long = absl::StartsWith(word, "--");
+  for (const Refused& refused : kRefused) {
+    const bool is_it = is_long ? name.size() >= kCutNameMin && absl::StartsWith(refused.name, name)
+                               : word[1] == refused.letter;
+    if (is_it) return std::string(refused.why);
+  }
+  if (word == "--") return "ends the options, and more follow";
+  if (!is_long && word.size() > 2 && !absl::StrContains(kLettersWithValue, word[1])) {
+    return "stands for several options; write each as a word of its own";
+  }
+  return "";
+}
+
 }  // namespace
 
 std::string ShellWord(const std::string& text) {
@@ -105,21 +137,40 @@ absl::Status CheckSlurmOptions(const SlurmOptions& options) {
     violations.push_back({"folder", absl::StrCat("'", options.folder, "' is no absolute path")});
   }
   if (options.worker.empty()) violations.push_back({"worker", "is empty; name its program"});
+  bool is_value = false;  // of the option before
+  const auto refuse = [&violations](const std::string& argument, absl::string_view why) {
+    violations.push_back({"arguments", absl::StrCat("'", argument, "' ", why)});
+  };
   for (const std::string& argument : options.arguments) {
-    for (const auto& [word, why] : kRefused) {
-      const bool is_long = absl::StartsWith(word, "--");
-      const bool is_it = is_long ? argument.substr(0, argument.find('=')) == word
-                                 : absl::StartsWith(argument, word);
-      if (is_it) violations.push_back({"arguments", absl::StrCat("'", argument, "' ", why)});
+    if (std::exchange(is_value, false)) continue;
+    // sbatch takes the first such word as the script, and no word behind it as an option.
+    if (argument.size() < 2 || argument[0] != '-') {
+      refuse(argument,
+             "is no option; write the value of an option as --name=value, and leave the script to "
+             "the server");
+      continue;
     }
+    const std::string why = RefusalOf(argument);
+    if (!why.empty()) refuse(argument, why);
+    is_value =
+        why.empty() && argument.size() == 2
+            ? absl::StrContains(kLettersWithValue, argument[1])
+            : std::count(std::begin(kNamesWithValue), std::end(kNamesWithValue), argument) > 0;
   }
+  if (is_value) refuse(options.arguments.back(), "lacks its value");
   return violations.empty() ? absl::OkStatus() : InvalidFields(violations);
 }
 
 std::vector<std::string> SbatchWords(const std::string& server_id, const ProviderSpec& spec,
-                                     const SlurmOptions& options, const std::string& pilot) {
-  std::vector<std::string> words = {"sbatch", "--parsable"};
+                                     const SlurmOptions& options, const std::string& pilot,
+                                     bool is_trial) {
+  std::vector<std::string> words = {"sbatch"};
+  if (is_trial) words.push_back("--test-only");
+  // Whatever sbatch thinks of the arguments, nothing is submitted without its name. An option
+  // without its value would take the word behind it.
+  words.push_back(absl::StrCat("--job-name=", pilot));
   words.insert(words.end(), options.arguments.begin(), options.arguments.end());
+  words.push_back("--parsable");
   const auto add = [&](const char* option, const auto& value) {
     words.push_back(absl::StrCat(option, "=", value));
   };

@@ -25,10 +25,12 @@ struct SlurmOptions {
 // make more or less of a submission than one job that begins by itself and is found again.
 absl::Status CheckSlurmOptions(const SlurmOptions& options);
 
-// Returns sbatch's words for a pilot. Those of the operator come first, since the last one of equal
-// options counts, and names, limits and sizes are known from the spec alone.
+// Returns sbatch's words for a pilot, or for a trial, which asks for nothing. Those of the operator
+// come before ours, since the last one of equal options counts, and names, limits and sizes are
+// known from the spec alone.
 std::vector<std::string> SbatchWords(const std::string& server_id, const ProviderSpec& spec,
-                                     const SlurmOptions& options, const std::string& pilot);
+                                     const SlurmOptions& options, const std::string& pilot,
+                                     bool is_trial = false);
 
 // Returns the script. On each node it runs the worker with its name, a state directory of its own
 // and the file of its token. Slurm's warning before the time limit (USR1) becomes a SIGTERM for the

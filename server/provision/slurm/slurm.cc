@@ -54,10 +54,9 @@ absl::StatusOr<CommandResult> Slurm::Call(std::vector<std::string> words, std::s
 absl::Status Slurm::TryOut() const {
   TY_RETURN_IF_ERROR(CheckSlurmOptions(options_));
   const std::string pilot = PilotName(server_id_, spec_.name, 0);
-  std::vector<std::string> words = SbatchWords(server_id_, spec_, options_, pilot);
-  words.push_back("--test-only");
   TY_ASSIGN_OR_RETURN(const CommandResult result,
-                      Call(std::move(words), PilotScript(spec_, options_, pilot)));
+                      Call(SbatchWords(server_id_, spec_, options_, pilot, /*is_trial=*/true),
+                           PilotScript(spec_, options_, pilot)));
   if (result.exit_code == 0) return absl::OkStatus();
   return error::ProviderRefuses(spec_.name, ErrorLine(result.err));
 }

@@ -8,7 +8,9 @@
 #include <atomic>
 #include <future>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/check.h"
 #include "common/base/errors.h"
 #include "server/runtime/board.h"
@@ -31,6 +33,8 @@ struct FakeState {
   std::vector<ListedPilot> pilots ABSL_GUARDED_BY(mutex);
   std::vector<std::string> tokens ABSL_GUARDED_BY(mutex);
   std::vector<std::string> cancelled ABSL_GUARDED_BY(mutex);
+  std::vector<std::string> dropped ABSL_GUARDED_BY(mutex);
+  std::string revoked_but ABSL_GUARDED_BY(mutex);
 };
 
 class FakeCluster : public Cluster {
@@ -63,7 +67,10 @@ class FakeCluster : public Cluster {
     }
     return absl::OkStatus();
   }
-  void DropTokens(const std::string&) const override {}
+  void DropTokens(const std::string& pilot) const override {
+    const MutexLock lock(&state_.mutex);
+    state_.dropped.push_back(pilot);
+  }
 
  private:
   FakeState& state_;
@@ -92,6 +99,10 @@ class KeeperTest : public ::testing::Test {
       return absl::StatusOr<std::unique_ptr<Cluster>>(std::make_unique<FakeCluster>(cluster_));
     };
     options.invite = [](const std::string& worker) { return absl::StrCat("token of ", worker); };
+    options.revoke_but = [this](const std::string& prefix, const std::set<std::string>& pilots) {
+      const MutexLock lock(&cluster_.mutex);
+      cluster_.revoked_but = absl::StrCat(prefix, ":", absl::StrJoin(pilots, ","));
+    };
     keeper_ = *Keeper::Open(std::move(options), *store_, *runtime_, *Clock::Real());
     keeper_->Start();
   }
@@ -104,13 +115,14 @@ class KeeperTest : public ::testing::Test {
     return done.get_future().get();
   }
 
-  void SubmitJob() {
+  void SubmitJob(const std::string& type = "cpu", int64_t memory_bytes = 0) {
     auto submission = std::make_shared<core::Submission>();
     submission->uid = absl::StrCat("uid-", ++jobs_);
     submission->name = "job";
     submission->user = "anna";
     submission->resolved_spec = "spec";
-    submission->demand = {1, "cpu", false};
+    submission->demand = {1, type, false};
+    submission->demand.memory_bytes = memory_bytes;
     submission->wait_for_devices = true;
     submission->disconnect_keep_us = kMinuteUs;
     TY_CHECK_OK(Apply(core::SubmitJob{submission, "", "", "user:anna"}));
@@ -195,6 +207,44 @@ TEST_F(KeeperTest, SaysWhyAClusterCannotBeReachedAndTriesAgain) {
   is_unreachable_ = false;
   EXPECT_TRUE(WaitUntil([this] { return keeper_->Find("lab")->provider.listing_us > 0; }));
   EXPECT_EQ(failure(), "");
+}
+
+TEST_F(KeeperTest, APilotWithTheWrongDevicesIsEndedWithTheReason) {
+  ProviderSpec spec = Spec();
+  spec.node.device_type = "h200";
+  ASSERT_TRUE(keeper_->Set(spec, {}, /*is_new=*/true).ok());
+  // The memory of a card that nobody has seen may be enough.
+  SubmitJob("h200", int64_t{40} << 30);
+  ASSERT_TRUE(WaitUntil([this] { return !Pilots().empty(); }));
+  const std::string name = Pilots()[0].name;
+  Join(name);
+  const auto reason = [this] { return keeper_->Find("lab")->provider.pilots.at(1).reason; };
+  EXPECT_TRUE(WaitUntil([&] {
+    return reason() == "its worker ty-1a2b-lab-1 has 1 x cpu, and the provider says 1 x h200";
+  })) << reason();
+  // Nobody joins with what was its token any more.
+  EXPECT_TRUE(WaitUntil([&] {
+    const MutexLock lock(&cluster_.mutex);
+    return !cluster_.dropped.empty() && cluster_.dropped[0] == name;
+  }));
+  EXPECT_TRUE(WaitUntil([&] {
+    const MutexLock lock(&cluster_.mutex);
+    return !absl::StrContains(cluster_.revoked_but, name) &&
+           absl::StartsWith(cluster_.revoked_but, "ty-1a2b-:");
+  }));
+}
+
+TEST_F(KeeperTest, ProvidersOfManyNodesAreAsked) {
+  ProviderSpec spec = Spec();
+  spec.nodes = 100;
+  ASSERT_TRUE(keeper_->Set(spec, {}, /*is_new=*/true).ok());
+  SubmitJob();
+  EXPECT_TRUE(WaitUntil([this] { return !Pilots().empty(); }));
+}
+
+TEST_F(KeeperTest, AServerKeepsTheIdOfItsPilotsFromItsFirstStart) {
+  keeper_.reset();
+  EXPECT_EQ(store_->Load()->state.server_id, "1a2b");
 }
 
 TEST_F(KeeperTest, AfterAStartItFindsItsPilotAndAsksForNoSecondOne) {

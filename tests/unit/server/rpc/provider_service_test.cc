@@ -84,15 +84,15 @@ class ProviderServiceTest : public RpcTest {
     request.set_name(name);
     return Call(&Stub::GetProvider, request);
   }
-  template <typename Request>
-  absl::StatusOr<v1::Provider> Call(grpc::Status (Stub::*call)(grpc::ClientContext*, const Request&,
-                                                               v1::Provider*),
-                                    const Request& request) {
+  template <typename Request, typename Response>
+  absl::StatusOr<Response> Call(grpc::Status (Stub::*call)(grpc::ClientContext*, const Request&,
+                                                           Response*),
+                                const Request& request) {
     grpc::ClientContext context;
-    v1::Provider provider;
-    const grpc::Status status = ((*stub_).*call)(&context, request, &provider);
+    Response response;
+    const grpc::Status status = ((*stub_).*call)(&context, request, &response);
     if (!status.ok()) return FromGrpcStatus(status);
-    return provider;
+    return response;
   }
 
   absl::Status verdict_;
@@ -131,6 +131,37 @@ TEST_F(ProviderServiceTest, PilotsCanStillBeFoundAfterAChange) {
   slurm.mutable_slurm();
   EXPECT_THAT(std::string(Update(slurm).status().message()), HasSubstr("cluster"));
   EXPECT_EQ(Get("gpu")->spec().kubernetes().namespace_(), "pilots");
+}
+
+TEST_F(ProviderServiceTest, GoesWithItsPilotsOrIsForgotten) {
+  ASSERT_TRUE(Create(Pods()).ok());
+  v1::DeleteProviderRequest request;
+  request.set_name("gpu");
+  ASSERT_TRUE(keeper_
+                  ->Change([](provision::State& state) {
+                    provision::Pilot& pilot = state.providers.at("gpu").pilots[1];
+                    pilot.number = 1;
+                    return absl::OkStatus();
+                  })
+                  .ok());
+  ASSERT_TRUE(Call(&Stub::DeleteProvider, request).ok());
+  EXPECT_EQ(Get("gpu")->state(), v1::PROVIDER_STATE_REMOVING);
+  EXPECT_NE(Get("gpu")->pilots(0).state(), v1::PILOT_STATE_ENDED);
+  request.set_forget(true);
+  ASSERT_TRUE(Call(&Stub::DeleteProvider, request).ok());
+  EXPECT_EQ(Get("gpu")->pilots(0).state(), v1::PILOT_STATE_ENDED);
+}
+
+TEST_F(ProviderServiceTest, SaysWhyItIsAskedSeldom) {
+  ASSERT_TRUE(Create(Pods()).ok());
+  EXPECT_EQ(Get("gpu")->state_reason(), "");
+  ASSERT_TRUE(keeper_
+                  ->Change([](provision::State& state) {
+                    state.providers.at("gpu").unused_pilots = 3;
+                    return absl::OkStatus();
+                  })
+                  .ok());
+  EXPECT_THAT(Get("gpu")->state_reason(), HasSubstr("3 pilots in a row had no work"));
 }
 
 TEST_F(ProviderServiceTest, MistakesAreToldWithTheirFields) {

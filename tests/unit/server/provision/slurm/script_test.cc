@@ -32,19 +32,27 @@ ProviderSpec Spec() {
 TEST(SbatchWordsTest, OursComeLast) {
   SlurmOptions options = {"/shared/ty", {"trainyard-worker"}, {"-p", "gpu", "--time=1"}};
   EXPECT_THAT(SbatchWords("s1", Spec(), options, "ty-s1-lab-7"),
-              ElementsAre("sbatch", "--parsable", "-p", "gpu", "--time=1", "--job-name=ty-s1-lab-7",
-                          "--comment=trainyard:s1:ty-s1-lab-7", "--time=2", "--nodes=1",
-                          "--ntasks-per-node=1", "--cpus-per-task=16", "--mem=102400M",
-                          "--gpus-per-node=4", "--signal=B:USR1@22", "--no-requeue", "--chdir=/",
-                          "--output=/shared/ty/ty-s1-lab-7.log"));
+              ElementsAre("sbatch", "--job-name=ty-s1-lab-7", "-p", "gpu", "--time=1", "--parsable",
+                          "--job-name=ty-s1-lab-7", "--comment=trainyard:s1:ty-s1-lab-7",
+                          "--time=2", "--nodes=1", "--ntasks-per-node=1", "--cpus-per-task=16",
+                          "--mem=102400M", "--gpus-per-node=4", "--signal=B:USR1@22",
+                          "--no-requeue", "--chdir=/", "--output=/shared/ty/ty-s1-lab-7.log"));
   ProviderSpec spec = Spec();
   spec.node = {1, "cpu", 2, 0};
   spec.time_limit_us = 8 * kHourUs;
   spec.nodes = 3;
   EXPECT_THAT(SbatchWords("s1", spec, {"/t", {"w"}, {}}, "p"),
-              ElementsAre("sbatch", "--parsable", "--job-name=p", "--comment=trainyard:s1:p",
-                          "--time=480", "--nodes=3", "--ntasks-per-node=1", "--cpus-per-task=2",
-                          "--signal=B:USR1@300", "--no-requeue", "--chdir=/", "--output=/t/p.log"));
+              ElementsAre("sbatch", "--job-name=p", "--parsable", "--job-name=p",
+                          "--comment=trainyard:s1:p", "--time=480", "--nodes=3",
+                          "--ntasks-per-node=1", "--cpus-per-task=2", "--signal=B:USR1@300",
+                          "--no-requeue", "--chdir=/", "--output=/t/p.log"));
+}
+
+TEST(SbatchWordsTest, ATrialIsOneWhateverTheArgumentsAre) {
+  const std::vector<std::string> words =
+      SbatchWords("s1", Spec(), {"/t", {"w"}, {"-p", "gpu"}}, "p", /*is_trial=*/true);
+  EXPECT_EQ(words[1], "--test-only");
+  EXPECT_EQ(words[2], "--job-name=p");
 }
 
 TEST(SlurmOptionsTest, ArgumentsThatMakeOtherThanOneJobAreRefused) {
@@ -54,11 +62,27 @@ TEST(SlurmOptionsTest, ArgumentsThatMakeOtherThanOneJobAreRefused) {
                                   "--wait-all-nodes=1"}})
                   .ok());
   EXPECT_EQ(GetFieldViolations(CheckSlurmOptions({"t", {}, {}})).size(), 2u);
-  for (const char* argument : {"-Mother", "-M", "--clusters=other", "--array=1-3", "-a1-3", ":",
-                               "--hold", "-H", "--wait", "-W", "--wrap=true", "--test-only"}) {
+  for (const char* argument :
+       {"-Mother", "-M", "--clusters=other", "--array=1-3", "-a1-3", ":", "--hold", "-H", "--wait",
+        "-W", "--wrap=true", "--test-only", "--cluster=o",
+        // Names may be cut short, and letters joined.
+        "--arra=1-3", "--hol", "--requ", "--clu=o", "-sHMother",
+        // sbatch would take these as the script, and what follows with them.
+        "train.sh", "--", "-", "", "-A", "--partition"}) {
     EXPECT_EQ(GetFieldViolations(CheckSlurmOptions({"/t", {"w"}, {argument}})).size(), 1u)
         << argument;
   }
+}
+
+TEST(SlurmOptionsTest, NoWordIsTakenForTheScript) {
+  const auto count = [](std::vector<std::string> arguments) {
+    return GetFieldViolations(CheckSlurmOptions({"/t", {"w"}, std::move(arguments)})).size();
+  };
+  EXPECT_EQ(count({"-p", "gpu", "train.sh"}), 1u);
+  EXPECT_EQ(count({"--exclusive", "train.sh"}), 1u);
+  EXPECT_EQ(count({"-pgpu", "train.sh"}), 1u);
+  EXPECT_EQ(count({"-p", "--hold"}), 0u) << "it is the name of a partition";
+  EXPECT_EQ(count({"--gres", "gpu:2", "-w", "node[1-4]", "--mem-per-cpu=2G"}), 0u);
 }
 
 TEST(PilotScriptTest, SeveralNodesAreStartedBySrun) {
