@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "server/provision/core/provider.h"
 #include "server/provision/kubernetes/manifest.h"
+#include "server/provision/kubernetes/pod.h"
 
 namespace trainyard::provision::kubernetes {
 namespace {

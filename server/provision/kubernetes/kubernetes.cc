@@ -196,6 +196,10 @@ SubmitResult Kubernetes::Submit(const std::string& pilot,
   if (std::string why = WhyQuiet(); !why.empty()) {
     return {pilot, SubmitResult::Kind::kRefused, "", std::move(why)};
   }
+  // An older server may have taken a pod that this one does not.
+  if (const absl::Status pod = CheckPod(spec_, options_); !pod.ok()) {
+    return {pilot, SubmitResult::Kind::kRefused, "", std::string(pod.message())};
+  }
   const bool is_job = !options_.queue.empty();
   const int32_t parts = is_job ? 1 : spec_.nodes;
   std::vector<Owner> owners;

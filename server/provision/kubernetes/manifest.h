@@ -18,10 +18,6 @@ inline constexpr char kProviderLabel[] = "trainyard.dev/provider";
 inline constexpr char kPilotLabel[] = "trainyard.dev/pilot";
 inline constexpr char kNodesLabel[] = "trainyard.dev/nodes";  // how many pods the pilot has
 inline constexpr char kQueueLabel[] = "kueue.x-k8s.io/queue-name";
-// The container that runs the worker, if a pod has several.
-inline constexpr char kWorkerContainer[] = "worker";
-// An operator's pod is a page of text. etcd itself takes 1.5 MiB.
-inline constexpr size_t kPodBytesMax = size_t{128} << 10;
 // Workers get so long to write checkpoints and to let their jobs go on elsewhere. The grace period
 // of the pod is longer, so that a worker ends by itself before it is killed.
 inline constexpr int64_t kDrainSeconds = 300;
@@ -36,9 +32,9 @@ struct ManifestOptions {
   std::vector<std::string> worker;
 };
 
-// Returns OK, or INVALID_ARGUMENT (INVALID_SPEC) with all violations and the path of each field in
-// the pod. Pods are refused that could do more on a node than a container should, and those that
-// contradict the spec.
+// Returns OK, or INVALID_ARGUMENT (INVALID_SPEC) with the violations and the path of each field in
+// the pod. All that is read to make a manifest has the right kind afterwards. Pods are refused that
+// could do more on a node than a container should, and those that contradict the spec.
 absl::Status CheckPod(const ProviderSpec& spec, const ManifestOptions& options);
 
 // These expect a pod that CheckPod has accepted.

@@ -405,6 +405,14 @@ TEST_F(AdapterTest, ACancellationThatFailsIsTold) {
   EXPECT_TRUE(cluster().Cancel(kPilot).ok());
 }
 
+TEST_F(AdapterTest, APodThatAnOlderServerHasTakenIsRefused) {
+  options_.pod = R"({"spec": {"containers": [{"image": "a", "resources": {"requests": 4}}]}})";
+  const SubmitResult result = Submit();
+  EXPECT_EQ(result.kind, Kind::kRefused);
+  EXPECT_THAT(result.reason, HasSubstr("resources.requests"));
+  EXPECT_THAT(api_.requests(), IsEmpty());
+}
+
 TEST_F(AdapterTest, TryingOutSaysWhyNot) {
   EXPECT_TRUE(cluster().TryOut().ok()) << cluster().TryOut();
   EXPECT_THAT(api_.Names("pods"), IsEmpty());

@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
+#include "server/provision/kubernetes/pod.h"
 
 namespace trainyard::provision::kubernetes {
 namespace {
@@ -222,6 +223,68 @@ TEST(Manifest, WhatCannotBeIsRefusedWithItsPath) {
   for (const auto& [pod, why] : cases) EXPECT_THAT(Violation(pod), HasSubstr(why)) << pod;
   const std::string large(kPodBytesMax + 1, ' ');
   EXPECT_THAT(Violation(large), HasSubstr("bytes; at most"));
+}
+
+TEST(Manifest, WhatIsOfAnotherKindIsRefusedBeforeItIsUsed) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {WithContainer(R"("resources": {"requests": 4})"), "resources.requests is no mapping"},
+      {WithContainer(R"("resources": {"requests": "4"})"), "resources.requests is no mapping"},
+      {WithContainer(R"("resources": {"requests": [4]})"), "resources.requests is no mapping"},
+      {WithContainer(R"("resources": {"limits": [4]})"), "resources.limits is no mapping"},
+      {WithContainer(R"("resources": [])"), "resources is no mapping"},
+      {WithContainer(R"("resources": {"requests": {"cpu": {}}})"),
+       "resources.requests.cpu is no text or number"},
+      {WithContainer(R"("resources": {"limits": {"memory": true}})"),
+       "resources.limits.memory is no text or number"},
+      {WithContainer(R"("resources": {"limits": {"nvidia.com/gpu": 9223372036854775807,
+                                                  "amd.com/gpu": 9223372036854775807}})"),
+       "is no number of devices"},
+      {WithContainer(R"("env": [3])"), "containers[0].env[0] is no mapping"},
+      {WithContainer(R"("volumeMounts": [null])"), "containers[0].volumeMounts[0] is no mapping"},
+      {WithContainer(R"("securityContext": {"capabilities": ["ALL"]})"),
+       "securityContext.capabilities is no mapping"},
+      {WithSpec(R"("volumes": ["data"])"), "spec.volumes[0] is no mapping"},
+      {WithSpec(R"("initContainers": [null])"), "spec.initContainers[0] is no mapping"},
+      {WithSpec(R"("securityContext": [])"), "spec.securityContext is no mapping"},
+      {R"({"spec": null})", "pod.spec is missing"},
+      {R"({"spec": {"containers": [null]}})", "pod.spec.containers[0] is no mapping"},
+      {R"({"metadata": {"labels": {"a": 1}}, "spec": {"containers": [{"image": "a"}]}})",
+       "pod.metadata.labels.a is no text"},
+      {R"({"metadata": {"annotations": []}, "spec": {"containers": [{"image": "a"}]}})",
+       "pod.metadata.annotations is no mapping"},
+  };
+  for (const auto& [pod, why] : cases) EXPECT_THAT(Violation(pod), HasSubstr(why)) << pod;
+}
+
+TEST(Manifest, ATextThatIsNestedTooDeepIsNotRead) {
+  const auto nested = [](size_t depth) {
+    return WithContainer(absl::StrCat(R"("x": ")", R"([[\"[[", "y": )", std::string(depth, '['),
+                                      std::string(depth, ']')));
+  };
+  // The list is in a container of a list of the spec of the pod.
+  EXPECT_THAT(Violations(Spec(), nested(kPodDepthMax - 4)), IsEmpty());
+  EXPECT_THAT(Violation(nested(kPodDepthMax - 3)), HasSubstr("nested more than 32 levels"));
+  EXPECT_THAT(Violation(nested(kPodBytesMax / 2 - 100)), HasSubstr("nested more than"));
+}
+
+TEST(Manifest, NullIsTheSameAsAbsent) {
+  const std::string pod = R"({"metadata": {"labels": null, "annotations": null}, "spec": {
+      "securityContext": null, "volumes": null, "containers": [{"image": "worker:1",
+          "securityContext": null, "args": null, "resources": {"limits": null}}]}})";
+  EXPECT_EQ(Pod(Spec(), pod), Pod(Spec()));
+}
+
+TEST(Manifest, ManyMistakesMakeAShortMessage) {
+  std::string words;
+  for (int i = 0; i < 10'000; ++i) absl::StrAppend(&words, i == 0 ? "" : ",", "1");
+  const std::string long_name(10'000, 'x');
+  const absl::Status status =
+      CheckPod(Spec(), Options(WithContainer(absl::StrCat(R"("args": [)", words, "]"))));
+  EXPECT_LT(status.message().size(), 32'000);
+  EXPECT_LT(Violation(absl::StrCat("{\"", long_name,
+                                   R"(": 1, "spec": {"containers": [{"image": "a"}]}})"))
+                .size(),
+            1000);
 }
 
 TEST(Manifest, AllMistakesAreToldAtOnce) {
