@@ -88,8 +88,8 @@ def may_reach(objects, sender, receiver, port):
             if "namespaceSelector" in peer:
                 is_meant = namespace is not None and matches(peer["namespaceSelector"], namespace)
             else:
-                is_meant = namespace is None and matches(peer.get("podSelector", {}), labels)
-            if is_meant:
+                is_meant = namespace is None
+            if is_meant and matches(peer.get("podSelector", {}), labels):
                 return True
     return False
 
@@ -250,6 +250,30 @@ class Manifests(unittest.TestCase):
             self.assertFalse(may_reach(both, (None, pilot), server, 22))
             for budget in [each for each in objects if each["kind"] == "PodDisruptionBudget"]:
                 self.assertFalse(matches(budget["spec"]["selector"], pilot))
+
+    def test_pilots_of_a_namespace_of_their_own_and_workers_reach_each_other(self):
+        name = {"app.kubernetes.io/name": "trainyard"}
+        server, worker, pilot = ({**name, "app.kubernetes.io/component": each} for each in ("server", "worker", "pilot"))
+        component = folder_objects(os.path.join(DEPLOY, "components/provider"))
+        # The page says with which labels the namespace of pilots is made.
+        page = read(os.path.join(ROOT, "docs/providers.md"))
+        words = re.search(r"kubectl label namespace pilots (.*?)\n\s*kubectl -n pilots apply (.*?)\n\s*```", page, re.S)
+        pilots = dict(word.split("=") for word in words.group(1).split())
+        self.assertEqual(pilots["pod-security.kubernetes.io/enforce"], "restricted")
+        for file in ("access.yaml", "network.yaml"):
+            self.assertIn(f"-f deploy/kubernetes/components/provider/{file}", words.group(2))
+        for objects in self.each():
+            own = next(each for each in objects if each["kind"] == "Namespace")["metadata"]["labels"]
+            both = [each for each in objects if each["kind"] == "NetworkPolicy"] + component
+            cases = [(both, (pilots, pilot), server, 7070, True), (both, (pilots, pilot), worker, 40000, True),
+                     (component, (own, worker), pilot, 40000, True), (component, (None, pilot), pilot, 40000, True),
+                     (component, (None, {}), pilot, 40000, False), (component, (own, {}), pilot, 40000, False),
+                     (component, (own, server), pilot, 40000, False), (component, ({}, worker), pilot, 40000, False),
+                     (both, ({}, pilot), worker, 40000, False), (both, ({}, pilot), server, 7070, False),
+                     (both, (pilots, {}), server, 7070, False), (both, (pilots, {}), worker, 40000, False),
+                     (both, (pilots, pilot), server, 22, False)]
+            for policies, sender, receiver, port, is_right in cases:
+                self.assertEqual(may_reach(policies, sender, receiver, port), is_right, f"{sender} -> {receiver}:{port}")
 
     def test_only_the_server_has_a_token_that_the_api_server_takes(self):
         for objects in self.each():

@@ -1,6 +1,5 @@
 // Looks at all of the pod that is read again when a pilot is made, and at what contradicts the
 // spec.
-#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -8,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
 #include "common/base/status_macros.h"
+#include "server/provision/kubernetes/check_rights.h"
 #include "server/provision/kubernetes/manifest.h"
 #include "server/provision/kubernetes/pod.h"
 
@@ -28,39 +28,6 @@ constexpr absl::string_view kOurFlags[] = {"--server",      "--server_fingerprin
 // Labels that say whose a pod is.
 constexpr const char* kOurLabels[] = {kServerLabel, kProviderLabel, kPilotLabel, kNodesLabel,
                                       kQueueLabel};
-// Rights with which a container is as good as root on its node.
-constexpr absl::string_view kRefusedCapabilities[] = {"ALL", "SYS_ADMIN", "SYS_MODULE",
-                                                      "SYS_PTRACE", "SYS_RAWIO"};
-
-void CheckSecurity(const json& context, const std::string& path, Findings& findings) {
-  if (!findings.IsObject(context, path)) return;
-  if (PodPart(context, "privileged") == json(true)) {
-    findings.Add(absl::StrCat(path, ".privileged"),
-                 "is true, and such a container sees all devices and files of its node; ask for "
-                 "devices by resources.limits");
-  }
-  const std::string capabilities = absl::StrCat(path, ".capabilities");
-  if (!findings.IsObject(PodPart(context, "capabilities"), capabilities)) return;
-  const json& added = PodPart(PodPart(context, "capabilities"), "add");
-  if (!findings.IsList(added, capabilities + ".add")) return;
-  for (size_t i = 0; i < added.size(); ++i) {
-    const std::string name = PodText(added[i]);
-    if (std::find(std::begin(kRefusedCapabilities), std::end(kRefusedCapabilities), name) !=
-        std::end(kRefusedCapabilities)) {
-      findings.Add(absl::StrCat(capabilities, ".add[", i, "]"),
-                   absl::StrCat("'", name, "' makes a container as good as root on its node"));
-    }
-  }
-}
-
-void CheckContainers(const json& containers, const std::string& path, Findings& findings) {
-  if (!findings.IsListOfObjects(containers, path)) return;
-  for (size_t i = 0; i < containers.size(); ++i) {
-    const std::string each = absl::StrCat(path, "[", i, "]");
-    CheckSecurity(PodPart(containers[i], "securityContext"), each + ".securityContext", findings);
-  }
-}
-
 void CheckWords(const json& words, const std::string& path, Findings& findings) {
   if (!findings.IsList(words, path)) return;
   for (size_t i = 0; i < words.size(); ++i) {
@@ -151,11 +118,6 @@ void CheckWorker(const ProviderSpec& spec, const json& pod_spec, Findings& findi
 }
 
 void CheckSpecOfPod(const ProviderSpec& spec, const json& pod_spec, Findings& findings) {
-  for (const char* field : {"hostPID", "hostIPC"}) {
-    if (PodPart(pod_spec, field) == json(true)) {
-      findings.Add(absl::StrCat(kSpec, ".", field), "is true, and shows the node to the pod");
-    }
-  }
   const json& policy = PodPart(pod_spec, "restartPolicy");
   if (!policy.is_null() && policy != json("Never")) {
     findings.Add("spec.restartPolicy",
@@ -167,10 +129,13 @@ void CheckSpecOfPod(const ProviderSpec& spec, const json& pod_spec, Findings& fi
   if (pod_spec.contains("ephemeralContainers")) {
     findings.Add("spec.ephemeralContainers", "cannot be there when a pod is made");
   }
-  CheckContainers(PodPart(pod_spec, "containers"), "spec.containers", findings);
-  CheckContainers(PodPart(pod_spec, "initContainers"), "spec.initContainers", findings);
-  (void)findings.IsListOfObjects(PodPart(pod_spec, "volumes"), "spec.volumes");
-  (void)findings.IsObject(PodPart(pod_spec, "securityContext"), "spec.securityContext");
+  bool are_lists = true;
+  for (const char* list : {"containers", "initContainers", "volumes"}) {
+    const json& entries = PodPart(pod_spec, list);
+    const bool is_fine = findings.IsListOfObjects(entries, absl::StrCat(kSpec, ".", list));
+    are_lists = are_lists && (is_fine || entries.is_null());
+  }
+  if (are_lists) CheckRights(pod_spec, findings);
   if (findings.empty()) CheckWorker(spec, pod_spec, findings);
 }
 

@@ -7,6 +7,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "server/provision/kubernetes/check_rights.h"
 #include "server/provision/kubernetes/pod.h"
 
 namespace trainyard::provision::kubernetes {
@@ -23,8 +24,6 @@ constexpr char kSharedMemoryVolume[] = "trainyard-shared-memory";
 constexpr char kIndexVariable[] = "TRAINYARD_PILOT_NODE";
 constexpr char kIndexField[] = "metadata.annotations['batch.kubernetes.io/job-completion-index']";
 constexpr char kGpu[] = "nvidia.com/gpu";
-// The user of the worker's image.
-constexpr int64_t kImageUser = 10001;
 // A Job that has ended goes after this even if no server looks after it.
 constexpr int64_t kFinishedSeconds = 3600;
 
@@ -43,22 +42,6 @@ void AddVolume(json& pod_spec, json& worker, const char* name, const char* path,
   if (is_read_only) mount["readOnly"] = true;
   pod_spec["volumes"].push_back(std::move(source));
   worker["volumeMounts"].push_back(std::move(mount));
-}
-
-void AddSecurity(json& pod_spec, json& worker) {
-  // These are the rules of the profile `restricted`, and the user of the image.
-  if (!pod_spec.contains("securityContext")) {
-    pod_spec["securityContext"] = {{"runAsNonRoot", true},
-                                   {"runAsUser", kImageUser},
-                                   {"runAsGroup", kImageUser},
-                                   {"fsGroup", kImageUser},
-                                   {"fsGroupChangePolicy", "OnRootMismatch"},
-                                   {"seccompProfile", {{"type", "RuntimeDefault"}}}};
-  }
-  if (!worker.contains("securityContext")) {
-    worker["securityContext"] = {{"allowPrivilegeEscalation", false},
-                                 {"capabilities", {{"drop", json::array({"ALL"})}}}};
-  }
 }
 
 void AddResources(const ProviderSpec& spec, json& worker) {
@@ -140,7 +123,7 @@ json TemplateOf(absl::string_view server_id, const ProviderSpec& spec,
   if (!pod_spec.contains("terminationGracePeriodSeconds")) {
     pod_spec["terminationGracePeriodSeconds"] = kGraceSeconds;
   }
-  AddSecurity(pod_spec, worker);
+  AddRights(pod_spec, worker);
   AddResources(spec, worker);
   // The group of the pod reads the token where there is one.
   const bool has_group = PodPart(pod_spec, "securityContext").contains("fsGroup");

@@ -225,6 +225,102 @@ TEST(Manifest, WhatCannotBeIsRefusedWithItsPath) {
   EXPECT_THAT(Violation(large), HasSubstr("bytes; at most"));
 }
 
+TEST(Manifest, WhoeverCouldActAsRootOnTheNodeIsRefused) {
+  const auto context = [](const std::string& what) {
+    return WithContainer(absl::StrCat(R"("securityContext": {)", what, "}"));
+  };
+  const auto capability = [&](const std::string& name) {
+    return context(absl::StrCat(R"("capabilities": {"add": [")", name, R"("]})"));
+  };
+  std::vector<std::pair<std::string, std::string>> cases = {
+      {context(R"("privileged": "true")"), "securityContext.privileged is \"true\""},
+      {context(R"("procMount": "Unmasked")"), "procMount is \"Unmasked\""},
+      {context(R"("windowsOptions": {"hostProcess": true})"), "windowsOptions is for another"},
+      {context(R"("seccompProfile": {"type": "Unconfined"})"), "seccompProfile.type is Unconfined"},
+      {context(R"("appArmorProfile": {"type": "Unconfined"})"), "appArmorProfile.type is Unconf"},
+      {context(R"("seLinuxOptions": {"type": "spc_t"})"), "seLinuxOptions.type is \"spc_t\""},
+      {context(R"("capabilities": {"add": [3]})"), "capabilities.add[0] 3 makes"},
+      {WithSpec(R"("securityContext": {"seccompProfile": {"type": "Unconfined"}})"),
+       "pod.spec.securityContext.seccompProfile.type is Unconfined"},
+      {WithSpec(R"("hostNetwork": true)"), "pod.spec.hostNetwork is true"},
+      {WithSpec(R"("hostPID": "true")"), "pod.spec.hostPID is \"true\""},
+      {WithSpec(R"("serviceAccountName": "trainyard-server")"),
+       "pod.spec.serviceAccountName is the account of the server"},
+      {WithSpec(R"("serviceAccount": "trainyard-server")"),
+       "pod.spec.serviceAccount is the account of the server"},
+  };
+  for (const char* name : {"ALL", "all", "SYS_ADMIN", "sys_admin", "CAP_SYS_ADMIN", "cap_sys_admin",
+                           "DAC_READ_SEARCH", "BPF", "NET_ADMIN", "MKNOD", "SYS_BOOT", "SYS_PTRACE",
+                           "SYS_MODULE", "SYS_RAWIO", "PERFMON", "SYSLOG", "CAP_CAP_CHOWN", ""}) {
+    cases.emplace_back(capability(name), absl::StrCat("capabilities.add[0] '", name, "' makes"));
+  }
+  for (const auto& [pod, why] : cases) EXPECT_THAT(Violation(pod), HasSubstr(why)) << pod;
+  for (const char* name : {"chown", "CAP_IPC_LOCK", "NET_BIND_SERVICE"}) {
+    EXPECT_THAT(Violations(Spec(), capability(name)), IsEmpty()) << name;
+  }
+  EXPECT_THAT(Violations(Spec(), context(R"("privileged": false, "procMount": "Default",
+      "runAsUser": 0, "seLinuxOptions": {"type": "container_t"})")),
+              IsEmpty());
+  EXPECT_THAT(Violations(Spec(), WithSpec(R"("serviceAccountName": "vision", "hostPID": false,
+      "hostNetwork": false)")),
+              IsEmpty());
+}
+
+// Returns a pod that mounts a folder of its node.
+std::string WithFolder(const std::string& source, const std::string& mount,
+                       const std::string& context, const std::string& pod_context) {
+  json pod = {
+      {"spec",
+       {{"containers",
+         {{{"image", "worker:1"}, {"volumeMounts", {{{"name", "data"}, {"mountPath", "/data"}}}}}}},
+        {"volumes", {{{"name", "data"}, {"hostPath", json::parse(source)}}}}}}};
+  json& container = pod["spec"]["containers"][0];
+  container["volumeMounts"][0].update(json::parse(mount));
+  if (!context.empty()) container["securityContext"] = json::parse(context);
+  if (!pod_context.empty()) pod["spec"]["securityContext"] = json::parse(pod_context);
+  return pod.dump();
+}
+
+TEST(Manifest, DataSetsOfTheNodeAreReadByWhoeverIsNotRoot) {
+  constexpr char kData[] = R"({"path": "/srv/data"})";
+  constexpr char kReadOnly[] = R"({"readOnly": true})";
+  constexpr char kNoRoot[] = R"({"allowPrivilegeEscalation": false})";
+  const json pod = Pod(Spec(), WithFolder(kData, kReadOnly, "", ""));
+  EXPECT_EQ(pod["spec"]["volumes"][0]["hostPath"]["path"], "/srv/data");
+  EXPECT_EQ(pod["spec"]["securityContext"]["runAsNonRoot"], true);
+  for (const char* fine : {R"({"path": "/srv/data", "type": "DirectoryOrCreate"})",
+                           R"({"path": "/variants/"})", R"({"path": "/data/etc"})"}) {
+    EXPECT_THAT(Violations(Spec(), WithFolder(fine, kReadOnly, kNoRoot, "")), IsEmpty()) << fine;
+  }
+  EXPECT_THAT(Violations(Spec(), WithFolder(kData, kReadOnly, kNoRoot,
+                                            R"({"runAsNonRoot": true, "runAsUser": 7})")),
+              IsEmpty());
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {WithFolder(kData, "{}", "", ""), "volumeMounts[0].readOnly has to be true"},
+      {WithFolder(kData, R"({"readOnly": "true"})", "", ""), "readOnly has to be true"},
+      {WithFolder(kData, kReadOnly, kNoRoot, R"({"runAsUser": 7})"), "runAsNonRoot has to be true"},
+      {WithFolder(kData, kReadOnly, kNoRoot, R"({"runAsNonRoot": true, "runAsUser": 0})"),
+       "runAsNonRoot has to be true"},
+      {WithFolder(kData, kReadOnly, R"({"runAsNonRoot": false, "allowPrivilegeEscalation": false})",
+                  ""),
+       "runAsNonRoot has to be true"},
+      {WithFolder(kData, kReadOnly, R"({"readOnlyRootFilesystem": true})", ""),
+       "allowPrivilegeEscalation has to be false"},
+      {WithFolder(R"({"path": "/srv/data", "type": "Socket"})", kReadOnly, "", ""),
+       "hostPath.type is \"Socket\""},
+      {WithFolder("{}", kReadOnly, "", ""), "hostPath.path is null"},
+  };
+  for (const auto& [given, why] : cases) EXPECT_THAT(Violation(given), HasSubstr(why)) << given;
+  for (const char* path :
+       {"/", "//", "/.", "/etc", "//etc/", "/./etc/kubernetes", "/run", "/var", "/var/run/x",
+        "/var/lib", "/var/lib/kubelet/pods", "/proc/1", "/dev", "/srv/../etc", "srv/data"}) {
+    const std::string source = json{{"path", path}}.dump();
+    EXPECT_THAT(Violation(WithFolder(source, kReadOnly, "", "")),
+                HasSubstr("which is no folder of data alone"))
+        << path;
+  }
+}
+
 TEST(Manifest, WhatIsOfAnotherKindIsRefusedBeforeItIsUsed) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {WithContainer(R"("resources": {"requests": 4})"), "resources.requests is no mapping"},
