@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "server/provision/core/inputs.h"
 
 namespace trainyard::provision {
@@ -37,6 +38,13 @@ class Cluster {
                               const std::vector<std::string>& tokens) const = 0;
   // Lists all that is ours. It looks harder for `foreign_ids`, which we know of.
   virtual Listing List(const std::vector<std::string>& foreign_ids) const = 0;
+  // Returns true if a pilot that a list has shown lacks the tokens of its workers, because its
+  // submission was interrupted. Such a pilot can only fail. Clusters that are given the tokens
+  // before they are asked for the pilot have none.
+  virtual absl::StatusOr<bool> LacksTokens(const std::string& pilot) const {
+    (void)pilot;
+    return false;
+  }
   // Cancels an allocation. OK if it has ended already.
   virtual absl::Status Cancel(const std::string& foreign_id) const = 0;
   // Removes the tokens of a pilot, once it has connected or ended.

@@ -237,10 +237,12 @@ void Keeper::Connect() {
       found = connections_.insert_or_assign(name, std::move(connection)).first;
     }
     std::vector<std::string> foreign_ids;
+    std::set<std::string> unanswered;
     for (const auto& [number, pilot] : provider.pilots) {
       if (IsLive(pilot) && !pilot.foreign_id.empty()) foreign_ids.push_back(pilot.foreign_id);
+      if (pilot.state == PilotState::kWanted) unanswered.insert(pilot.name);
     }
-    found->second.messenger->Watch(std::move(foreign_ids));
+    found->second.messenger->Watch(std::move(foreign_ids), std::move(unanswered));
   }
 }
 

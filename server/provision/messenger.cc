@@ -3,11 +3,19 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/env.h"
 #include "common/base/log.h"
+#include "server/provision/core/observe.h"
 #include "server/provision/core/provider.h"
 
 namespace trainyard::provision {
+namespace {
+
+// The core gives up a pilot that no list shows after a shorter time, and asks for it no more.
+constexpr absl::Duration kDoubtMax = absl::Microseconds(2 * kSubmissionSettlesUs);
+
+}  // namespace
 
 Messenger::Messenger(std::unique_ptr<Cluster> cluster, int32_t nodes, Invite invite,
                      absl::Duration list_every)
@@ -48,9 +56,9 @@ void Messenger::Post(Order order) {
   changed_.Signal();
 }
 
-void Messenger::Watch(std::vector<std::string> foreign_ids) {
+void Messenger::Watch(std::vector<std::string> foreign_ids, std::set<std::string> unanswered) {
   const MutexLock lock(&mutex_);
-  watched_ = std::move(foreign_ids);
+  watched_ = Watched{std::move(foreign_ids), std::move(unanswered)};
 }
 
 ProviderNews Messenger::TakeNews() {
@@ -62,7 +70,7 @@ void Messenger::Run() {
   absl::Duration listed = -absl::InfiniteDuration();
   while (true) {
     std::deque<Order> orders;
-    std::vector<std::string> watched;
+    std::optional<Watched> watched;
     {
       const MutexLock lock(&mutex_);
       if (orders_.empty() && !is_stopping_) changed_.WaitWithTimeout(&mutex_, list_every_ / 4);
@@ -73,13 +81,45 @@ void Messenger::Run() {
     }
     for (const Order& order : orders) Carry(order);
     const absl::Duration now = Clock::Real()->Uptime();
-    if (now - listed < list_every_) continue;
+    if (!watched.has_value() || now - listed < list_every_) continue;
     listed = now;
-    Listing listing = cluster_->List(watched);
+    Listing listing = cluster_->List(watched->foreign_ids);
     listing.begin_us = absl::ToInt64Microseconds(now);
+    std::vector<SubmitResult> results = CancelHopeless(watched->unanswered, listing);
     const MutexLock lock(&mutex_);
+    for (SubmitResult& result : results) news_.submitted.push_back(std::move(result));
     news_.listing = std::move(listing);
   }
+}
+
+std::vector<SubmitResult> Messenger::CancelHopeless(const std::set<std::string>& unanswered,
+                                                    Listing& listing) {
+  const absl::Duration now = Clock::Real()->Uptime();
+  std::erase_if(doubtful_, [now](const auto& entry) { return now - entry.second > kDoubtMax; });
+  std::vector<SubmitResult> results;
+  std::erase_if(listing.pilots, [&](const ListedPilot& listed) {
+    const bool is_there = !HasEnded(listed.state) && listed.state != ForeignState::kLeaving;
+    if (!is_there) return false;
+    if (!unanswered.contains(listed.name) && !doubtful_.contains(listed.name)) return false;
+    const auto lacks_tokens = cluster_->LacksTokens(listed.name);
+    if (lacks_tokens.ok() && !*lacks_tokens) {
+      doubtful_.erase(listed.name);
+      return false;
+    }
+    const absl::Status cancelled =
+        lacks_tokens.ok() ? cluster_->Cancel(listed.foreign_id) : lacks_tokens.status();
+    // Whoever is not told of it does not adopt it, and the next list shows it again.
+    if (!cancelled.ok()) {
+      results.push_back(
+          {listed.name, SubmitResult::Kind::kUnknown, "",
+           absl::StrCat("it is not known whether it has its tokens: ", cancelled.message())});
+      return true;
+    }
+    results.push_back({listed.name, SubmitResult::Kind::kRefused, "",
+                       "it was interrupted before the tokens of the workers were there"});
+    return false;
+  });
+  return results;
 }
 
 void Messenger::Carry(const Order& order) {
@@ -104,6 +144,9 @@ void Messenger::Carry(const Order& order) {
     tokens.push_back(*std::move(token));
   }
   if (result.pilot.empty()) result = cluster_->Submit(order.what, tokens);
+  if (result.kind == SubmitResult::Kind::kUnknown) {
+    doubtful_[order.what] = Clock::Real()->Uptime();
+  }
   const MutexLock lock(&mutex_);
   news_.submitted.push_back(std::move(result));
 }

@@ -5,7 +5,9 @@
 #include <atomic>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -36,8 +38,9 @@ class Messenger {
   // An order that waits already is not repeated.
   void Cancel(const std::string& foreign_id);
   void DropTokens(const std::string& pilot);
-  // Says which allocations to look harder for.
-  void Watch(std::vector<std::string> foreign_ids);
+  // Says which allocations to look harder for, and which pilots were asked for without an answer
+  // that is known. The cluster is not asked for its list before the first call.
+  void Watch(std::vector<std::string> foreign_ids, std::set<std::string> unanswered);
   // Returns what has come since the last call.
   ProviderNews TakeNews();
 
@@ -48,9 +51,18 @@ class Messenger {
     std::string what;
   };
 
+  struct Watched {
+    std::vector<std::string> foreign_ids;
+    std::set<std::string> unanswered;
+  };
+
   void Run();
   void Carry(const Order& order);
   void Post(Order order);
+  // Cancels those unanswered pilots of a list that can only fail, and takes from the list those of
+  // which the cluster does not tell. Returns what became of them.
+  std::vector<SubmitResult> CancelHopeless(const std::set<std::string>& unanswered,
+                                           Listing& listing);
 
   const std::unique_ptr<Cluster> cluster_;
   const int32_t nodes_;
@@ -62,8 +74,11 @@ class Messenger {
   bool is_stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::deque<Order> orders_ ABSL_GUARDED_BY(mutex_);
   std::set<std::string> cancels_ ABSL_GUARDED_BY(mutex_);  // those in orders_
-  std::vector<std::string> watched_ ABSL_GUARDED_BY(mutex_);
+  std::optional<Watched> watched_ ABSL_GUARDED_BY(mutex_);
   ProviderNews news_ ABSL_GUARDED_BY(mutex_);
+  // The pilots that this messenger has asked for without an answer, and when. Only its own thread
+  // uses them, and a list may show them before the keeper has heard of that.
+  std::map<std::string, absl::Duration> doubtful_;
   std::thread thread_;
 };
 

@@ -22,6 +22,7 @@
 #include "common/base/errors.h"
 #include "common/base/files.h"
 #include "server/provision/kubernetes/kubernetes.h"
+#include "server/provision/messenger.h"
 #include "tests/testing/http_receiver.h"
 #include "tests/testing/kubernetes/fake_kubernetes.h"
 #include "tests/testing/process.h"
@@ -374,6 +375,56 @@ TEST_P(ClusterTest, NoAnswerMakesASecondPilot) {
   door_->Lose(Door::Loss::kAnswer, "POST", "/secrets");
   EXPECT_EQ(Submit(3).kind, Kind::kAccepted);
   EXPECT_THAT(site_->Names("secrets"), SizeIs(2));
+}
+
+TEST_P(ClusterTest, APilotWhoseTokensWereNeverMadeIsNotAdopted) {
+  // The server died after it had made the pod of the first pilot, and before its Secret was there.
+  ASSERT_EQ(Submit(1).kind, Kind::kAccepted);
+  ASSERT_EQ(Submit(2).kind, Kind::kAccepted);
+  cluster_->DropTokens(Pilot(1));
+  const auto begin = absl::ToUnixMicros(Clock::Real()->Now());
+  Messenger messenger(
+      std::move(cluster_), spec_.nodes, [](const std::string&) { return std::string("token"); },
+      absl::Milliseconds(20));
+  messenger.Watch({}, {Pilot(1), Pilot(2)});
+  std::vector<SubmitResult> results;
+  std::vector<ListedPilot> listed;
+  ASSERT_TRUE(WaitUntil(
+      [&] {
+        ProviderNews news = messenger.TakeNews();
+        for (const SubmitResult& result : news.submitted) results.push_back(result);
+        if (news.listing.has_value()) listed = news.listing->pilots;
+        return listed.size() == 1 && listed[0].name == Pilot(2);
+      },
+      kPatience));
+  ASSERT_THAT(results, SizeIs(1));
+  EXPECT_EQ(results[0].pilot, Pilot(1));
+  EXPECT_EQ(results[0].kind, Kind::kRefused);
+  EXPECT_THAT(results[0].reason, HasSubstr("before the tokens of the workers were there"));
+  EXPECT_LT(absl::ToUnixMicros(Clock::Real()->Now()) - begin, kPodsSettleUs);
+  EXPECT_THAT(site_->Names("pods"), SizeIs(1));
+  EXPECT_THAT(site_->Names("secrets"), SizeIs(1));
+}
+
+TEST_P(ClusterTest, APilotOfWhichNobodyKnowsIsShownLater) {
+  ASSERT_EQ(Submit(1).kind, Kind::kAccepted);
+  door_->Lose(Door::Loss::kCall, "POST", "/secrets");
+  Messenger messenger(
+      std::move(cluster_), spec_.nodes, [](const std::string&) { return std::string("token"); },
+      absl::Milliseconds(20));
+  messenger.Watch({}, {Pilot(1)});
+  std::vector<std::vector<ListedPilot>> lists;
+  ASSERT_TRUE(WaitUntil(
+      [&] {
+        ProviderNews news = messenger.TakeNews();
+        for (const SubmitResult& result : news.submitted) {
+          EXPECT_EQ(result.kind, Kind::kUnknown) << result.reason;
+        }
+        if (news.listing.has_value()) lists.push_back(news.listing->pilots);
+        return !lists.empty() && lists.back().size() == 1;
+      },
+      kPatience));
+  EXPECT_THAT(site_->Names("pods"), SizeIs(1));
 }
 
 TEST_P(ClusterTest, APodOfOthersIsNotTaken) {

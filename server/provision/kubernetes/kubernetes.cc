@@ -18,6 +18,11 @@ namespace {
 constexpr int kSecretAttemptsMax = 3;
 // Newer API servers refuse words that they do not know, and older ones drop them.
 constexpr char kStrict[] = "fieldValidation=Strict";
+constexpr char kDryRun[] = "dryRun=All";
+
+bool IsThere(const absl::StatusOr<curl::Response>& answer) {
+  return answer.ok() && answer->status == 409 && ReasonOf(*answer) == "AlreadyExists";
+}
 
 bool IsSuccess(const absl::StatusOr<curl::Response>& answer) {
   return answer.ok() && answer->status >= 200 && answer->status < 300;
@@ -107,7 +112,7 @@ bool Kubernetes::IsPilotOfOurs(const std::string& pilot) const {
 }
 
 absl::Status Kubernetes::TryPost(const std::string& path, const std::string& body) const {
-  const Answer answer = Call("POST", absl::StrCat(path, "?dryRun=All&", kStrict), body);
+  const Answer answer = Call("POST", absl::StrCat(path, "?", kDryRun, "&", kStrict), body);
   if (IsSuccess(answer)) return absl::OkStatus();
   if (IsRefusal(answer)) return error::ProviderRefuses(spec_.name, WhyNot(answer));
   return absl::UnavailableError(WhyNot(answer));
@@ -153,7 +158,7 @@ Kubernetes::Creation Kubernetes::Create(bool is_job, const std::string& name,
     if (made.ok()) return {SubmitResult::Kind::kAccepted, made->uid, ""};
     return LookFor(is_job, name, pilot, std::string(made.status().message()));
   }
-  if (answer.ok() && answer->status == 409 && ReasonOf(*answer) == "AlreadyExists") {
+  if (IsThere(answer)) {
     return LookFor(is_job, name, pilot, WhyNot(answer));
   }
   if (IsRefusal(answer)) return {SubmitResult::Kind::kRefused, "", WhyNot(answer)};
@@ -170,7 +175,7 @@ absl::Status Kubernetes::CreateSecret(const std::string& pilot,
     const Answer answer = Call("POST", absl::StrCat(SecretPath(), "?", kStrict), body);
     if (IsSuccess(answer)) return absl::OkStatus();
     why = WhyNot(answer);
-    if (answer.ok() && answer->status == 409 && ReasonOf(*answer) == "AlreadyExists") {
+    if (IsThere(answer)) {
       // It is that of a request before, or of an older pilot of the same name.
       if (may_be_there) return absl::OkStatus();
       (void)Call("DELETE", SecretPath(pilot));
@@ -308,6 +313,15 @@ absl::Status Kubernetes::Delete(const Chore& chore) const {
   // With another uid, it is another one, and the meant one is gone.
   const bool is_gone = answer.ok() && (answer->status == 404 || answer->status == 409);
   if (IsSuccess(answer) || is_gone) return absl::OkStatus();
+  return absl::UnavailableError(WhyNot(answer));
+}
+
+absl::StatusOr<bool> Kubernetes::LacksTokens(const std::string& pilot) const {
+  if (std::string why = WhyQuiet(); !why.empty()) return absl::UnavailableError(why);
+  const std::string body = SecretManifest(server_id_, spec_, pilot, {"token"}, /*owners=*/{});
+  const Answer answer = Call("POST", absl::StrCat(SecretPath(), "?", kDryRun), body);
+  if (IsThere(answer)) return false;
+  if (IsSuccess(answer)) return true;
   return absl::UnavailableError(WhyNot(answer));
 }
 

@@ -61,6 +61,10 @@ class Kubernetes : public Cluster {
   // that were seen to leave are shown once more with the reason of that.
   Listing List(const std::vector<std::string>& foreign_ids) const override;
 
+  // Has the API server check whether the Secret of the pilot could be made (dryRun=All), since the
+  // server has no right to read Secrets.
+  absl::StatusOr<bool> LacksTokens(const std::string& pilot) const override;
+
   // Deletes the Job and the pods of a pilot. The foreign id of a pilot is its name.
   absl::Status Cancel(const std::string& foreign_id) const override;
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <future>
+#include <set>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -23,6 +24,7 @@ namespace trainyard::provision {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using ::trainyard::testing::WaitUntil;
@@ -35,6 +37,9 @@ struct FakeState {
   std::vector<std::string> cancelled ABSL_GUARDED_BY(mutex);
   std::vector<std::string> dropped ABSL_GUARDED_BY(mutex);
   std::string revoked_but ABSL_GUARDED_BY(mutex);
+  // The next submissions reach the cluster without the tokens, and nobody hears of them.
+  int interruptions ABSL_GUARDED_BY(mutex) = 0;
+  std::set<std::string> without_tokens ABSL_GUARDED_BY(mutex);
 };
 
 class FakeCluster : public Cluster {
@@ -49,6 +54,11 @@ class FakeCluster : public Cluster {
     listed.foreign_id = absl::StrCat(state_.pilots.size() + 1);
     listed.state = ForeignState::kActive;
     state_.pilots.push_back(listed);
+    if (state_.interruptions > 0) {
+      state_.interruptions -= 1;
+      state_.without_tokens.insert(pilot);
+      return {pilot, SubmitResult::Kind::kUnknown, "", "the answer was lost"};
+    }
     state_.tokens.insert(state_.tokens.end(), tokens.begin(), tokens.end());
     return {pilot, SubmitResult::Kind::kAccepted, listed.foreign_id, ""};
   }
@@ -58,6 +68,10 @@ class FakeCluster : public Cluster {
     listing.begin_us = absl::ToUnixMicros(Clock::Real()->Now());
     listing.pilots = state_.pilots;
     return listing;
+  }
+  absl::StatusOr<bool> LacksTokens(const std::string& pilot) const override {
+    const MutexLock lock(&state_.mutex);
+    return state_.without_tokens.contains(pilot);
   }
   absl::Status Cancel(const std::string& foreign_id) const override {
     const MutexLock lock(&state_.mutex);
@@ -245,6 +259,29 @@ TEST_F(KeeperTest, ProvidersOfManyNodesAreAsked) {
 TEST_F(KeeperTest, AServerKeepsTheIdOfItsPilotsFromItsFirstStart) {
   keeper_.reset();
   EXPECT_EQ(store_->Load()->state.server_id, "1a2b");
+}
+
+TEST_F(KeeperTest, APilotThatLacksItsTokensIsGivenUpAtOnceAndAskedForAnew) {
+  {
+    const MutexLock lock(&cluster_.mutex);
+    cluster_.interruptions = 1;
+  }
+  ProviderSpec spec = Spec();
+  spec.submit_interval_us = 0;
+  ASSERT_TRUE(keeper_->Set(spec, {}, /*is_new=*/true).ok());
+  SubmitJob();
+  ASSERT_TRUE(WaitUntil([this] { return Pilots().size() == 2; }));
+  {
+    const MutexLock lock(&cluster_.mutex);
+    EXPECT_EQ(cluster_.cancelled.front(), "1");
+  }
+  const auto pilots = keeper_->Find("lab")->provider.pilots;
+  EXPECT_EQ(pilots.at(1).state, PilotState::kEnded);
+  EXPECT_THAT(pilots.at(1).reason, HasSubstr("before the tokens of the workers were there"));
+  // One with its tokens is adopted although its answer was lost.
+  EXPECT_TRUE(WaitUntil([this] {
+    return keeper_->Find("lab")->provider.pilots.at(2).state == PilotState::kStarting;
+  }));
 }
 
 TEST_F(KeeperTest, AfterAStartItFindsItsPilotAndAsksForNoSecondOne) {

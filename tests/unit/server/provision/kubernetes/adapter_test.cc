@@ -208,6 +208,25 @@ TEST_F(AdapterTest, APilotWithoutItsTokensIsTakenBack) {
   EXPECT_EQ(Submit().kind, Kind::kUnknown);
 }
 
+TEST_F(AdapterTest, WhetherTokensAreThereIsKnownWithoutReadingThem) {
+  ASSERT_EQ(Submit().kind, Kind::kAccepted);
+  auto lacks_tokens = cluster().LacksTokens(kPilot);
+  ASSERT_TRUE(lacks_tokens.ok()) << lacks_tokens.status();
+  EXPECT_FALSE(*lacks_tokens);
+  api_.Remove("secrets", kPilot);
+  lacks_tokens = cluster().LacksTokens(kPilot);
+  ASSERT_TRUE(lacks_tokens.ok()) << lacks_tokens.status();
+  EXPECT_TRUE(*lacks_tokens);
+  EXPECT_THAT(api_.Names("secrets"), IsEmpty());
+  for (const Fault& fault : {Status("POST", "/secrets", 403, "exceeded quota", "Forbidden"),
+                             Status("POST", "/secrets", 500, "down"), Fault{"POST", "/secrets", -1},
+                             Status("POST", "/secrets", 409, "try again", "Conflict")}) {
+    api_.Add(fault);
+    EXPECT_TRUE(absl::IsUnavailable(cluster().LacksTokens(kPilot).status())) << fault.status;
+  }
+  EXPECT_EQ(api_.faults_left(), 0);
+}
+
 TEST_F(AdapterTest, ASecretIsTriedAgain) {
   Fault lost = {"POST", "/secrets", -1};
   lost.is_after = true;
