@@ -91,8 +91,9 @@ absl::StatusOr<std::unique_ptr<Provisioning>> Provisioning::Open(
       absl::StrReplaceAll(MakeUuid(*Rng::Real()), {{"-", ""}}).substr(0, kServerIdLength);
   options.connect = [it = made.get()](const std::string& server_id,
                                       const provision::ProviderSpec& spec,
-                                      const provision::ClusterOptions& cluster) {
-    return it->Connect(server_id, spec, cluster);
+                                      const provision::ClusterOptions& cluster,
+                                      const std::atomic<bool>& is_stopping) {
+    return it->Connect(server_id, spec, cluster, is_stopping);
   };
   options.invite = [it = made.get()](const std::string& worker) -> absl::StatusOr<std::string> {
     TY_ASSIGN_OR_RETURN(const access::NewToken token,
@@ -116,7 +117,6 @@ Provisioning::~Provisioning() {
 }
 
 void Provisioning::Stop() {
-  is_stopping_ = true;
   if (keeper_ != nullptr) keeper_->Stop();
 }
 
@@ -210,7 +210,7 @@ absl::Status Provisioning::CompleteKubernetes(provision::ClusterOptions& cluster
 
 absl::StatusOr<std::unique_ptr<provision::Cluster>> Provisioning::Connect(
     const std::string& server_id, const provision::ProviderSpec& spec,
-    const provision::ClusterOptions& options) const {
+    const provision::ClusterOptions& options, const std::atomic<bool>& is_stopping) const {
   if (!sign_in_.fingerprint) {
     return absl::FailedPreconditionError("this server has no port for other hosts");
   }
@@ -220,9 +220,8 @@ absl::StatusOr<std::unique_ptr<provision::Cluster>> Provisioning::Connect(
     TY_ASSIGN_OR_RETURN(provision::kubernetes::Kubeconfig found, FindCluster(options));
     provision::kubernetes::ManifestOptions manifest{options.pod, options.space, options.queue,
                                                     worker};
-    return std::make_unique<provision::kubernetes::Kubernetes>(server_id, spec, std::move(manifest),
-                                                               std::move(found.access),
-                                                               *Clock::Real(), is_stopping_);
+    return std::make_unique<provision::kubernetes::Kubernetes>(
+        server_id, spec, std::move(manifest), std::move(found.access), *Clock::Real(), is_stopping);
   }
   TY_RETURN_IF_ERROR(MakeDirectories(options.folder, 0700));
   provision::slurm::SlurmOptions slurm;
@@ -235,7 +234,7 @@ absl::StatusOr<std::unique_ptr<provision::Cluster>> Provisioning::Connect(
                         {"--cpu_devices", absl::StrCat(spec.node.devices), "--nvml", ""});
   }
   return std::make_unique<provision::slurm::Slurm>(server_id, spec, std::move(slurm), environment_,
-                                                   *Clock::Real(), is_stopping_);
+                                                   *Clock::Real(), is_stopping);
 }
 
 }  // namespace trainyard

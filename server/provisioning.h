@@ -50,14 +50,13 @@ class Provisioning {
       const provision::ClusterOptions& cluster) const;
   absl::StatusOr<std::unique_ptr<provision::Cluster>> Connect(
       const std::string& server_id, const provision::ProviderSpec& spec,
-      const provision::ClusterOptions& options) const;
+      const provision::ClusterOptions& options, const std::atomic<bool>& is_stopping) const;
 
   const std::string state_dir_;
   const std::vector<std::string> environment_;
   rpc::SignIn& sign_in_;
   store::AccessStore& tokens_;
   const kubernetes::Options pod_;
-  std::atomic<bool> is_stopping_ = false;
   std::unique_ptr<provision::ProviderStore> store_;
   std::unique_ptr<provision::Keeper> keeper_;
 };

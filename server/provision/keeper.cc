@@ -117,6 +117,7 @@ void Keeper::Stop() {
     is_stopping_ = true;
     changed_.SignalAll();
   }
+  is_trying_out_over_ = true;
   if (thread_.joinable()) thread_.join();
 }
 
@@ -127,17 +128,22 @@ void Keeper::Run() {
       const MutexLock lock(&mutex_);
       has_providers = !kept_.state.providers.empty();
     }
-    if (has_providers || !connections_.empty()) Look();
+    if (has_providers || !connections_.empty() || !finishing_.empty()) Look();
     const MutexLock lock(&mutex_);
     if (!has_news_ && !is_stopping_) {
       // Without providers, only a request for one changes anything.
-      const bool rests = kept_.state.providers.empty() && connections_.empty();
+      const bool rests =
+          kept_.state.providers.empty() && connections_.empty() && finishing_.empty();
       changed_.WaitWithTimeout(&mutex_, rests ? absl::Hours(1) : options_.look_every);
     }
     has_news_ = false;
     if (is_stopping_) break;
   }
+  // All of them end their calls at the same time.
+  for (auto& [name, connection] : connections_) connection.messenger->Stop();
+  for (const auto& messenger : finishing_) messenger->Stop();
   connections_.clear();
+  finishing_.clear();
 }
 
 void Keeper::Look() {
@@ -211,39 +217,61 @@ void Keeper::Connect() {
     const MutexLock lock(&mutex_);
     kept = kept_;
   }
-  const auto is_gone = [&kept](const auto& entry) {
-    return !kept.state.providers.contains(entry.first);
-  };
-  std::erase_if(connections_, is_gone);
-  std::erase_if(unreachable_, is_gone);
-  for (const auto& [name, provider] : kept.state.providers) {
-    const ClusterOptions& options = kept.clusters.at(name);
-    auto found = connections_.find(name);
-    if (found == connections_.end() || found->second.spec != provider.spec ||
-        found->second.cluster != options) {
-      auto cluster = options_.connect(kept.state.server_id, provider.spec, options);
-      if (!cluster.ok()) {
-        std::string why(cluster.status().message());
-        std::string& told = unreachable_[name];
-        if (told != why)
-          LogWarning("a provider cannot be asked", {{"provider", name}, {"error", why}});
-        told = std::move(why);
-        continue;
-      }
-      unreachable_.erase(name);
-      Connection connection{provider.spec, options,
-                            std::make_unique<Messenger>(*std::move(cluster), provider.spec.nodes,
-                                                        options_.invite, options_.list_every)};
-      found = connections_.insert_or_assign(name, std::move(connection)).first;
+  for (auto it = connections_.begin(); it != connections_.end();) {
+    if (kept.state.providers.contains(it->first)) {
+      ++it;
+      continue;
     }
+    it->second.messenger->Finish();
+    finishing_.push_back(std::move(it->second.messenger));
+    it = connections_.erase(it);
+  }
+  std::erase_if(finishing_, [](const auto& messenger) { return messenger->IsOver(); });
+  std::erase_if(unreachable_,
+                [&kept](const auto& entry) { return !kept.state.providers.contains(entry.first); });
+  for (const auto& [name, provider] : kept.state.providers) {
+    Messenger* messenger = MessengerOf(kept.state.server_id, provider.spec, kept.clusters.at(name));
+    if (messenger == nullptr) continue;
     std::vector<std::string> foreign_ids;
     std::set<std::string> unanswered;
     for (const auto& [number, pilot] : provider.pilots) {
       if (IsLive(pilot) && !pilot.foreign_id.empty()) foreign_ids.push_back(pilot.foreign_id);
       if (pilot.state == PilotState::kWanted) unanswered.insert(pilot.name);
     }
-    found->second.messenger->Watch(std::move(foreign_ids), std::move(unanswered));
+    messenger->Watch(std::move(foreign_ids), std::move(unanswered));
   }
+}
+
+Messenger* Keeper::MessengerOf(const std::string& server_id, const ProviderSpec& spec,
+                               const ClusterOptions& options) {
+  const auto found = connections_.find(spec.name);
+  const bool is_there = found != connections_.end();
+  if (is_there && found->second.spec == spec && found->second.cluster == options) {
+    return found->second.messenger.get();
+  }
+  if (is_there) {
+    // The old one may be in the middle of a call, and two of them must not do the same.
+    found->second.messenger->Retire();
+    if (!found->second.messenger->IsOver()) return nullptr;
+  }
+  auto is_stopping = std::make_unique<std::atomic<bool>>(false);
+  auto cluster = options_.connect(server_id, spec, options, *is_stopping);
+  if (!cluster.ok()) {
+    std::string why(cluster.status().message());
+    std::string& told = unreachable_[spec.name];
+    if (told != why) {
+      LogWarning("a provider cannot be asked", {{"provider", spec.name}, {"error", why}});
+    }
+    told = std::move(why);
+    return nullptr;
+  }
+  unreachable_.erase(spec.name);
+  auto made = std::make_unique<Messenger>(std::move(is_stopping), *std::move(cluster), spec.nodes,
+                                          options_.invite, options_.list_every);
+  if (is_there) made->TakeOver(*found->second.messenger);
+  Messenger* messenger = made.get();
+  connections_.insert_or_assign(spec.name, Connection{spec, options, std::move(made)});
+  return messenger;
 }
 
 void Keeper::Offer() {
@@ -430,7 +458,8 @@ absl::Status Keeper::TryOut(const ProviderSpec& spec, const ClusterOptions& clus
     const MutexLock lock(&mutex_);
     server_id = kept_.state.server_id;
   }
-  TY_ASSIGN_OR_RETURN(const auto connected, options_.connect(server_id, spec, cluster));
+  TY_ASSIGN_OR_RETURN(const auto connected,
+                      options_.connect(server_id, spec, cluster, is_trying_out_over_));
   return connected->TryOut();
 }
 

@@ -2,6 +2,7 @@
 // it decides, and then acts on it. Whatever interrupts it, the next look finds what is left to do.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -36,9 +37,10 @@ struct ProviderView {
 class Keeper {
  public:
   struct Options {
-    // Makes what talks to the cluster of a provider.
+    // Makes what talks to the cluster of a provider. Its calls end soon once `is_stopping` is true.
     std::function<absl::StatusOr<std::unique_ptr<Cluster>>(
-        const std::string& server_id, const ProviderSpec& spec, const ClusterOptions& options)>
+        const std::string& server_id, const ProviderSpec& spec, const ClusterOptions& options,
+        const std::atomic<bool>& is_stopping)>
         connect;
     Messenger::Invite invite;
     // Ends the invitations of workers whose names begin with the first and who belong to no pilot
@@ -81,7 +83,12 @@ class Keeper {
   // Takes one turn.
   void Look();
   // Makes messengers for new providers and changed ones, and ends those of providers that are gone.
+  // It waits for none of them: a cluster that does not answer holds up its own provider alone.
   void Connect();
+  // Makes the messenger of a provider that has none or another spec. Returns null if there is none
+  // for this spec yet.
+  Messenger* MessengerOf(const std::string& server_id, const ProviderSpec& spec,
+                         const ClusterOptions& options);
   // Fills in what the yard knows, on the writer. Returns false if it does not answer.
   bool AskYard(Inputs& inputs);
   // Takes over one worker of a pilot, on the writer.
@@ -113,6 +120,7 @@ class Keeper {
   Kept kept_ ABSL_GUARDED_BY(mutex_);
   bool has_news_ ABSL_GUARDED_BY(mutex_) = false;
   bool is_stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::atomic<bool> is_trying_out_over_ = false;
 
   // Only the keeper's thread uses these.
   struct Connection {
@@ -121,6 +129,8 @@ class Keeper {
     std::unique_ptr<Messenger> messenger;
   };
   std::map<std::string, Connection> connections_;
+  // These carry out the last orders for providers that are gone.
+  std::vector<std::unique_ptr<Messenger>> finishing_;
   // The reasons for which there is no connection, by the name of the provider.
   std::map<std::string, std::string> unreachable_;
   std::map<std::string, core::Scheduling> workers_;  // of pilots, by name

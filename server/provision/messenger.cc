@@ -1,6 +1,7 @@
 // Orders are carried out one after the other, and the list is fetched in between.
 #include "server/provision/messenger.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,21 +18,57 @@ constexpr absl::Duration kDoubtMax = absl::Microseconds(2 * kSubmissionSettlesUs
 
 }  // namespace
 
-Messenger::Messenger(std::unique_ptr<Cluster> cluster, int32_t nodes, Invite invite,
+Messenger::Messenger(std::unique_ptr<std::atomic<bool>> is_stopping,
+                     std::unique_ptr<Cluster> cluster, int32_t nodes, Invite invite,
                      absl::Duration list_every)
-    : cluster_(std::move(cluster)),
+    : is_stopping_(std::move(is_stopping)),
+      cluster_(std::move(cluster)),
       nodes_(nodes),
       invite_(std::move(invite)),
       list_every_(list_every),
       thread_([this] { Run(); }) {}
 
 Messenger::~Messenger() {
-  {
-    const MutexLock lock(&mutex_);
-    is_stopping_ = true;
-    changed_.SignalAll();
-  }
+  Stop();
   thread_.join();
+}
+
+void Messenger::SetMode(Mode mode) {
+  const MutexLock lock(&mutex_);
+  mode_ = std::max(mode_, mode);
+  changed_.SignalAll();
+}
+
+void Messenger::Retire() {
+  SetMode(Mode::kRetires);
+}
+
+void Messenger::Finish() {
+  SetMode(Mode::kFinishes);
+}
+
+void Messenger::Stop() {
+  *is_stopping_ = true;
+  SetMode(Mode::kRetires);
+}
+
+bool Messenger::IsOver() const {
+  const MutexLock lock(&mutex_);
+  return is_over_;
+}
+
+void Messenger::TakeOver(Messenger& other) {
+  std::deque<Order> orders;
+  ProviderNews news;
+  {
+    const MutexLock lock(&other.mutex_);
+    orders.swap(other.orders_);
+    news = std::exchange(other.news_, {});
+  }
+  const MutexLock lock(&mutex_);
+  for (Order& order : orders) PostLocked(std::move(order));
+  for (SubmitResult& result : news.submitted) news_.submitted.push_back(std::move(result));
+  if (!news_.listing.has_value()) news_.listing = std::move(news.listing);
 }
 
 void Messenger::Submit(const std::string& pilot) {
@@ -39,10 +76,6 @@ void Messenger::Submit(const std::string& pilot) {
 }
 
 void Messenger::Cancel(const std::string& foreign_id) {
-  {
-    const MutexLock lock(&mutex_);
-    if (!cancels_.insert(foreign_id).second) return;
-  }
   Post({Order::Kind::kCancel, foreign_id});
 }
 
@@ -52,6 +85,11 @@ void Messenger::DropTokens(const std::string& pilot) {
 
 void Messenger::Post(Order order) {
   const MutexLock lock(&mutex_);
+  PostLocked(std::move(order));
+}
+
+void Messenger::PostLocked(Order order) {
+  if (order.kind == Order::Kind::kCancel && !cancels_.insert(order.what).second) return;
   orders_.push_back(std::move(order));
   changed_.Signal();
 }
@@ -69,27 +107,50 @@ ProviderNews Messenger::TakeNews() {
 void Messenger::Run() {
   absl::Duration listed = -absl::InfiniteDuration();
   while (true) {
-    std::deque<Order> orders;
+    size_t orders = 0;
     std::optional<Watched> watched;
     {
       const MutexLock lock(&mutex_);
-      if (orders_.empty() && !is_stopping_) changed_.WaitWithTimeout(&mutex_, list_every_ / 4);
-      if (is_stopping_) return;
-      orders.swap(orders_);
-      cancels_.clear();
-      watched = watched_;
+      if (orders_.empty() && mode_ == Mode::kWorks) {
+        changed_.WaitWithTimeout(&mutex_, list_every_ / 4);
+      }
+      if (mode_ == Mode::kRetires || (mode_ == Mode::kFinishes && orders_.empty())) {
+        is_over_ = true;
+        return;
+      }
+      orders = orders_.size();
+      if (mode_ == Mode::kWorks) watched = watched_;
     }
-    for (const Order& order : orders) Carry(order);
+    // Those that come meanwhile wait for the next turn, so that they do not hold up the list.
+    while (orders > 0 && CarryNext()) --orders;
     const absl::Duration now = Clock::Real()->Uptime();
-    if (!watched.has_value() || now - listed < list_every_) continue;
+    if (orders > 0 || !watched.has_value() || now - listed < list_every_) continue;
     listed = now;
-    Listing listing = cluster_->List(watched->foreign_ids);
-    listing.begin_us = absl::ToInt64Microseconds(now);
-    std::vector<SubmitResult> results = CancelHopeless(watched->unanswered, listing);
-    const MutexLock lock(&mutex_);
-    for (SubmitResult& result : results) news_.submitted.push_back(std::move(result));
-    news_.listing = std::move(listing);
+    List(*watched);
   }
+}
+
+bool Messenger::CarryNext() {
+  Order order;
+  {
+    const MutexLock lock(&mutex_);
+    if (mode_ == Mode::kRetires || orders_.empty()) return false;
+    order = std::move(orders_.front());
+    orders_.pop_front();
+    if (order.kind == Order::Kind::kCancel) cancels_.erase(order.what);
+  }
+  Carry(order);
+  return true;
+}
+
+void Messenger::List(const Watched& watched) {
+  const absl::Duration begin = Clock::Real()->Uptime();
+  Listing listing = cluster_->List(watched.foreign_ids);
+  listing.begin_us = absl::ToInt64Microseconds(begin);
+  std::vector<SubmitResult> results = CancelHopeless(watched.unanswered, listing);
+  const MutexLock lock(&mutex_);
+  for (SubmitResult& result : results) news_.submitted.push_back(std::move(result));
+  news_.listing = std::move(listing);
 }
 
 std::vector<SubmitResult> Messenger::CancelHopeless(const std::set<std::string>& unanswered,

@@ -28,10 +28,10 @@ class Messenger {
   // Makes the join token of a worker. Called on the messenger's thread.
   using Invite = std::function<absl::StatusOr<std::string>(const std::string& worker)>;
 
-  // The cluster is asked for its list this often.
-  Messenger(std::unique_ptr<Cluster> cluster, int32_t nodes, Invite invite,
-            absl::Duration list_every);
-  // Waits for the call that is under way.
+  // The cluster is asked for its list this often. Its calls end soon once `is_stopping` is true.
+  Messenger(std::unique_ptr<std::atomic<bool>> is_stopping, std::unique_ptr<Cluster> cluster,
+            int32_t nodes, Invite invite, absl::Duration list_every);
+  // Stops, and waits for that.
   ~Messenger();
 
   void Submit(const std::string& pilot);
@@ -44,10 +44,24 @@ class Messenger {
   // Returns what has come since the last call.
   ProviderNews TakeNews();
 
+  // None of these waits; IsOver tells when it is done. No list is asked for any more.
+  //
+  // Ends after the call that is under way. Orders still come, and wait for TakeOver.
+  void Retire();
+  // Ends once all orders are carried out: nobody will take them over.
+  void Finish();
+  // Ends the call under way as well. Orders are given up: the server stops.
+  void Stop();
+  bool IsOver() const;
+  // Takes the orders and the news of a messenger that has retired.
+  void TakeOver(Messenger& other);
+
  private:
+  enum class Mode { kWorks, kFinishes, kRetires };
+
   struct Order {
     enum class Kind { kSubmit, kCancel, kDropTokens };
-    Kind kind;
+    Kind kind = Kind::kSubmit;
     std::string what;
   };
 
@@ -57,21 +71,28 @@ class Messenger {
   };
 
   void Run();
+  // Carries out the next order. Returns false if there is none, or none is to be carried out.
+  bool CarryNext();
   void Carry(const Order& order);
+  void List(const Watched& watched);
   void Post(Order order);
+  void PostLocked(Order order) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SetMode(Mode mode);
   // Cancels those unanswered pilots of a list that can only fail, and takes from the list those of
   // which the cluster does not tell. Returns what became of them.
   std::vector<SubmitResult> CancelHopeless(const std::set<std::string>& unanswered,
                                            Listing& listing);
 
+  const std::unique_ptr<std::atomic<bool>> is_stopping_;  // the cluster borrows it
   const std::unique_ptr<Cluster> cluster_;
   const int32_t nodes_;
   const Invite invite_;
   const absl::Duration list_every_;
 
-  Mutex mutex_;
+  mutable Mutex mutex_;
   CondVar changed_;
-  bool is_stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  Mode mode_ ABSL_GUARDED_BY(mutex_) = Mode::kWorks;
+  bool is_over_ ABSL_GUARDED_BY(mutex_) = false;
   std::deque<Order> orders_ ABSL_GUARDED_BY(mutex_);
   std::set<std::string> cancels_ ABSL_GUARDED_BY(mutex_);  // those in orders_
   std::optional<Watched> watched_ ABSL_GUARDED_BY(mutex_);

@@ -149,9 +149,8 @@ void Service::Start() {
   provision::Keeper::Options provisioner;
   provisioner.server_id = "fuzz";
   provisioner.connect = [](const std::string&, const provision::ProviderSpec&,
-                           const provision::ClusterOptions&) {
-    return std::make_unique<EmptyCluster>();
-  };
+                           const provision::ClusterOptions&,
+                           const std::atomic<bool>&) { return std::make_unique<EmptyCluster>(); };
   providers_keeper_ =
       *provision::Keeper::Open(std::move(provisioner), *provider_store_, *runtime_, clock_);
   services_->providers = providers_keeper_.get();

@@ -384,8 +384,8 @@ TEST_P(ClusterTest, APilotWhoseTokensWereNeverMadeIsNotAdopted) {
   cluster_->DropTokens(Pilot(1));
   const auto begin = absl::ToUnixMicros(Clock::Real()->Now());
   Messenger messenger(
-      std::move(cluster_), spec_.nodes, [](const std::string&) { return std::string("token"); },
-      absl::Milliseconds(20));
+      std::make_unique<std::atomic<bool>>(false), std::move(cluster_), spec_.nodes,
+      [](const std::string&) { return std::string("token"); }, absl::Milliseconds(20));
   messenger.Watch({}, {Pilot(1), Pilot(2)});
   std::vector<SubmitResult> results;
   std::vector<ListedPilot> listed;
@@ -410,8 +410,8 @@ TEST_P(ClusterTest, APilotOfWhichNobodyKnowsIsShownLater) {
   ASSERT_EQ(Submit(1).kind, Kind::kAccepted);
   door_->Lose(Door::Loss::kCall, "POST", "/secrets");
   Messenger messenger(
-      std::move(cluster_), spec_.nodes, [](const std::string&) { return std::string("token"); },
-      absl::Milliseconds(20));
+      std::make_unique<std::atomic<bool>>(false), std::move(cluster_), spec_.nodes,
+      [](const std::string&) { return std::string("token"); }, absl::Milliseconds(20));
   messenger.Watch({}, {Pilot(1)});
   std::vector<std::vector<ListedPilot>> lists;
   ASSERT_TRUE(WaitUntil(

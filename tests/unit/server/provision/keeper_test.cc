@@ -8,6 +8,7 @@
 #include <atomic>
 #include <future>
 #include <set>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -40,11 +41,16 @@ struct FakeState {
   // The next submissions reach the cluster without the tokens, and nobody hears of them.
   int interruptions ABSL_GUARDED_BY(mutex) = 0;
   std::set<std::string> without_tokens ABSL_GUARDED_BY(mutex);
+  // The lists of this provider wait, and so many do now.
+  CondVar changed;
+  std::string held ABSL_GUARDED_BY(mutex);
+  int waiting ABSL_GUARDED_BY(mutex) = 0;
 };
 
 class FakeCluster : public Cluster {
  public:
-  explicit FakeCluster(FakeState& state) : state_(state) {}
+  FakeCluster(FakeState& state, std::string provider, const std::atomic<bool>& is_stopping)
+      : state_(state), provider_(std::move(provider)), is_stopping_(is_stopping) {}
   absl::Status TryOut() const override { return absl::OkStatus(); }
   SubmitResult Submit(const std::string& pilot,
                       const std::vector<std::string>& tokens) const override {
@@ -64,6 +70,11 @@ class FakeCluster : public Cluster {
   }
   Listing List(const std::vector<std::string>&) const override {
     const MutexLock lock(&state_.mutex);
+    state_.waiting += 1;
+    while (state_.held == provider_ && !is_stopping_) {
+      state_.changed.WaitWithTimeout(&state_.mutex, absl::Milliseconds(10));
+    }
+    state_.waiting -= 1;
     Listing listing;
     listing.begin_us = absl::ToUnixMicros(Clock::Real()->Now());
     listing.pilots = state_.pilots;
@@ -88,6 +99,8 @@ class FakeCluster : public Cluster {
 
  private:
   FakeState& state_;
+  const std::string provider_;
+  const std::atomic<bool>& is_stopping_;
 };
 
 class KeeperTest : public ::testing::Test {
@@ -105,12 +118,14 @@ class KeeperTest : public ::testing::Test {
     options.server_id = "1a2b";
     options.look_every = absl::Milliseconds(20);
     options.list_every = absl::Milliseconds(20);
-    options.connect = [this](const std::string&, const ProviderSpec&, const ClusterOptions&) {
+    options.connect = [this](const std::string&, const ProviderSpec& spec, const ClusterOptions&,
+                             const std::atomic<bool>& is_stopping) {
       if (is_unreachable_) {
         return absl::StatusOr<std::unique_ptr<Cluster>>(
             absl::NotFoundError("there is no such file"));
       }
-      return absl::StatusOr<std::unique_ptr<Cluster>>(std::make_unique<FakeCluster>(cluster_));
+      return absl::StatusOr<std::unique_ptr<Cluster>>(
+          std::make_unique<FakeCluster>(cluster_, spec.name, is_stopping));
     };
     options.invite = [](const std::string& worker) { return absl::StrCat("token of ", worker); };
     options.revoke_but = [this](const std::string& prefix, const std::set<std::string>& pilots) {
@@ -166,6 +181,21 @@ class KeeperTest : public ::testing::Test {
   std::vector<ListedPilot> Pilots() {
     const MutexLock lock(&cluster_.mutex);
     return cluster_.pilots;
+  }
+
+  // The cluster of the provider answers no list until another one is named. Returns once it is
+  // asked.
+  void Hold(const std::string& provider) {
+    {
+      const MutexLock lock(&cluster_.mutex);
+      cluster_.held = provider;
+      cluster_.changed.SignalAll();
+    }
+    if (provider.empty()) return;
+    ASSERT_TRUE(WaitUntil([this] {
+      const MutexLock lock(&cluster_.mutex);
+      return cluster_.waiting > 0;
+    }));
   }
 
   testing::TempDir dir_;
@@ -282,6 +312,54 @@ TEST_F(KeeperTest, APilotThatLacksItsTokensIsGivenUpAtOnceAndAskedForAnew) {
   EXPECT_TRUE(WaitUntil([this] {
     return keeper_->Find("lab")->provider.pilots.at(2).state == PilotState::kStarting;
   }));
+}
+
+TEST_F(KeeperTest, AClusterThatDoesNotAnswerHoldsUpItsOwnProviderAlone) {
+  ProviderSpec slow = Spec();
+  slow.name = "slow";
+  ASSERT_TRUE(keeper_->Set(slow, {}, /*is_new=*/true).ok());
+  ASSERT_TRUE(WaitUntil([this] { return keeper_->Find("slow")->provider.listing_us > 0; }));
+  ASSERT_TRUE(
+      keeper_->Change([](State& state) { return PauseProvider(state, "slow", "it is"); }).ok());
+  Hold("slow");
+  slow.cost_per_hour = 2;
+  ASSERT_TRUE(keeper_->Set(slow, {}, /*is_new=*/false).ok());
+  ASSERT_TRUE(keeper_->Set(Spec(), {}, /*is_new=*/true).ok());
+  SubmitJob();
+  ASSERT_TRUE(WaitUntil([this] { return !Pilots().empty(); }));
+  EXPECT_EQ(Pilots()[0].name, "ty-1a2b-lab-1");
+  ASSERT_TRUE(keeper_->Change([](State& state) { return RemoveProvider(state, "slow"); }).ok());
+  ASSERT_TRUE(WaitUntil([this] { return !keeper_->Find("slow").ok(); }));
+  const int64_t listed = keeper_->Find("lab")->provider.listing_us;
+  EXPECT_TRUE(WaitUntil([&] { return keeper_->Find("lab")->provider.listing_us > listed; }));
+  // Nor does it hold up the end of the server.
+  const absl::Duration begin = Clock::Real()->Uptime();
+  keeper_.reset();
+  EXPECT_LT(Clock::Real()->Uptime() - begin, absl::Seconds(10));
+}
+
+TEST_F(KeeperTest, AnOrderThatWaitsOutlivesAChangeOfItsProvider) {
+  ASSERT_TRUE(keeper_->Set(Spec(), {}, /*is_new=*/true).ok());
+  ASSERT_TRUE(WaitUntil([this] { return keeper_->Find("lab")->provider.listing_us > 0; }));
+  Hold("lab");
+  SubmitJob();
+  ASSERT_TRUE(WaitUntil([this] { return !keeper_->Find("lab")->provider.pilots.empty(); }));
+  ProviderSpec changed = Spec();
+  changed.cost_per_hour = 2;
+  ASSERT_TRUE(keeper_->Set(changed, {}, /*is_new=*/false).ok());
+  // The keeper has seen the change once the lists of another provider have come twice.
+  ProviderSpec other = Spec();
+  other.name = "other";
+  other.preference = 1;
+  ASSERT_TRUE(keeper_->Set(other, {}, /*is_new=*/true).ok());
+  for (int i = 0; i < 2; ++i) {
+    const int64_t listed = keeper_->Find("other")->provider.listing_us;
+    ASSERT_TRUE(WaitUntil([&] { return keeper_->Find("other")->provider.listing_us > listed; }));
+  }
+  EXPECT_THAT(Pilots(), IsEmpty());
+  Hold("");
+  ASSERT_TRUE(WaitUntil([this] { return !Pilots().empty(); }));
+  EXPECT_EQ(Pilots()[0].name, "ty-1a2b-lab-1");
 }
 
 TEST_F(KeeperTest, AfterAStartItFindsItsPilotAndAsksForNoSecondOne) {

@@ -41,7 +41,7 @@ class ProviderServiceTest : public RpcTest {
     provision::Keeper::Options options;
     options.server_id = "s1";
     options.connect = [this](const std::string&, const provision::ProviderSpec&,
-                             const provision::ClusterOptions&) {
+                             const provision::ClusterOptions&, const std::atomic<bool>&) {
       return std::make_unique<FakeCluster>(verdict_);
     };
     // Its thread is not started, so that nothing happens by itself.
