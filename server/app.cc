@@ -40,6 +40,7 @@
 #include "server/rpc/access_service.h"
 #include "server/rpc/agent_service.h"
 #include "server/rpc/bundle_service.h"
+#include "server/rpc/checkpoint_copy.h"
 #include "server/rpc/checkpoint_service.h"
 #include "server/rpc/code_service.h"
 #include "server/rpc/fleet_service.h"
@@ -57,6 +58,7 @@
 #include "server/rpc/sweep_service.h"
 #include "server/rpc/tunnel_service.h"
 #include "server/rpc/verifications.h"
+#include "server/runtime/bucket_copier.h"
 #include "server/store/series.h"
 #include "server/store/sqlite/notify_store.h"
 #include "server/store/sqlite/remark_store.h"
@@ -142,6 +144,8 @@ class App::Impl {
 
  private:
   absl::Status OpenAccess(const ServerOptions& given);
+  // Makes the copier, if there is a bucket.
+  absl::Status OpenCopier(const BucketFlags& bucket);
   // Makes the courier, which tells of events from `next_event` on.
   absl::Status OpenNotifications(const ServerOptions& given, int64_t next_event);
   void CleanUp(const core::Turn& turn);
@@ -175,6 +179,8 @@ class App::Impl {
   std::unique_ptr<store::SpecStore> specs_;
   std::unique_ptr<store::NotifyStore> targets_;
   std::optional<notify::Courier> courier_;
+  // The writer calls it, so it outlives the runtime. Its thread, which needs that, ends before.
+  std::unique_ptr<runtime::BucketCopier> copier_;
   std::unique_ptr<runtime::Runtime> runtime_;
   std::unique_ptr<runtime::CheckpointVerifier> verifier_;
   std::unique_ptr<store::AccessStore> access_store_;
@@ -228,11 +234,14 @@ absl::Status App::Impl::Open(const std::string& state_dir, const ServerOptions& 
   options.config = given.config;
   options.make_policy = [this] { return meters_.measures.MeasuredPolicy(); };
   measured_store_ = meters_.measures.MeasuredStore(*store_);
+  TY_RETURN_IF_ERROR(OpenCopier(given.bucket));
   const std::string orphans = OrphanFolder(state_dir_, Clock::Real()->Now());
   DeletedStreams deleted;
-  options.on_load = [this, &given, &orphans,
-                     &deleted](const core::Snapshot& stored) -> absl::Status {
+  int64_t next_job = 0;
+  options.on_load = [this, &given, &orphans, &deleted,
+                     &next_job](const core::Snapshot& stored) -> absl::Status {
     meters_.yard.Load(stored);
+    next_job = stored.next_job;
     TY_RETURN_IF_ERROR(OpenNotifications(given, stored.next_event));
     for (const store::RemarkedJob& job : remarks_->ListJobs()) {
       if (WasDeleted(stored, job.number)) RemoveRemarksOn(job.number);
@@ -244,6 +253,7 @@ absl::Status App::Impl::Open(const std::string& state_dir, const ServerOptions& 
     meters_.yard.Take(turn.delta, Clock::Real()->Now());
     CleanUp(turn);
     courier_->Take(turn);
+    if (copier_ != nullptr) copier_->Take(turn);
   };
   options.on_fatal = Die;
   TY_ASSIGN_OR_RETURN(runtime_, runtime::Runtime::Start(std::move(options), *measured_store_,
@@ -308,7 +318,29 @@ absl::Status App::Impl::Open(const std::string& state_dir, const ServerOptions& 
   provider_service_ = std::make_unique<rpc::ProviderServiceImpl>(*services_);
   tunnels_ = std::make_unique<rpc::TunnelServiceImpl>(*services_);
   sweeps_->Start();
-  exposition_.emplace(meters_, *runtime_, board_, directory_, state_dir_, *Clock::Real());
+  if (copier_ != nullptr) copier_->Start(provisioning_->server_id(), next_job);
+  exposition_.emplace(meters_, *runtime_, board_, directory_, copier_.get(), state_dir_,
+                      *Clock::Real());
+  return absl::OkStatus();
+}
+
+absl::Status App::Impl::OpenCopier(const BucketFlags& bucket) {
+  if (bucket.place.empty()) return absl::OkStatus();
+  runtime::BucketCopier::Options options;
+  options.place = bucket.place;
+  options.connect = [bucket]() -> absl::StatusOr<std::unique_ptr<s3::Client>> {
+    TY_ASSIGN_OR_RETURN(const s3::Location location, s3::ParseLocation(bucket.place));
+    return ConnectBucket(bucket, location.bucket);
+  };
+  options.describe = [this](const core::CheckpointRecord& checkpoint,
+                            const runtime::BucketCopier::Digests& digests) {
+    return rpc::DescribeCopy(checkpoint, digests, *services_);
+  };
+  options.note = [this](core::NoteCheckpointCopy note, runtime::PostDone done) {
+    runtime_->Post(std::move(note), std::move(done));
+  };
+  TY_ASSIGN_OR_RETURN(copier_, runtime::BucketCopier::Create(std::move(options), *blobs_, board_,
+                                                             *Clock::Real(), *Rng::Real()));
   return absl::OkStatus();
 }
 
@@ -492,6 +524,8 @@ void App::Impl::KeepHouse(const KeepRules& keep) {
 }
 
 void App::Impl::Stop() {
+  // It notes what it has done, so it ends before the runtime.
+  if (copier_ != nullptr) copier_->Stop();
   if (server_ == nullptr) return;
   LogInfo("shutting down");
   housekeeper_.reset();

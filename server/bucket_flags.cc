@@ -26,8 +26,8 @@ void AddBucketFlags(CLI::App& word, BucketFlags& flags) {
       ->type_name("FILE");
 }
 
-absl::StatusOr<OpenedBucket> OpenBucket(const BucketFlags& flags, bool is_for_writing) {
-  TY_ASSIGN_OR_RETURN(const s3::Location location, s3::ParseLocation(flags.place));
+absl::StatusOr<std::unique_ptr<s3::Client>> ConnectBucket(const BucketFlags& flags,
+                                                          const std::string& bucket) {
   const s3::Variables variables = [](const char* name) {
     const char* value = std::getenv(name);
     return std::string(value == nullptr ? "" : value);
@@ -47,12 +47,16 @@ absl::StatusOr<OpenedBucket> OpenBucket(const BucketFlags& flags, bool is_for_wr
   options.endpoint = flags.endpoint.empty() ? found.endpoint : flags.endpoint;
   const std::string region = flags.region.empty() ? found.region : flags.region;
   if (!region.empty()) options.region = region;
-  options.bucket = location.bucket;
+  options.bucket = bucket;
   options.credentials = std::move(found.credentials);
   options.authorities_file = flags.authorities;
+  return s3::Client::Create(std::move(options), *Clock::Real(), *Rng::Real());
+}
+
+absl::StatusOr<OpenedBucket> OpenBucket(const BucketFlags& flags, bool is_for_writing) {
+  TY_ASSIGN_OR_RETURN(const s3::Location location, s3::ParseLocation(flags.place));
   OpenedBucket opened;
-  TY_ASSIGN_OR_RETURN(opened.client,
-                      s3::Client::Create(std::move(options), *Clock::Real(), *Rng::Real()));
+  TY_ASSIGN_OR_RETURN(opened.client, ConnectBucket(flags, location.bucket));
   if (is_for_writing) {
     TY_ASSIGN_OR_RETURN(opened.conditions,
                         s3::Probe(*opened.client, location.prefix, *Rng::Real()));

@@ -31,7 +31,12 @@ struct OpenedBucket {
   s3::Conditions conditions = s3::Conditions::kHonoured;
 };
 
-// Finds the keys where the tools of AWS do. A bucket that is opened for writing is asked first how
+// Makes a client of a bucket, whatever the place in the flags is. It finds the keys where the tools
+// of AWS do.
+absl::StatusOr<std::unique_ptr<s3::Client>> ConnectBucket(const BucketFlags& flags,
+                                                          const std::string& bucket);
+
+// Opens the place. A bucket that is opened for writing is asked first how
 // it treats conditions.
 absl::StatusOr<OpenedBucket> OpenBucket(const BucketFlags& flags, bool is_for_writing);
 

@@ -8,6 +8,7 @@
 #include "common/base/flag_style.h"
 #include "common/base/version.h"
 #include "common/daemon/flag_file.h"
+#include "common/s3/client.h"
 #include "server/maintenance.h"
 
 namespace trainyard {
@@ -76,6 +77,25 @@ void AddNotifyFlags(CLI::App& app, ServerOptions& options) {
   app.add_option("--mail_from", options.mail_from,
                  "The sender of mail; the mail system decides otherwise")
       ->type_name("ADDRESS");
+}
+
+void AddCheckpointBucketFlags(CLI::App& app, ServerOptions& options) {
+  const auto check = [](const std::string& text) {
+    return text.empty() ? std::string() : std::string(s3::ParseLocation(text).status().message());
+  };
+  app.add_option("--checkpoint_bucket", options.bucket.place,
+                 "Copy each checkpoint to s3://BUCKET/FOLDER once it is committed. Each server "
+                 "needs a folder of its own")
+      ->check(check)
+      ->type_name("PLACE");
+  app.add_option("--checkpoint_sources", options.checkpoint_sources,
+                 "Everybody who may submit can go on from the checkpoints below s3://BUCKET/FOLDER "
+                 "that another server has copied there, with the keys of this one; may be given "
+                 "several times")
+      ->check(check)
+      ->allow_extra_args(false)
+      ->type_name("PLACE");
+  AddBucketFlags(app, options.bucket);
 }
 
 // Declares the rules about service accounts of a cluster.
@@ -170,6 +190,7 @@ ParsedFlags ParseFlags(int argc, char** argv, const std::string& default_state_d
   AddKeepRule(app, "--keep_metrics", keep.metrics, "The same for their metrics");
   AddDuration(app, "--keep_audit", flags.options.keep_audit_us,
               "Delete entries of the audit log when they are this old; 0s keeps all of them");
+  AddCheckpointBucketFlags(app, flags.options);
   AddNotifyFlags(app, flags.options);
   AddKubernetesFlags(app, flags.options.kubernetes);
   core::Config& config = flags.options.config;

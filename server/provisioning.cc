@@ -86,9 +86,16 @@ absl::StatusOr<std::unique_ptr<Provisioning>> Provisioning::Open(
       new Provisioning(state_dir, std::move(environment), sign_in, tokens, pod));
   TY_ASSIGN_OR_RETURN(made->store_,
                       provision::ProviderStore::Open(JoinPath(state_dir, "providers.db")));
+  TY_ASSIGN_OR_RETURN(const provision::Kept before, made->store_->Load());
+  provision::Kept kept = before;
+  if (kept.state.server_id.empty()) {
+    kept.state.server_id =
+        absl::StrReplaceAll(MakeUuid(*Rng::Real()), {{"-", ""}}).substr(0, kServerIdLength);
+    TY_RETURN_IF_ERROR(made->store_->Save(before, kept));
+  }
+  made->server_id_ = kept.state.server_id;
   provision::Keeper::Options options;
-  options.server_id =
-      absl::StrReplaceAll(MakeUuid(*Rng::Real()), {{"-", ""}}).substr(0, kServerIdLength);
+  options.server_id = made->server_id_;
   options.connect = [it = made.get()](const std::string& server_id,
                                       const provision::ProviderSpec& spec,
                                       const provision::ClusterOptions& cluster,

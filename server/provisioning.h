@@ -33,6 +33,8 @@ class Provisioning {
   // It may be called again.
   void Stop();
   provision::Keeper& keeper() { return *keeper_; }
+  // Returns the id that this server has for ever, also after a restore, and no other server has.
+  const std::string& server_id() const { return server_id_; }
 
   // Fills in what a provider leaves open. Returns FAILED_PRECONDITION (NO_TLS) if workers of other
   // hosts cannot reach the server, and INVALID_ARGUMENT (INVALID_SPEC) for an owner whose jobs the
@@ -58,6 +60,7 @@ class Provisioning {
   store::AccessStore& tokens_;
   const kubernetes::Options pod_;
   std::unique_ptr<provision::ProviderStore> store_;
+  std::string server_id_;
   std::unique_ptr<provision::Keeper> keeper_;
 };
 

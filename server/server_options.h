@@ -7,6 +7,7 @@
 
 #include "common/base/log.h"
 #include "server/access/caller.h"
+#include "server/bucket_flags.h"
 #include "server/core/lifecycle/config.h"
 #include "server/kubernetes/options.h"
 #include "server/notify/addresses.h"
@@ -54,6 +55,10 @@ struct ServerOptions {
   std::vector<int> passed_sockets = {};
   // The variables of this process, as "NAME=value", for programs of clusters that it runs.
   std::vector<std::string> environment = {};
+  // The folder of a bucket to which checkpoints are copied. Without a place, none is.
+  BucketFlags bucket = {};
+  // Folders of buckets (s3://BUCKET/FOLDER) from which users may take checkpoints in.
+  std::vector<std::string> checkpoint_sources = {};
 };
 
 }  // namespace trainyard

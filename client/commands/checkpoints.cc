@@ -54,6 +54,23 @@ std::string MetricText(const v1::Checkpoint& checkpoint, const char* name,
   return metric == checkpoint.metrics().end() ? "" : text(metric->second);
 }
 
+std::string CopyText(const v1::Checkpoint& checkpoint) {
+  if (!checkpoint.copy().empty()) return checkpoint.copy();
+  return checkpoint.copy_failure().empty() ? "waiting" : "failed";
+}
+
+// The reasons are long and mostly the same, so the newest one is enough.
+void SayWhyNotCopied(const Context& context, const v1::ListCheckpointsResponse& response) {
+  for (int i = response.checkpoints_size() - 1; i >= 0; --i) {
+    const v1::Checkpoint& checkpoint = response.checkpoints(i);
+    if (checkpoint.copy_failure().empty()) continue;
+    context.Say(absl::StrCat(checkpoint.name(),
+                             " is not in the bucket: ", checkpoint.copy_failure(),
+                             checkpoint.damage().empty() ? "; the server tries again" : ""));
+    return;
+  }
+}
+
 // Finds the checkpoint that the command names.
 absl::StatusOr<v1::Checkpoint> AskedCheckpoint(link::ServerLink& link,
                                                const CheckpointOptions& options) {
@@ -108,6 +125,13 @@ Result ListCheckpoints(const Context& context, const ListCheckpointsOptions& opt
   const bool has_damage =
       std::any_of(response.checkpoints().begin(), response.checkpoints().end(),
                   [](const v1::Checkpoint& checkpoint) { return !checkpoint.damage().empty(); });
+  // A server without a bucket has no copies to tell of.
+  const bool has_copies =
+      std::any_of(response.checkpoints().begin(), response.checkpoints().end(),
+                  [](const v1::Checkpoint& checkpoint) {
+                    return !checkpoint.copy().empty() || !checkpoint.copy_failure().empty();
+                  });
+  if (has_copies) columns.push_back({"COPY"});
   if (has_damage) columns.push_back({"DAMAGE"});
   Table table(std::move(columns));
   for (const v1::Checkpoint& checkpoint : response.checkpoints()) {
@@ -119,10 +143,12 @@ Result ListCheckpoints(const Context& context, const ListCheckpointsOptions& opt
                                     MetricText(checkpoint, "test.loss", output::NumberText),
                                     output::TimeText(checkpoint.create_time()),
                                     checkpoint.is_best() ? "*" : ""};
+    if (has_copies) row.push_back(CopyText(checkpoint));
     if (has_damage) row.push_back(checkpoint.damage());
     table.AddRow(std::move(row));
   }
   context.out << table.Render();
+  SayWhyNotCopied(context, response);
   return link::kOk;
 }
 

@@ -44,13 +44,23 @@ std::string ManifestStore::KeyOf(const Blob& blob) const {
 }
 
 absl::StatusOr<bool> ManifestStore::PutBlob(const std::string& path, const Blob& blob) {
-  const std::string key = KeyOf(blob);
-  const auto info = client_.Head(key);
+  return SendUnlessThere(
+      blob, [&](const PutCondition& condition) { return Send(path, blob, condition); });
+}
+
+absl::StatusOr<bool> ManifestStore::PutHashedBlob(const std::string& path, const Blob& blob) {
+  return SendUnlessThere(blob, [&](const PutCondition& condition) {
+    return UploadFile(client_, KeyOf(blob), path, blob.size, condition);
+  });
+}
+
+absl::StatusOr<bool> ManifestStore::SendUnlessThere(const Blob& blob, const Sender& send) {
+  const auto info = client_.Head(KeyOf(blob));
   if (info.ok() && info->size == blob.size) return false;
   if (!info.ok() && !absl::IsNotFound(info.status())) return info.status();
   // A blob of another size is damaged, and is replaced.
   const bool is_new = !info.ok() && AreHonoured(conditions_);
-  const absl::Status status = Send(path, blob, {.is_new = is_new});
+  const absl::Status status = send({.is_new = is_new});
   // Somebody else has written it meanwhile, or we have and the answer was lost.
   if (is_new && absl::IsAborted(status)) return false;
   TY_RETURN_IF_ERROR(status);

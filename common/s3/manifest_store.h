@@ -50,6 +50,8 @@ class ManifestStore {
   // false if it was there. The file is hashed first: returns DATA_LOSS (CORRUPT_FILE) if it is
   // another one.
   absl::StatusOr<bool> PutBlob(const std::string& path, const Blob& blob);
+  // Does the same for a caller that has hashed the file itself.
+  absl::StatusOr<bool> PutHashedBlob(const std::string& path, const Blob& blob);
   // Sends the content of the file, whether it is in the bucket or not. The blob is young then.
   absl::Status ReplaceBlob(const std::string& path, const Blob& blob);
   // Calls `function` for each blob that is in the bucket, in any order, with its hex digits, its
@@ -79,6 +81,8 @@ class ManifestStore {
 
  private:
   std::string KeyOf(const Blob& blob) const;
+  using Sender = std::function<absl::Status(const PutCondition& condition)>;
+  absl::StatusOr<bool> SendUnlessThere(const Blob& blob, const Sender& send);
   absl::Status Send(const std::string& path, const Blob& blob, const PutCondition& condition);
   absl::StatusOr<Version> ReadVersion(const std::string& name);
   // Returns the names of the manifests, the newest first.

@@ -6,6 +6,7 @@
 
 #include "common/base/version.h"
 #include "prometheus/text_serializer.h"
+#include "server/metrics/bucket_families.h"
 
 namespace trainyard::metrics {
 namespace {
@@ -41,11 +42,13 @@ void DropEmpty(Families& families) {
 }  // namespace
 
 Exposition::Exposition(const Meters& meters, runtime::Runtime& runtime, const runtime::Board& board,
-                       const access::Directory& directory, std::string state_dir, Clock& clock)
+                       const access::Directory& directory, const runtime::BucketCopier* copier,
+                       std::string state_dir, Clock& clock)
     : meters_(meters),
       runtime_(runtime),
       board_(board),
       directory_(directory),
+      copier_(copier),
       state_dir_(std::move(state_dir)),
       clock_(clock) {}
 
@@ -71,6 +74,7 @@ std::string Exposition::Text(const PoolUsage& usage) const {
   Append(meters_.yard.Collect(clock_.Now(), private_projects), families);
   Append(DeviceFamilies(usage), families);
   families.push_back(StoredBytes(board_));
+  if (copier_ != nullptr) Append(BucketFamilies(copier_->figures(), clock_.Now()), families);
   Append(DiskFamilies(state_dir_), families);
   Append(ProcessFamilies(process_start_), families);
   Append(meters_.registry.Collect(), families);

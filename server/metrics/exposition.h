@@ -15,6 +15,7 @@
 #include "server/metrics/process.h"
 #include "server/metrics/yard_counts.h"
 #include "server/runtime/board.h"
+#include "server/runtime/bucket_copier.h"
 #include "server/runtime/executor.h"
 #include "server/runtime/runtime.h"
 
@@ -35,7 +36,8 @@ struct Meters {
 class Exposition {
  public:
   Exposition(const Meters& meters, runtime::Runtime& runtime, const runtime::Board& board,
-             const access::Directory& directory, std::string state_dir, Clock& clock);
+             const access::Directory& directory, const runtime::BucketCopier* copier,
+             std::string state_dir, Clock& clock);
 
   using Done = std::function<void(absl::StatusOr<std::string>)>;
   // Calls `done` once, on another thread. The server's loop only copies what workers have reported.
@@ -51,6 +53,7 @@ class Exposition {
   runtime::Runtime& runtime_;
   const runtime::Board& board_;
   const access::Directory& directory_;
+  const runtime::BucketCopier* const copier_;  // null without a bucket
   const std::string state_dir_;
   Clock& clock_;
   const std::optional<double> process_start_ = StartOfProcess();

@@ -223,6 +223,8 @@ v1::Checkpoint ToProto(const core::CheckpointRecord& checkpoint) {
   }
   SetTimeUnlessZero(checkpoint.create_us, [&] { return proto.mutable_create_time(); });
   proto.set_damage(checkpoint.damage);
+  proto.set_copy(checkpoint.copy);
+  proto.set_copy_failure(checkpoint.copy_failure);
   return proto;
 }
 

@@ -40,6 +40,7 @@ struct ProviderSpec;
 
 namespace trainyard::rpc {
 
+class CheckpointImports;
 class Streams;
 
 struct Services {
@@ -80,6 +81,8 @@ struct Services {
   std::function<absl::Status(provision::ProviderSpec&, provision::ClusterOptions&)>
       complete_provider = {};
   std::unique_ptr<Tunnels> tunnels = std::make_unique<Tunnels>();
+  // It is null too where nothing is taken from buckets.
+  CheckpointImports* checkpoint_imports = nullptr;
 };
 
 }  // namespace trainyard::rpc

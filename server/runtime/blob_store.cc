@@ -260,8 +260,7 @@ absl::Status BlobStore::MakeBlob(const std::string& path, const std::string& dig
   return synced;
 }
 
-absl::StatusOr<std::shared_ptr<const void>> BlobStore::Seal(
-    const UploadId& upload, const std::vector<core::CheckpointFile>& files) {
+std::shared_ptr<const void> BlobStore::Pin(const std::vector<core::CheckpointFile>& files) {
   std::vector<std::string> hashes;
   hashes.reserve(files.size());
   for (const core::CheckpointFile& file : files) hashes.push_back(file.hash);
@@ -269,13 +268,23 @@ absl::StatusOr<std::shared_ptr<const void>> BlobStore::Seal(
     const MutexLock lock(&pins_mutex_);
     for (const std::string& hash : hashes) ++pins_[hash];
   }
+  return {this, [this, hashes](const void*) {
+            const MutexLock lock(&pins_mutex_);
+            for (const std::string& hash : hashes) {
+              if (--pins_[hash] == 0) pins_.erase(hash);
+            }
+          }};
+}
+
+absl::StatusOr<std::string> BlobStore::PathOf(absl::string_view hash) const {
+  TY_ASSIGN_OR_RETURN(const std::string digits, HashDigits(hash));
+  return BlobPath(digits);
+}
+
+absl::StatusOr<std::shared_ptr<const void>> BlobStore::Seal(
+    const UploadId& upload, const std::vector<core::CheckpointFile>& files) {
   // The pins are made first, and whatever fails below takes them back.
-  std::shared_ptr<const void> pin(this, [this, hashes](const void*) {
-    const MutexLock lock(&pins_mutex_);
-    for (const std::string& hash : hashes) {
-      if (--pins_[hash] == 0) pins_.erase(hash);
-    }
-  });
+  std::shared_ptr<const void> pin = Pin(files);
   for (const core::CheckpointFile& file : files) TY_RETURN_IF_ERROR(SealFile(upload, file));
   return pin;
 }

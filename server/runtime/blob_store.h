@@ -58,6 +58,12 @@ class BlobStore {
   absl::StatusOr<std::shared_ptr<const void>> Seal(const UploadId& upload,
                                                    const std::vector<core::CheckpointFile>& files);
 
+  // Keeps the blobs of these files where they are for as long as the result lives, also if the row
+  // that names them is deleted. Whoever pins looks for the row after that: it may be gone already.
+  std::shared_ptr<const void> Pin(const std::vector<core::CheckpointFile>& files);
+  // Returns the path of a blob, which only readers may use.
+  absl::StatusOr<std::string> PathOf(absl::string_view hash) const;
+
   // Hashes the blobs of the files. Returns what is wrong with the first one that is missing, that
   // cannot be read or that has other bytes, and an empty text if all are whole. It fails only if
   // the process lacks memory or descriptors.

@@ -223,6 +223,11 @@ struct CheckpointRecord {
   // Says what the server found wrong with its files when it last hashed them. It is empty while
   // nothing is known to be wrong: the checkpoint is whole.
   std::string damage = {};
+  // Its copy in the bucket of the server: "s3://BUCKET/FOLDER/checkpoints/12/600". It is empty if
+  // there is none.
+  std::string copy = {};
+  // Says why the last try to copy it has failed; empty if none has failed since the last success.
+  std::string copy_failure = {};
 
   bool is_whole() const { return damage.empty(); }
   // Returns the bytes of its files.

@@ -154,6 +154,15 @@ struct JudgeCheckpoint {
   std::string damage;
 };
 
+// The server has copied the checkpoint `seen` to its bucket, at `copy`, or has failed to for the
+// reason `failure`, and one of both is empty. Returns NOT_FOUND if the checkpoint was deleted in
+// the meantime. A note about a checkpoint that another one has replaced since is dropped.
+struct NoteCheckpointCopy {
+  CheckpointRecord seen;
+  std::string copy;
+  std::string failure;
+};
+
 // The server has lost metric points of the job, which its history tells. `message` says which.
 // Returns NOT_FOUND if the job was deleted.
 struct NoteLostMetrics {
@@ -269,10 +278,10 @@ struct SetPossibleWorkers {
 
 using Input =
     std::variant<SubmitJob, ImportJob, CommitImport, CancelJob, SuspendJob, ResumeJob,
-                 RegisterWorker, SyncReport, CommitCheckpoint, JudgeCheckpoint, NoteLostMetrics,
-                 CordonWorker, UncordonWorker, DrainWorker, DeclareWorkerLost, DeleteWorker,
-                 QuarantineDevice, ReleaseDevice, SetQuota, DeleteQuota, CreateReservation,
-                 DeleteReservation, DeleteJob, NoteStreams, SetPossibleWorkers>;
+                 RegisterWorker, SyncReport, CommitCheckpoint, JudgeCheckpoint, NoteCheckpointCopy,
+                 NoteLostMetrics, CordonWorker, UncordonWorker, DrainWorker, DeclareWorkerLost,
+                 DeleteWorker, QuarantineDevice, ReleaseDevice, SetQuota, DeleteQuota,
+                 CreateReservation, DeleteReservation, DeleteJob, NoteStreams, SetPossibleWorkers>;
 
 struct Reply {
   JobId job;             // for SubmitJob, ImportJob and the verbs on jobs

@@ -148,6 +148,7 @@ class Yard {
   absl::StatusOr<Reply> Take(const SyncReport& in, Now now);
   absl::StatusOr<Reply> Take(const CommitCheckpoint& in, Now now);
   absl::StatusOr<Reply> Take(const JudgeCheckpoint& in, Now now);
+  absl::StatusOr<Reply> Take(const NoteCheckpointCopy& in, Now now);
   absl::StatusOr<Reply> Take(const NoteLostMetrics& in, Now now);
   absl::StatusOr<Reply> Take(const CordonWorker& in, Now now);
   absl::StatusOr<Reply> Take(const UncordonWorker& in, Now now);

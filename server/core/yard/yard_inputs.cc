@@ -239,8 +239,25 @@ absl::StatusOr<Reply> Yard::Take(const JudgeCheckpoint& in, Now now) {
   const CheckpointRef& id = in.seen.id;
   const CheckpointRecord* known = FindCheckpoint(id);
   if (known == nullptr) return error::CheckpointNotFound(CheckpointName(id.job, id.step));
-  if (*known == in.seen && known->damage != in.damage) {
+  // A copy of the checkpoint changes nothing about its files.
+  CheckpointRecord seen = in.seen;
+  seen.copy = known->copy;
+  seen.copy_failure = known->copy_failure;
+  if (*known == seen && known->damage != in.damage) {
     Stepper(state_, now).SetDamage(id, in.damage);
+  }
+  return Reply{id.job, /*existed=*/false};
+}
+
+absl::StatusOr<Reply> Yard::Take(const NoteCheckpointCopy& in, Now) {
+  const CheckpointRef& id = in.seen.id;
+  const CheckpointRecord* known = FindCheckpoint(id);
+  if (known == nullptr) return error::CheckpointNotFound(CheckpointName(id.job, id.step));
+  const bool is_same = known->create_us == in.seen.create_us && known->files == in.seen.files;
+  if (is_same && (known->copy != in.copy || known->copy_failure != in.failure)) {
+    CheckpointRecord& checkpoint = state_.ledger.EditCheckpoint(id);
+    checkpoint.copy = in.copy;
+    checkpoint.copy_failure = in.failure;
   }
   return Reply{id.job, /*existed=*/false};
 }

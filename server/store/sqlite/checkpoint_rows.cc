@@ -18,6 +18,8 @@ struct CheckpointRow {
   bool is_evaluated = false;
   core::CheckpointEvaluation evaluation;
   std::string damage;
+  std::string copy;
+  std::string copy_failure;
 };
 
 const Table<CheckpointRow>& Checkpoints() {
@@ -27,7 +29,8 @@ const Table<CheckpointRow>& Checkpoints() {
       {TY_COLUMN(Row, "job", id.job), TY_COLUMN(Row, "step", id.step),
        TY_COLUMN(Row, "attempt", attempt), TY_COLUMN(Row, "create_us", create_us),
        TY_COLUMN(Row, "is_evaluated", is_evaluated), TY_COLUMN(Row, "loss", evaluation.loss),
-       TY_COLUMN(Row, "accuracy", evaluation.accuracy), TY_COLUMN(Row, "damage", damage)});
+       TY_COLUMN(Row, "accuracy", evaluation.accuracy), TY_COLUMN(Row, "damage", damage),
+       TY_COLUMN(Row, "copy", copy), TY_COLUMN(Row, "copy_failure", copy_failure)});
   return *table;
 }
 
@@ -58,7 +61,8 @@ absl::Status WriteCheckpoint(Database& db, const CheckpointRecord& checkpoint) {
   TY_RETURN_IF_ERROR(DeleteCheckpoint(db, id));
   TY_RETURN_IF_ERROR(Checkpoints().Insert(
       db, {id, checkpoint.attempt, checkpoint.create_us, checkpoint.evaluation.has_value(),
-           checkpoint.evaluation.value_or(core::CheckpointEvaluation{}), checkpoint.damage}));
+           checkpoint.evaluation.value_or(core::CheckpointEvaluation{}), checkpoint.damage,
+           checkpoint.copy, checkpoint.copy_failure}));
   for (const core::CheckpointFile& file : checkpoint.files) {
     TY_RETURN_IF_ERROR(Files().Insert(db, {id, file}));
   }
@@ -73,6 +77,8 @@ absl::Status ReadCheckpoints(Database& db, core::Snapshot& snapshot) {
     checkpoint.create_us = row.create_us;
     if (row.is_evaluated) checkpoint.evaluation = row.evaluation;
     checkpoint.damage = row.damage;
+    checkpoint.copy = row.copy;
+    checkpoint.copy_failure = row.copy_failure;
     return absl::OkStatus();
   }));
   return Files().Read(db, [&](FileRow& row) -> absl::Status {

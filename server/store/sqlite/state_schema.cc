@@ -380,12 +380,18 @@ ALTER TABLE quotas ADD COLUMN cpus INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE quotas ADD COLUMN memory_bytes INTEGER NOT NULL DEFAULT 0;
 )sql";
 
+// From this version on, a checkpoint records where its copy in a bucket is.
+constexpr char kState12[] = R"sql(
+ALTER TABLE checkpoints ADD COLUMN copy TEXT NOT NULL DEFAULT '';
+ALTER TABLE checkpoints ADD COLUMN copy_failure TEXT NOT NULL DEFAULT '';
+)sql";
+
 }  // namespace
 
 const std::vector<Migration>& StateMigrations() {
   static const auto* migrations =
       new std::vector<Migration>{kState1, kState2, kState3, kState4,  Version5(), kState6,
-                                 kState7, kState8, kState9, kState10, kState11};
+                                 kState7, kState8, kState9, kState10, kState11,   kState12};
   return *migrations;
 }
 

@@ -350,6 +350,17 @@ TEST_P(StoreContract, CheckpointsComeAndGo) {
   EXPECT_EQ(Load().checkpoints.at(checkpoint.id), checkpoint);
   checkpoint.damage.clear();
 
+  for (const auto& [copy, failure] : std::vector<std::pair<std::string, std::string>>{
+           {"", "the bucket is away"}, {"s3://lab/checkpoints/1/312", ""}}) {
+    checkpoint.copy = copy;
+    checkpoint.copy_failure = failure;
+    Delta copied = Next();
+    copied.checkpoints = {checkpoint};
+    ASSERT_TRUE(store_->Commit(copied).ok());
+    Reopen();
+    EXPECT_EQ(Load().checkpoints.at(checkpoint.id), checkpoint);
+  }
+
   Delta removal = Next();
   removal.deleted_checkpoints = {checkpoint.id};
   ASSERT_TRUE(store_->Commit(removal).ok());

@@ -60,6 +60,9 @@ class FakeServer : public v1::JobService::Service,
   // DeleteJob keeps this checkpoint, and the spec of its job, for another one.
   void KeepOnDelete(const std::string& checkpoint, bool spec);
   void DamageFile(const std::string& checkpoint, const std::string& file);
+  // Says that the checkpoint is in the bucket of the server, or why it is not.
+  void SetCopy(const std::string& checkpoint, const std::string& copy,
+               const std::string& failure = "");
   void AddWorker(const v1::Worker& worker);
   // From now on, jobs that CreateJob makes are in this state at once.
   void MakeNewJobs(v1::JobState state);

@@ -92,6 +92,24 @@ TEST_F(Checkpoints, OlderOnesAreNamedInPlaceOfADamagedOne) {
   EXPECT_THAT(table, HasSubstr("state.json has another hash\n"));
 }
 
+TEST_F(Checkpoints, TheListShowsWhatIsInTheBucket) {
+  server_.AddCheckpoint("jobs/1", 700, {{"state.json", "7"}});
+  server_.AddCheckpoint("jobs/1", 800, {{"state.json", "8"}});
+  EXPECT_THAT(runner_.Run({"checkpoints", "ls", "1"}).out, Not(HasSubstr("COPY")));
+  server_.SetCopy("jobs/1/checkpoints/600", "s3://lab/yard/checkpoints/1/600");
+  server_.SetCopy("jobs/1/checkpoints/700", "", "the bucket is away");
+  const CommandResult listed = runner_.Run({"checkpoints", "ls", "1"});
+  EXPECT_THAT(listed.out, HasSubstr("COPY"));
+  EXPECT_THAT(listed.out, HasSubstr(" s3://lab/yard/checkpoints/1/600\n"));
+  EXPECT_THAT(listed.out, HasSubstr(" failed\n"));
+  EXPECT_THAT(listed.out, HasSubstr(" waiting\n"));
+  EXPECT_THAT(listed.err, HasSubstr("jobs/1/checkpoints/700 is not in the bucket: the bucket is "
+                                    "away; the server tries again"));
+  const std::string json = runner_.Run({"checkpoints", "ls", "1", "-o", "json"}).out;
+  EXPECT_THAT(json, HasSubstr("s3://lab/yard/checkpoints/1/600"));
+  EXPECT_THAT(json, HasSubstr("the bucket is away"));
+}
+
 TEST_F(Checkpoints, OneThatIsMarkedIsVerifiedAgainBeforeItIsRefused) {
   server_.DamageFile("jobs/1/checkpoints/600", "model.safetensors");
   ASSERT_EQ(Get().exit_code, 1);

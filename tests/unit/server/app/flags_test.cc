@@ -74,6 +74,18 @@ TEST(Flags, RulesSayWhatIsKept) {
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("'soon' is no limit"));
 }
 
+TEST(Flags, TheBucketOfCheckpointsIsAPlace) {
+  const ParsedFlags flags =
+      Parse({"--checkpoint_bucket", "s3://lab/yard", "--s3_endpoint", "http://127.0.0.1:1"});
+  EXPECT_FALSE(flags.exit_code.has_value());
+  EXPECT_EQ(flags.options.bucket.place, "s3://lab/yard");
+  EXPECT_EQ(flags.options.bucket.endpoint, "http://127.0.0.1:1");
+  EXPECT_FALSE(Parse({"--checkpoint_bucket", ""}).exit_code.has_value()) << "there is none";
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(Parse({"--checkpoint_bucket", "/mnt/lab"}).exit_code, 2);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("is no place in a bucket"));
+}
+
 TEST(Flags, VersionAndHelpEndWell) {
   ::testing::internal::CaptureStdout();
   EXPECT_EQ(Parse({"--version"}).exit_code, 0);

@@ -30,6 +30,28 @@ TEST_F(YardCheckpoints, TheNewestCheckpointsStay) {
   EXPECT_THAT(steps, ElementsAre(20, 30));
 }
 
+TEST_F(YardCheckpoints, TheStateOfACopyIsNoted) {
+  Join("lab-1", 1);
+  const JobId job = Submit(1);
+  Run("lab-1", job);
+  const CommitCheckpoint commit{sessions_["lab-1"], {job, 1}, 1, 10, {{"model", 5, "xxh3-128:00"}}};
+  ASSERT_TRUE(Apply(commit).ok());
+  const CheckpointRecord seen = *yard_->FindCheckpoint({job, 10});
+  ASSERT_TRUE(Apply(NoteCheckpointCopy{seen, "", "the bucket is away"}).ok());
+  EXPECT_EQ(yard_->FindCheckpoint({job, 10})->copy_failure, "the bucket is away");
+  ASSERT_TRUE(Apply(NoteCheckpointCopy{seen, "s3://lab/checkpoints/1/10", ""}).ok());
+  EXPECT_THAT(turn_.delta.checkpoints, ElementsAre(*yard_->FindCheckpoint({job, 10})));
+  EXPECT_EQ(yard_->FindCheckpoint({job, 10})->copy, "s3://lab/checkpoints/1/10");
+  EXPECT_EQ(yard_->FindCheckpoint({job, 10})->copy_failure, "");
+  CheckpointRecord other = seen;
+  other.files[0].size = 6;
+  ASSERT_TRUE(Apply(NoteCheckpointCopy{other, "s3://other", ""}).ok());
+  EXPECT_EQ(yard_->FindCheckpoint({job, 10})->copy, "s3://lab/checkpoints/1/10")
+      << "a note about other files under this name is dropped";
+  other.id.step = 99;
+  EXPECT_EQ(ErrorReason(Apply(NoteCheckpointCopy{other, "s3://other", ""})), "NOT_FOUND");
+}
+
 TEST_F(YardCheckpoints, OutputsAreNoCheckpoint) {
   Join("lab-1", 1);
   const JobId job = Submit(1);

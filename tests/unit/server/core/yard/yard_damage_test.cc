@@ -234,6 +234,14 @@ TEST_F(YardDamage, AVerdictOnARecordThatHasChangedIsDropped) {
   EXPECT_EQ(ErrorReason(Apply(JudgeCheckpoint{gone, ""})), "NOT_FOUND");
 }
 
+TEST_F(YardDamage, AVerdictCountsAlsoIfACopyWasMadeMeanwhile) {
+  const JobId job = RunWithCheckpoints({10, 20});
+  const CheckpointRecord seen = *yard_->FindCheckpoint({job, 20});
+  ASSERT_TRUE(Apply(NoteCheckpointCopy{seen, "s3://lab/yard/checkpoints/1/20", ""}).ok());
+  ASSERT_TRUE(Apply(JudgeCheckpoint{seen, kBroken}).ok());
+  EXPECT_EQ(yard_->FindCheckpoint({job, 20})->damage, kBroken);
+}
+
 TEST_F(YardDamage, OneThatIsWholeAgainIsUsedAgain) {
   const JobId job = RunWithCheckpoints({10, 20});
   Judge(job, 20, kBroken);
