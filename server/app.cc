@@ -251,9 +251,10 @@ absl::Status App::Impl::Open(const std::string& state_dir, const ServerOptions& 
   };
   options.on_turn = [this](const core::Turn& turn) {
     meters_.yard.Take(turn.delta, Clock::Real()->Now());
+    // It gives up the files that are then removed.
+    if (copier_ != nullptr) copier_->Take(turn);
     CleanUp(turn);
     courier_->Take(turn);
-    if (copier_ != nullptr) copier_->Take(turn);
   };
   options.on_fatal = Die;
   TY_ASSIGN_OR_RETURN(runtime_, runtime::Runtime::Start(std::move(options), *measured_store_,

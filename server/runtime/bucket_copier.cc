@@ -33,6 +33,13 @@ core::CheckpointRef FirstOf(JobId job) {
   return {job, std::numeric_limits<int64_t>::min()};
 }
 
+std::vector<std::string> HashesOf(const core::CheckpointRecord& checkpoint) {
+  std::vector<std::string> hashes;
+  hashes.reserve(checkpoint.files.size());
+  for (const core::CheckpointFile& file : checkpoint.files) hashes.push_back(file.hash);
+  return hashes;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<BucketCopier>> BucketCopier::Create(Options options,
@@ -112,6 +119,7 @@ void BucketCopier::Enqueue(const core::CheckpointRecord& checkpoint) {
     order_[waiting.number] = checkpoint.id;
   }
   waiting.create_us = checkpoint.create_us;
+  waiting.hashes = HashesOf(checkpoint);
   waiting.pin = blobs_.Pin(checkpoint.files);
   if (waiting_.size() > options_.queue_max) PassOver();
 }
@@ -248,15 +256,19 @@ void BucketCopier::Fill() {
     for (const auto& job : jobs) {
       for (const auto& checkpoint : board_.CheckpointsOf(job->record.id)) {
         if (!IsWanted(*checkpoint)) continue;
-        const MutexLock lock(&mutex_);
-        if (waiting_.size() >= options_.queue_max) {
-          is_incomplete_ = true;
-          return;
+        {
+          const MutexLock lock(&mutex_);
+          if (waiting_.size() >= options_.queue_max) {
+            is_incomplete_ = true;
+            return;
+          }
+          Enqueue(*checkpoint);
+          // It may have been deleted before the pin was there, and its files left to us.
+          const auto now = board_.FindCheckpoint(checkpoint->id);
+          if (now != nullptr && IsWanted(*now)) continue;
+          Drop(checkpoint->id);
         }
-        Enqueue(*checkpoint);
-        // It may have been deleted before the pin was there.
-        const auto now = board_.FindCheckpoint(checkpoint->id);
-        if (now == nullptr || !IsWanted(*now)) Drop(checkpoint->id);
+        RemoveUnneeded(HashesOf(*checkpoint));
       }
     }
     if (jobs.size() < kJobsOfPage) return;
@@ -266,13 +278,26 @@ void BucketCopier::Fill() {
 
 absl::Status BucketCopier::CopyNext() {
   core::CheckpointRef id;
-  std::shared_ptr<const void> pin;
+  Waiting waiting;
   {
     const MutexLock lock(&mutex_);
     if (order_.empty()) return absl::OkStatus();
     id = order_.begin()->second;
-    pin = waiting_[id].pin;  // it holds the files if the checkpoint is deleted meanwhile
+    waiting = waiting_[id];  // its pin holds the files if the checkpoint is deleted meanwhile
   }
+  absl::Status copied = CopyPinned(id);
+  // Whoever has deleted the checkpoint meanwhile has left its files to us.
+  waiting.pin.reset();
+  RemoveUnneeded(waiting.hashes);
+  return copied;
+}
+
+void BucketCopier::RemoveUnneeded(const std::vector<std::string>& hashes) {
+  blobs_.RemoveUnreferenced(hashes,
+                            [this](const std::string& hash) { return board_.IsReferenced(hash); });
+}
+
+absl::Status BucketCopier::CopyPinned(const core::CheckpointRef& id) {
   const auto checkpoint = board_.FindCheckpoint(id);
   if (checkpoint == nullptr || !IsWanted(*checkpoint)) {
     const MutexLock lock(&mutex_);
@@ -369,7 +394,7 @@ absl::StatusOr<std::vector<CopyFolder::File>> BucketCopier::Hash(
 absl::Status BucketCopier::SweepNext() {
   std::optional<JobId> job;
   std::set<core::CheckpointRef> deleted;
-  // What is deleted from now on is for the next sweep.
+  // The next sweep is for all that is deleted from now on.
   {
     const MutexLock lock(&mutex_);
     if (std::exchange(sweeps_all_, false)) {

@@ -72,7 +72,8 @@ class BucketCopier {
   // Starts the thread, which begins with all checkpoints that have no copy. `next_job` is the
   // number that the next job of the server gets, and the id of the server marks the folder.
   void Start(std::string server_id, int64_t next_job);
-  // Takes what was committed and is on the board.
+  // Takes what was committed and is on the board. It gives up the files of deleted checkpoints, so
+  // they can be removed after that.
   void Take(const core::Turn& turn);
   Figures figures() const;
   // Ends the thread and the call in progress. What waits is taken up by the next start. It may be
@@ -83,7 +84,8 @@ class BucketCopier {
   struct Waiting {
     int64_t number = 0;  // in the order of the queue
     int64_t create_us = 0;
-    std::shared_ptr<const void> pin;
+    std::vector<std::string> hashes = {};  // of the files
+    std::shared_ptr<const void> pin = {};
   };
   using Copies = std::map<core::CheckpointRef, bool>;  // see CopyFolder::List
   enum class Work { kStop, kFill, kSweep, kCopy };
@@ -112,6 +114,9 @@ class BucketCopier {
   absl::Status SweepJob(JobId job, const Copies& copies,
                         const std::set<core::CheckpointRef>& deleted);
   absl::Status CopyNext();
+  absl::Status CopyPinned(const core::CheckpointRef& id);
+  // Removes the blobs that no checkpoint has any more.
+  void RemoveUnneeded(const std::vector<std::string>& hashes);
   absl::Status Copy(const core::CheckpointRecord& checkpoint);
   absl::Status Note(const core::CheckpointRecord& checkpoint, std::string copy,
                     std::string failure);

@@ -157,13 +157,6 @@ void FakeServer::DamageFile(const std::string& checkpoint, const std::string& fi
   files_.at({checkpoint, file})[0] ^= 1;
 }
 
-void FakeServer::SetCopy(const std::string& checkpoint, const std::string& copy,
-                         const std::string& failure) {
-  const std::lock_guard lock(mutex_);
-  checkpoints_.at(checkpoint).set_copy(copy);
-  checkpoints_.at(checkpoint).set_copy_failure(failure);
-}
-
 void FakeServer::AddWorker(const v1::Worker& worker) {
   const std::lock_guard lock(mutex_);
   workers_[worker.name()] = worker;

@@ -62,7 +62,11 @@ class FakeServer : public v1::JobService::Service,
   void DamageFile(const std::string& checkpoint, const std::string& file);
   // Says that the checkpoint is in the bucket of the server, or why it is not.
   void SetCopy(const std::string& checkpoint, const std::string& copy,
-               const std::string& failure = "");
+               const std::string& failure = "") {
+    const std::lock_guard lock(mutex_);
+    checkpoints_.at(checkpoint).set_copy(copy);
+    checkpoints_.at(checkpoint).set_copy_failure(failure);
+  }
   void AddWorker(const v1::Worker& worker);
   // From now on, jobs that CreateJob makes are in this state at once.
   void MakeNewJobs(v1::JobState state);

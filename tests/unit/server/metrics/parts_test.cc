@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "prometheus/text_serializer.h"
+#include "server/metrics/bucket_families.h"
 #include "server/metrics/call_counts.h"
 #include "server/metrics/device_usage.h"
 #include "server/metrics/measured.h"
@@ -44,6 +45,22 @@ TEST(CallCounts, CallsAreCountedByMethodAndCode) {
   EXPECT_THAT(text,
               HasSubstr("trainyard_rpcs_total{code=\"OK\",method=\"JobService/TailLogs\"} 1\n"));
   EXPECT_THAT(text, Not(HasSubstr("_count{method=\"JobService/TailLogs\"}")));
+}
+
+TEST(BucketFamilies, TheAgeIsThatOfTheOldestCheckpointThatWaits) {
+  const absl::Time now = absl::FromUnixSeconds(1000);
+  runtime::BucketCopier::Figures figures;
+  EXPECT_THAT(TextOf(BucketFamilies(figures, now)),
+              HasSubstr("trainyard_bucket_oldest_waiting_seconds 0\n"));
+  figures.waiting = 3;
+  figures.oldest_us = 940'000'000;
+  figures.sent_bytes = 12;
+  figures.failures = 2;
+  const std::string text = TextOf(BucketFamilies(figures, now));
+  EXPECT_THAT(text, HasSubstr("trainyard_bucket_waiting_checkpoints 3\n"));
+  EXPECT_THAT(text, HasSubstr("trainyard_bucket_oldest_waiting_seconds 60\n"));
+  EXPECT_THAT(text, HasSubstr("trainyard_bucket_sent_bytes_total 12\n"));
+  EXPECT_THAT(text, HasSubstr("trainyard_bucket_failures_total 2\n"));
 }
 
 TEST(CallCounts, UnknownMethodsAndCodesMakeNoSeriesOfTheirOwn) {

@@ -307,9 +307,11 @@ TEST_F(BucketCopierTest, FilesStayWhileTheyAreSent) {
   EXPECT_THAT(dropped, SizeIs(1));
   const auto is_referenced = [this](const std::string& hash) { return board_.IsReferenced(hash); };
   EXPECT_EQ(blobs_->RemoveUnreferenced(dropped, is_referenced), 0);
+  const std::string path = *blobs_->PathOf(ContentHash(Content(10)));
+  EXPECT_TRUE(FileExists(path));
   fake_.Wake();
   ASSERT_TRUE(AwaitCopy(20));
-  EXPECT_TRUE(WaitUntil([&] { return blobs_->RemoveUnreferenced(dropped, is_referenced) == 1; }));
+  EXPECT_TRUE(WaitUntil([&] { return !FileExists(path); })) << "they go after that";
 }
 
 TEST_F(BucketCopierTest, ADeletedJobLosesItsCopies) {
