@@ -41,6 +41,7 @@
 #include "server/rpc/agent_service.h"
 #include "server/rpc/bundle_service.h"
 #include "server/rpc/checkpoint_copy.h"
+#include "server/rpc/checkpoint_imports.h"
 #include "server/rpc/checkpoint_service.h"
 #include "server/rpc/code_service.h"
 #include "server/rpc/fleet_service.h"
@@ -187,6 +188,7 @@ class App::Impl {
   std::optional<runtime::AuditLog> audit_;
   std::optional<Entrance> entrance_;
   std::unique_ptr<rpc::Services> services_;
+  std::unique_ptr<rpc::CheckpointImports> imports_;
   std::unique_ptr<sweeps::Keeper> sweeps_;
   std::unique_ptr<Provisioning> provisioning_;
   // The same, once they are there. The writer runs before that.
@@ -279,6 +281,16 @@ absl::Status App::Impl::Open(const std::string& state_dir, const ServerOptions& 
   services_->courier = &*courier_;
   services_->specs = specs_.get();
   services_->remarks = remarks_.get();
+  if (!given.checkpoint_sources.empty()) {
+    rpc::CheckpointImports::Options imports;
+    imports.places = given.checkpoint_sources;
+    imports.connect = [flags = given.bucket](const std::string& bucket) {
+      return ConnectBucket(flags, bucket);
+    };
+    imports_ =
+        std::make_unique<rpc::CheckpointImports>(std::move(imports), *services_, *Clock::Real());
+    services_->checkpoint_imports = imports_.get();
+  }
   sweeps::Keeper::Options keeper;
   keeper.submit = [this](const store::SweepRecord& sweep, const sweeps::NewJob& job) {
     return rpc::SubmissionOfTrial(sweep, job, *services_);
@@ -527,6 +539,7 @@ void App::Impl::KeepHouse(const KeepRules& keep) {
 void App::Impl::Stop() {
   // It notes what it has done, so it ends before the runtime.
   if (copier_ != nullptr) copier_->Stop();
+  if (imports_ != nullptr) imports_->Stop();
   if (server_ == nullptr) return;
   LogInfo("shutting down");
   housekeeper_.reset();

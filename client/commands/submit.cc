@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "client/commands/bucket_start.h"
 #include "client/commands/call_persistently.h"
 #include "client/commands/code_sender.h"
 #include "client/commands/diff.h"
@@ -103,9 +104,7 @@ absl::Status TakeFlags(const Context& context, link::ServerLink& link, const Sub
   TY_ASSIGN_OR_RETURN(*request.mutable_options(), SubmitOptionsOf(context, link, flags));
   request.mutable_options()->set_saved_spec(saved_spec);
   AddMemoryNeed(context, request.spec(), *request.mutable_options());
-  if (flags.from.empty()) return absl::OkStatus();
-  TY_ASSIGN_OR_RETURN(*request.mutable_from_checkpoint(), ResolveCheckpoint(link, flags.from));
-  return absl::OkStatus();
+  return TakeStart(context, link, flags.from, request);
 }
 
 // Asks the server what it would do with the request. Returns nothing if no server answers, since
@@ -290,8 +289,14 @@ Result Clone(const Context& context, const CloneOptions& options) {
     TY_ASSIGN_OR_RETURN(const std::string digest, sender.SendFolder(flags.spec.code, origin));
     added->set_value_json(JsonQuote(digest));
   }
+  if (IsInBucket(flags.from) && flags.dry_run) {
+    return absl::InvalidArgumentError(
+        "--from takes a checkpoint out of a bucket, which --dry-run does not; leave one of them "
+        "out");
+  }
   if (!flags.from.empty()) {
-    TY_ASSIGN_OR_RETURN(*request.mutable_from_checkpoint(), ResolveCheckpoint(*link, flags.from));
+    TY_ASSIGN_OR_RETURN(*request.mutable_from_checkpoint(),
+                        ResolveStart(context, *link, flags.from, ""));
   }
   TY_ASSIGN_OR_RETURN(*request.mutable_options(), SubmitOptionsOf(context, *link, flags));
   if (origin.ByteSizeLong() > 0) *request.mutable_options()->mutable_code_origin() = origin;

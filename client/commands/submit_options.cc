@@ -82,7 +82,8 @@ void DeclareStartFlags(client::Flags& flags, SubmitFlags& options) {
 void DeclareSubmitFlags(client::Flags& flags, SubmitFlags& options) {
   DeclareSpecFlags(flags, options.spec);
   flags.Value("--from", options.from,
-              "Checkpoint to start from: 12/600, 12/best, or a job for its newest");
+              "Checkpoint to start from: 12/600, 12/best, a job for its newest, or "
+              "s3://BUCKET/FOLDER/checkpoints/12/600 of another server");
   flags.Value("--request-id", options.request_id,
               "The same request sent again gives the same job (chosen at random otherwise)");
   flags.Switch("--dry-run", options.dry_run, "Check and show the job, but do not submit it");

@@ -69,6 +69,8 @@ inline constexpr std::array kRules = {
          false},
     Rule{"BundleService/CommitImportedCheckpoint", Party::kUser, Role::kSubmitter, Need::kChange,
          true},
+    Further(
+        {"BundleService/ImportCheckpoint", Party::kUser, Role::kSubmitter, Need::kNothing, true}),
     Further({"BundleService/ImportJob", Party::kUser, Role::kSubmitter, Need::kNothing, true}),
     Rule{"CheckpointService/DownloadCheckpoint", Party::kUser, Role::kViewer, Need::kSee, false},
     Rule{"CheckpointService/DownloadOutput", Party::kUser, Role::kViewer, Need::kSee, false},

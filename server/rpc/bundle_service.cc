@@ -18,12 +18,14 @@
 #include "common/rpc/status.h"
 #include "server/rpc/answers.h"
 #include "server/rpc/checkpoint_evaluation.h"
+#include "server/rpc/checkpoint_imports.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/convert_agent.h"
 #include "server/rpc/import_job.h"
 #include "server/rpc/limits.h"
 #include "server/rpc/request.h"
 #include "server/rpc/submission.h"
+#include "server/runtime/copy_errors.h"
 
 namespace trainyard::rpc {
 namespace {
@@ -213,6 +215,17 @@ grpc::ServerUnaryReactor* BundleServiceImpl::CommitImportedCheckpoint(
                   CommitImported(reactor, attempt, input, response);
                 });
   return reactor;
+}
+
+grpc::ServerUnaryReactor* BundleServiceImpl::ImportCheckpoint(
+    const access::Caller& caller, grpc::CallbackServerContext* context,
+    const v1::ImportCheckpointRequest* request, v1::ImportCheckpointResponse* response) {
+  if (services_.checkpoint_imports == nullptr) {
+    return Finished(context, error::PlaceNotAllowed(request->place(), {}));
+  }
+  auto answer = services_.checkpoint_imports->Ask(caller, *request);
+  if (answer.ok()) *response = *std::move(answer);
+  return Finished(context, answer.status());
 }
 
 // The files come first, then the row that names them.

@@ -21,6 +21,7 @@ class BundleServiceImpl : public v1::BundleService::CallbackService {
                AppendImportedResponse);
   TY_UNARY_RPC(BundleService, CommitImportedCheckpoint, CommitImportedCheckpointRequest,
                Checkpoint);
+  TY_UNARY_RPC(BundleService, ImportCheckpoint, ImportCheckpointRequest, ImportCheckpointResponse);
 
  private:
   // Asks the yard for the attempt of an imported job for which `bytes` more are to be stored, then

@@ -444,6 +444,10 @@ const std::vector<Service::Method>& Service::UnaryMethods() {
        [](Service& s,
           absl::string_view
               request) { return Call(*s.bundles_, &Bundles::CommitImportedCheckpoint, request); }},
+      {"BundleService/ImportCheckpoint",
+       [](Service& s,
+          absl::string_view
+              request) { return Call(*s.bundles_, &Bundles::ImportCheckpoint, request); }},
       {"JobService/DeleteJobData",
        [](Service& s,
           absl::string_view request) { return Call(*s.jobs_, &Jobs::DeleteJobData, request); }},

@@ -1,0 +1,268 @@
+// Fetches the files of a copy into the blob store, as an import from a client would send them.
+#include "server/rpc/checkpoint_imports.h"
+
+#include <algorithm>
+#include <future>
+#include <optional>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "common/base/duration.h"
+#include "common/base/errors.h"
+#include "common/base/ids.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/base/strings.h"
+#include "common/s3/manifest_store.h"
+#include "common/tls/digest.h"
+#include "server/access/rules.h"
+#include "server/codec/time.h"
+#include "server/rpc/checkpoint_evaluation.h"
+#include "server/rpc/convert.h"
+#include "server/rpc/copied_checkpoint.h"
+#include "server/rpc/decisions.h"
+#include "server/rpc/import_job.h"
+#include "server/rpc/request.h"
+#include "server/runtime/copy_errors.h"
+#include "server/runtime/copy_folder.h"
+
+namespace trainyard::rpc {
+namespace {
+
+// Each piece is synced, so pieces are large.
+constexpr size_t kPieceBytes = size_t{8} << 20;
+
+absl::Status Stopping() {
+  return absl::UnavailableError("the server is shutting down; try again");
+}
+
+absl::StatusOr<core::Reply> PostAndWait(runtime::Runtime& runtime, core::Input input) {
+  std::promise<absl::StatusOr<core::Reply>> answer;
+  runtime.Post(std::move(input),
+               [&answer](const absl::StatusOr<core::Reply>& reply) { answer.set_value(reply); });
+  return answer.get_future().get();
+}
+
+// Returns the attempt to which so many bytes may be added.
+absl::StatusOr<AttemptId> CheckRoom(runtime::Runtime& runtime, JobId job, int64_t bytes) {
+  std::promise<absl::StatusOr<AttemptId>> answer;
+  runtime.Read([&](const absl::StatusOr<const core::Yard*>& yard) {
+    answer.set_value(yard.ok() ? (*yard)->CheckImport(job, bytes)
+                               : absl::StatusOr<AttemptId>(yard.status()));
+  });
+  return answer.get_future().get();
+}
+
+// A copy goes when its server deletes the checkpoint, also while it is being read.
+absl::Status ExplainLoss(const absl::Status& status, const std::string& place) {
+  if (!absl::IsNotFound(status)) return status;
+  return error::CorruptFile(
+      place, absl::StrCat("a file of it is not in the bucket, or not any more, if its server has "
+                          "deleted the checkpoint meanwhile; take a newer one: ",
+                          status.message()));
+}
+
+// Finds the newest one if the place names no step.
+absl::StatusOr<core::CheckpointRef> Find(s3::Client& client, const CopyPlace& place,
+                                         const std::string& shown) {
+  if (place.step.has_value()) return core::CheckpointRef{place.job, *place.step};
+  // Whoever only reads writes under no condition.
+  runtime::CopyFolder folder(client, place.prefix, s3::Conditions::kIgnored);
+  TY_ASSIGN_OR_RETURN(const auto copies, folder.List(place.job));
+  const auto newest =
+      std::find_if(copies.rbegin(), copies.rend(), [](const auto& copy) { return copy.second; });
+  if (newest == copies.rend()) return error::NoCopy(shown);
+  return newest->first;
+}
+
+}  // namespace
+
+absl::Status CheckpointImports::CheckPlace(const std::string& place) const {
+  for (const std::string& allowed : options_.places) {
+    const std::string folder = absl::StrCat(absl::StripSuffix(allowed, "/"), "/");
+    if (absl::StartsWith(absl::StrCat(place, "/"), folder)) return absl::OkStatus();
+  }
+  return error::PlaceNotAllowed(place, options_.places);
+}
+
+absl::StatusOr<v1::ImportCheckpointResponse> CheckpointImports::Ask(
+    const access::Caller& caller, const v1::ImportCheckpointRequest& request) {
+  TY_RETURN_IF_ERROR(ParseCopyPlace(request.place()).status());
+  TY_RETURN_IF_ERROR(CheckPlace(request.place()));
+  const Key key{caller.user, request.place(), request.project()};
+  v1::ImportCheckpointResponse response;
+  const MutexLock lock(&mutex_);
+  if (is_stopping_) return Stopping();
+  const absl::Duration now = clock_.Uptime();
+  std::erase_if(imports_, [&](const auto& one) {
+    return one.first != key && one.second->is_done && one.second->end < now - options_.keep;
+  });
+  std::shared_ptr<Import>& import = imports_[key];
+  if (import == nullptr) {
+    import = std::make_shared<Import>();
+    import->caller = caller;
+    import->request = request;
+    import->begin = now;
+    const absl::Status posted = imports_.size() > kImportsMax
+                                    ? runtime::ServerBusy("too many checkpoints are being imported")
+                                    : executor_.TryPost([this, begun = import] { Run(begun); });
+    if (!posted.ok()) {
+      imports_.erase(key);
+      return posted;
+    }
+  }
+  response.set_bytes(import->bytes);
+  response.set_total_bytes(import->total_bytes);
+  if (!import->is_done) return response;
+  // Whoever asks again after this begins again, and finds what is there.
+  const absl::StatusOr<v1::Checkpoint> result = import->result;
+  imports_.erase(key);
+  TY_RETURN_IF_ERROR(result.status());
+  *response.mutable_checkpoint() = *result;
+  return response;
+}
+
+void CheckpointImports::Stop() {
+  const MutexLock lock(&mutex_);
+  is_stopping_ = true;
+  for (const auto& [key, import] : imports_) {
+    if (import->client != nullptr) import->client->Cancel();
+  }
+}
+
+void CheckpointImports::Run(const std::shared_ptr<Import>& import) {
+  absl::StatusOr<v1::Checkpoint> result = Take(*import);
+  if (is_stopping_ && !result.ok()) result = Stopping();
+  if (!result.ok()) {
+    LogWarning("a checkpoint cannot be taken from a bucket",
+               {{"place", import->request.place()},
+                {"user", import->caller.user},
+                {"error", std::string(result.status().message())}});
+  }
+  const MutexLock lock(&mutex_);
+  import->result = std::move(result);
+  import->end = clock_.Uptime();
+  import->is_done = true;
+}
+
+absl::StatusOr<v1::Checkpoint> CheckpointImports::Take(Import& import) {
+  TY_ASSIGN_OR_RETURN(const CopyPlace place, ParseCopyPlace(import.request.place()));
+  TY_ASSIGN_OR_RETURN(const std::unique_ptr<s3::Client> client, options_.connect(place.bucket));
+  {
+    const MutexLock lock(&mutex_);
+    if (is_stopping_) return Stopping();
+    import.client = client.get();
+  }
+  const absl::Cleanup forget = [this, &import] {
+    const MutexLock lock(&mutex_);
+    import.client = nullptr;
+  };
+  return TakeFrom(*client, import);
+}
+
+absl::StatusOr<v1::Checkpoint> CheckpointImports::TakeFrom(s3::Client& client, Import& import) {
+  TY_ASSIGN_OR_RETURN(const CopyPlace place, ParseCopyPlace(import.request.place()));
+  TY_ASSIGN_OR_RETURN(const core::CheckpointRef id, Find(client, place, import.request.place()));
+  const std::string shown =
+      absl::StrCat("s3://", place.bucket, "/", place.prefix, runtime::CopyName(id));
+  const std::string prefix = absl::StrCat(place.prefix, runtime::CopyName(id), "/");
+  s3::ManifestStore store(client, prefix, s3::Conditions::kIgnored);
+  TY_ASSIGN_OR_RETURN(const s3::Version version, store.Latest());
+  if (version.number == 0) return error::NoCopy(shown);
+  TY_ASSIGN_OR_RETURN(const CopiedFiles copied, ReadCopy(version.content, shown));
+  if (copied.bytes > options_.bytes_max) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("'", shown, "' has ", FormatBytes(copied.bytes), "; at most ",
+                     FormatBytes(options_.bytes_max), " are taken from a bucket"));
+  }
+  import.total_bytes = copied.bytes;
+
+  // The job comes first, since only the quota of its owner says if there is room.
+  const v1::ImportJobRequest request =
+      ImportOfCopy(copied.manifest, version.content, import.request.project());
+  RequestCheck check;
+  Decisions decisions(access::RuleOf("BundleService/ImportCheckpoint"), import.caller, services_,
+                      {import.request.place()});
+  auto taken = ImportOf(request, import.caller, services_, check, decisions);
+  decisions.Write();
+  TY_RETURN_IF_ERROR(taken.status());
+  TY_ASSIGN_OR_RETURN(const core::Reply made,
+                      PostAndWait(services_.runtime, std::move(taken->input)));
+  auto stored = Store({client, prefix, shown}, copied, made.job, import);
+  if (!stored.ok() && !made.existed) {
+    // A job without its checkpoint is of no use to anybody.
+    PostAndWait(services_.runtime, core::DeleteJob{made.job, {}, UserActor(import.caller.user)})
+        .status()
+        .IgnoreError();
+  }
+  return stored;
+}
+
+absl::StatusOr<v1::Checkpoint> CheckpointImports::Store(const Source& source,
+                                                        const CopiedFiles& copied, JobId job,
+                                                        Import& import) {
+  const v1::Checkpoint& checkpoint = copied.manifest.checkpoint();
+  const core::CheckpointRef id{job, checkpoint.step()};
+  const auto known = services_.board.FindCheckpoint(id);
+  if (known != nullptr && known->is_whole()) return ToProto(*known);
+  TY_ASSIGN_OR_RETURN(const AttemptId attempt, CheckRoom(services_.runtime, job, copied.bytes));
+  const runtime::UploadId upload{attempt, id.step};
+  for (const core::CheckpointFile& file : copied.files) {
+    TY_RETURN_IF_ERROR(Fetch(source, file, copied.digests.at(file.name), upload, import));
+  }
+  TY_ASSIGN_OR_RETURN(const auto pin, services_.blobs.Seal(upload, copied.files));
+  core::CommitImport commit;
+  commit.checkpoint = id;
+  commit.files = copied.files;
+  commit.actor = UserActor(import.caller.user);
+  commit.create_us = std::max<int64_t>(codec::FromTimestamp(checkpoint.create_time()), 0);
+  commit.evaluation = ReadEvaluation(services_.blobs, copied.files);
+  TY_RETURN_IF_ERROR(PostAndWait(services_.runtime, std::move(commit)).status());
+  const auto stored = services_.board.FindCheckpoint(id);
+  if (stored != nullptr) return ToProto(*stored);
+  return error::CheckpointNotFound(CheckpointName(id.job, id.step));  // deleted already
+}
+
+absl::Status CheckpointImports::Fetch(const Source& source, const core::CheckpointFile& file,
+                                      const std::string& digits, const runtime::UploadId& upload,
+                                      Import& import) {
+  tls::Sha256Hasher hasher;
+  int64_t offset = 0;
+  std::string piece;
+  const auto append = [&]() -> absl::Status {
+    TY_RETURN_IF_ERROR(services_.blobs.Append(upload, file, offset, piece).status());
+    offset += static_cast<int64_t>(piece.size());
+    import.bytes += static_cast<int64_t>(piece.size());
+    piece.clear();
+    return absl::OkStatus();
+  };
+  const auto take = [&](absl::string_view bytes) -> absl::Status {
+    if (clock_.Uptime() - import.begin > options_.time_max) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("'", source.shown, "' is not here after ", DurationText(options_.time_max),
+                       "; try again when the way to the bucket is faster"));
+    }
+    if (offset + static_cast<int64_t>(piece.size() + bytes.size()) > file.size) {
+      return error::CorruptFile(source.shown, absl::StrCat(file.name, " has more than ", file.size,
+                                                           " bytes in the bucket"));
+    }
+    hasher.Update(bytes);
+    absl::StrAppend(&piece, bytes);
+    return piece.size() < kPieceBytes ? absl::OkStatus() : append();
+  };
+  const std::string key = absl::StrCat(source.prefix, "blobs/sha256/", digits);
+  TY_RETURN_IF_ERROR(ExplainLoss(source.client.Read(key, {}, take).status(), source.shown));
+  if (!piece.empty()) TY_RETURN_IF_ERROR(append());
+  const std::string hash = hasher.Text();
+  if (offset == file.size && hash == absl::StrCat("sha256:", digits)) return absl::OkStatus();
+  return error::CorruptFile(
+      source.shown, absl::StrCat(file.name, " has ", offset, " bytes and the hash ", hash,
+                                 " in the bucket; expected ", file.size, " bytes and sha256:",
+                                 digits, "; take an older or a newer checkpoint"));
+}
+
+}  // namespace trainyard::rpc

@@ -1,0 +1,266 @@
+// Tests that a checkpoint comes from a bucket whole or not at all, and only from where it may.
+#include "server/rpc/checkpoint_imports.h"
+
+#include <gmock/gmock.h>
+
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "common/base/errors.h"
+#include "common/s3/sign.h"
+#include "server/rpc/checkpoint_copy.h"
+#include "server/rpc/copied_checkpoint.h"
+#include "server/runtime/copy_folder.h"
+#include "tests/testing/s3/fake_s3.h"
+#include "tests/testing/wait.h"
+#include "tests/unit/server/rpc/checkpoint_fixture.h"
+
+namespace trainyard::rpc {
+namespace {
+
+using testing::FakeS3;
+using ::testing::HasSubstr;
+using testing::WaitUntil;
+
+// The job 1 of the fixture runs on another server, as far as the bucket can tell.
+class CheckpointImportsTest : public CheckpointTest {
+ protected:
+  void SetUp() override {
+    CheckpointTest::SetUp();
+    const v1::CheckpointFile file = File("model.safetensors", kWeights);
+    const v1::CheckpointFile empty = File("state.json", "");
+    ASSERT_TRUE(Append(file, 0, kWeights).ok());
+    ASSERT_TRUE(Commit({file, empty}).ok());
+    Copy(600, Manifest());
+    CheckpointImports::Options options;
+    options.places = {Place("there")};
+    options.connect = [this](const std::string& bucket) {
+      s3::ClientOptions client = fake_.ClientOptions();
+      client.bucket = bucket;
+      client.tries = 3;
+      client.stall_timeout = absl::Seconds(1);
+      return s3::Client::Create(client, *Clock::Real(), *Rng::Real());
+    };
+    imports_ = std::make_unique<CheckpointImports>(std::move(options), *services_, clock_);
+    services_->checkpoint_imports = imports_.get();
+  }
+  ~CheckpointImportsTest() override {
+    fake_.Wake();
+    imports_.reset();
+  }
+
+  std::string Place(const std::string& folder) const {
+    return absl::StrCat("s3://", fake_.ClientOptions().bucket, "/", folder);
+  }
+  // Returns what the server of the job writes into the bucket.
+  std::string Manifest() {
+    return DescribeCopy(*board_.FindCheckpoint({JobId{1}, 600}),
+                        {{"model.safetensors", absl::StrCat("sha256:", s3::HexSha256(kWeights))},
+                         {"state.json", absl::StrCat("sha256:", s3::HexSha256(""))}},
+                        *services_);
+  }
+  void Copy(int64_t step, const std::string& manifest) {
+    const auto client = s3::Client::Create(fake_.ClientOptions(), *Clock::Real(), *Rng::Real());
+    ASSERT_TRUE(client.ok());
+    runtime::CopyFolder folder(**client, "there/", s3::Conditions::kHonoured);
+    std::atomic<int64_t> sent = 0;
+    const std::vector<runtime::CopyFolder::File> files = {
+        {dir_.Write("weights", kWeights),
+         {s3::HexSha256(kWeights), static_cast<int64_t>(sizeof(kWeights) - 1)}},
+        {dir_.Write("empty", ""), {s3::HexSha256(""), 0}}};
+    const absl::Status status = folder.Send({JobId{1}, step}, files, manifest, sent);
+    ASSERT_TRUE(status.ok()) << status;
+  }
+  // Asks until there is an answer.
+  absl::StatusOr<v1::Checkpoint> Import(const std::string& place, const std::string& project = "",
+                                        v1::BundleService::Stub* as = nullptr) {
+    v1::ImportCheckpointRequest request;
+    request.set_place(place);
+    request.set_project(project);
+    v1::ImportCheckpointResponse response;
+    grpc::Status status;
+    const bool has_answer = WaitUntil([&] {
+      v1::BundleService::Stub& stub = as == nullptr ? *bundles_ : *as;
+      const auto context = as == nullptr ? Context() : Context("");
+      status = stub.ImportCheckpoint(context.get(), request, &response);
+      return !status.ok() || response.has_checkpoint();
+    });
+    EXPECT_TRUE(has_answer);
+    if (!status.ok()) return FromGrpcStatus(status);
+    return response.checkpoint();
+  }
+  size_t Jobs() const {
+    return board_.ListJobs(0, 100, [](const auto&) { return true; }).size();
+  }
+  std::string Blob(const std::string& content) const {
+    return absl::StrCat("there/checkpoints/1/600/blobs/sha256/", s3::HexSha256(content));
+  }
+
+  static constexpr char kWeights[] = "the weights";
+  FakeS3 fake_;
+  std::unique_ptr<CheckpointImports> imports_;
+};
+
+TEST_F(CheckpointImportsTest, ACopyBecomesACheckpointHere) {
+  const auto taken = Import(Place("there/checkpoints/1/600"));
+  ASSERT_TRUE(taken.ok()) << taken.status();
+  EXPECT_EQ(taken->name(), "jobs/2/checkpoints/600");
+  EXPECT_EQ(taken->files_size(), 2);
+  const v1::Job record = GetJob("jobs/2");
+  EXPECT_EQ(record.state(), v1::JOB_STATE_CANCELLED) << "what runs elsewhere has ended here";
+  EXPECT_EQ(record.provenance().imported().job(), "jobs/1");
+  EXPECT_EQ(record.resolved_spec().name(), "a");
+  const auto weights = board_.FindCheckpoint({JobId{2}, 600})->files.at(0);
+  EXPECT_EQ(*blobs_->Read(weights.hash, 0, 100), kWeights);
+  v1::CreateJobRequest request;
+  *request.mutable_spec() = Spec("a");
+  request.mutable_spec()->mutable_train()->set_epochs(1000);
+  request.set_from_checkpoint(taken->name());
+  v1::Job job;
+  const auto status = jobs_->CreateJob(Context().get(), request, &job);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(job.provenance().parent_checkpoint(), "jobs/2/checkpoints/600");
+}
+
+TEST_F(CheckpointImportsTest, WithoutAStepTheNewestWholeOneIsTaken) {
+  const std::string newer = absl::StrReplaceAll(
+      Manifest(), {{"checkpoints/600", "checkpoints/700"}, {"\"600\"", "\"700\""}});
+  Copy(700, newer);
+  fake_.Write("there/checkpoints/1/800/blobs/sha256/x", "no manifest yet");
+  const auto taken = Import(Place("there/checkpoints/1"));
+  ASSERT_TRUE(taken.ok()) << taken.status();
+  EXPECT_EQ(taken->name(), "jobs/2/checkpoints/700");
+}
+
+TEST_F(CheckpointImportsTest, OneUserHasOneRecordOfIt) {
+  const std::string place = Place("there/checkpoints/1/600");
+  ASSERT_EQ(Import(place)->name(), "jobs/2/checkpoints/600");
+  const int fetched = fake_.CountRequests("/blobs/");
+  EXPECT_EQ(Import(place)->name(), "jobs/2/checkpoints/600");
+  EXPECT_EQ(fake_.CountRequests("/blobs/"), fetched) << "no file is fetched twice";
+  const auto bert = v1::BundleService::NewStub(Connect(User("bert")));
+  const auto theirs = Import(place, "", bert.get());
+  ASSERT_TRUE(theirs.ok()) << theirs.status();
+  EXPECT_EQ(theirs->name(), "jobs/3/checkpoints/600");
+  EXPECT_EQ(board_.FindJob(JobId{3})->record.submission->user, "bert");
+}
+
+TEST_F(CheckpointImportsTest, OnlyPlacesThatAreAllowedAreRead) {
+  const size_t before = fake_.Requests().size();
+  for (const std::string& place : {Place("checkpoints/1/600"), Place("therefore/checkpoints/1/600"),
+                                   std::string("s3://other/there/checkpoints/1/600")}) {
+    EXPECT_EQ(ErrorReason(Import(place).status()), "PLACE_NOT_ALLOWED") << place;
+  }
+  for (const std::string& place :
+       {Place("there/../here/checkpoints/1/600"), Place("there/checkpoints/x"),
+        Place("there//checkpoints/1"), Place("there"), std::string("there/checkpoints/1"),
+        Place("there/checkpoints/01/600"), Place("there/checkpoints/1/-1")}) {
+    const auto refused = Import(place).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(refused)) << place;
+    EXPECT_THAT(refused.message(), HasSubstr("expected s3://BUCKET/FOLDER/checkpoints/JOB/STEP"));
+  }
+  EXPECT_EQ(fake_.Requests().size(), before);
+  services_->checkpoint_imports = nullptr;
+  EXPECT_EQ(ErrorReason(Import(Place("there/checkpoints/1/600")).status()), "PLACE_NOT_ALLOWED");
+}
+
+TEST_F(CheckpointImportsTest, WhatIsNotThereIsTold) {
+  EXPECT_THAT(Import(Place("there/checkpoints/1/601")).status().message(),
+              HasSubstr("there is no whole checkpoint at"));
+  EXPECT_TRUE(absl::IsNotFound(Import(Place("there/checkpoints/9")).status()));
+  fake_.Inject(FakeS3::Fault::kDenied, 1);
+  EXPECT_EQ(ErrorReason(Import(Place("there/checkpoints/1/600")).status()), "S3_ACCESS_DENIED");
+  fake_.Remove(Blob(kWeights));
+  const auto lost = Import(Place("there/checkpoints/1/600")).status();
+  EXPECT_EQ(ErrorReason(lost), "CORRUPT_FILE");
+  EXPECT_THAT(lost.message(), HasSubstr("take a newer one"));
+  EXPECT_EQ(Jobs(), 1) << "no job without its checkpoint stays";
+}
+
+TEST_F(CheckpointImportsTest, DamagedFilesAreNeverTaken) {
+  for (const std::string& content : {"The weights", "the weight", "the weights and more"}) {
+    fake_.Write(Blob(kWeights), content);
+    const auto refused = Import(Place("there/checkpoints/1/600")).status();
+    EXPECT_TRUE(absl::IsDataLoss(refused)) << refused;
+    EXPECT_THAT(refused.message(), HasSubstr("model.safetensors has"));
+  }
+  EXPECT_EQ(Jobs(), 1);
+  fake_.Write(Blob(kWeights), kWeights);
+  EXPECT_TRUE(Import(Place("there/checkpoints/1/600")).ok());
+}
+
+TEST_F(CheckpointImportsTest, TroubleOnTheWayPasses) {
+  using Fault = FakeS3::Fault;
+  for (const Fault fault : {Fault::kInternalError, Fault::kClose, Fault::kCut, Fault::kDrip,
+                            Fault::kSlowDown, Fault::kHang}) {
+    fake_.Inject(fault, 1, "GET", "blobs");
+    fake_.Inject(fault, 1, "GET", "manifests");
+    const auto taken = Import(Place("there/checkpoints/1/600"));
+    ASSERT_TRUE(taken.ok()) << taken.status();
+    // Else the next one would find it here.
+    v1::DeleteJobRequest request;
+    request.set_name(JobName(ParseCheckpointName(taken->name())->job));
+    v1::DeleteJobResponse response;
+    ASSERT_TRUE(jobs_->DeleteJob(Context().get(), request, &response).ok());
+  }
+}
+
+TEST_F(CheckpointImportsTest, AStopEndsIt) {
+  fake_.Inject(FakeS3::Fault::kHang, 1, "GET", "blobs");
+  v1::ImportCheckpointRequest request;
+  request.set_place(Place("there/checkpoints/1/600"));
+  v1::ImportCheckpointResponse response;
+  ASSERT_TRUE(bundles_->ImportCheckpoint(Context().get(), request, &response).ok());
+  ASSERT_TRUE(WaitUntil([this] { return fake_.CountRequests("/blobs/") > 0; }));
+  imports_->Stop();
+  EXPECT_TRUE(absl::IsUnavailable(Import(request.place()).status()));
+}
+
+TEST(CopiedCheckpoint, AManifestIsNotTrusted) {
+  const auto text = [](const std::string& file, const std::string& digests,
+                       const std::string& rest = "\"job\": {\"name\": \"jobs/1\"}",
+                       int format = 1) {
+    return absl::StrCat("{\"format\": ", format,
+                        ", \"news\": 1, \"checkpoint\": {\"name\": \"jobs/1/checkpoints/6\", "
+                        "\"step\": 6, \"files\": [",
+                        file, "]}, \"digests\": {", digests, "}, ", rest, "}");
+  };
+  const std::string hash = ContentHash("x");
+  const auto file = [&hash](const std::string& name, int64_t size = 1) {
+    return absl::StrCat("{\"name\": \"", name, "\", \"size\": ", size, ", \"hash\": \"", hash,
+                        "\"}");
+  };
+  const std::string digest = absl::StrCat("\"m\": \"sha256:", s3::HexSha256("x"), "\"");
+  const auto good = ReadCopy(text(file("m"), digest), "s3://a/checkpoints/1/6");
+  ASSERT_TRUE(good.ok()) << good.status();
+  EXPECT_EQ(good->bytes, 1);
+  EXPECT_EQ(good->digests.at("m"), s3::HexSha256("x"));
+  EXPECT_EQ(ErrorReason(ReadCopy(text(file("m"), digest, "\"job\": {}", 2), "p").status()),
+            "COPY_TOO_NEW");
+  for (const std::string& bad :
+       {std::string("no JSON"), std::string("{}"), text("", digest), text(file("m"), ""),
+        text(file("../m"), absl::StrReplaceAll(digest, {{"\"m\"", "\"../m\""}})),
+        text(file("m", -1), digest), text(absl::StrCat(file("m"), ",", file("m")), digest),
+        text(absl::StrReplaceAll(file("m"), {{hash, "md5:1"}}), digest),
+        text(file("m"), "\"m\": \"sha256:1\""), text(file("m"), digest, "\"job\": {}"),
+        text(file("m"), digest, "\"job\": {\"name\": \"jobs/1\"}", 0)}) {
+    EXPECT_EQ(ErrorReason(ReadCopy(bad, "s3://a/checkpoints/1/6").status()), "CORRUPT_FILE") << bad;
+  }
+}
+
+TEST(CopiedCheckpoint, APlaceHasABucketAFolderAJobAndPerhapsAStep) {
+  const auto place = ParseCopyPlace("s3://lab/a/b/checkpoints/12/600/");
+  ASSERT_TRUE(place.ok()) << place.status();
+  EXPECT_EQ(place->bucket, "lab");
+  EXPECT_EQ(place->prefix, "a/b/");
+  EXPECT_EQ(place->job, JobId{12});
+  EXPECT_EQ(place->step, 600);
+  const auto newest = ParseCopyPlace("s3://lab/checkpoints/12");
+  ASSERT_TRUE(newest.ok());
+  EXPECT_EQ(newest->prefix, "");
+  EXPECT_EQ(newest->step, std::nullopt);
+}
+
+}  // namespace
+}  // namespace trainyard::rpc
