@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs tests/s3 against a real store: the radosgw of Debian, with a Ceph of one monitor and one store in memory. It is skipped,
 # visibly and with exit code 77, where Ceph is missing: scripts/install_deps.sh --s3 installs it.
-#   BIN    folder of s3_conformance_test, and of trainyard-server, whose backups go to the store and back
+#   BIN    folder of s3_conformance_test, and of the programs, whose backups and checkpoints go to the store and back
 #   WORK   folder for what Ceph writes
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -15,7 +15,7 @@ skip() {
 for tool in ceph-mon ceph-osd radosgw radosgw-admin ceph curl unshare ip; do
   command -v "$tool" > /dev/null || skip "there is no $tool; scripts/install_deps.sh --s3 installs it"
 done
-for program in s3_conformance_test trainyard-server; do
+for program in s3_conformance_test trainyard trainyard-server trainyard-worker trainyard-supervisor trainyard-trainer; do
   [ -x "$bin/$program" ] || { echo "there is no $program in $bin; build it first" >&2; exit 1; }
 done
 if [ "${S3_TEST_INSIDE:-}" != 1 ]; then
@@ -97,4 +97,45 @@ if AWS_SECRET_ACCESS_KEY=wrong "$server" fetch "$place" "$work/other" --s3_endpo
   failed "a wrong key is accepted"
 fi
 grep -q "the secret key is not that of the key id" "$work/denied.out" || failed "a wrong key is not named: $(cat "$work/denied.out")"
+
+# A job trains on one server, whose checkpoints go to the store, and goes on from there on another one.
+cat > "$work/job.yaml" <<'EOF'
+name: travels
+model: {convnet: {channels: [8, 16]}}
+data: {dataset: glyphs, train_size: 500, test_size: 100}
+train: {steps: 30, global_batch: 50, seed: 3}
+optimizer: {sgd: {lr: 0.05}}
+checkpoint: {every: 10 steps, keep: {last: 1}}
+devices: 1
+EOF
+yard() {
+  local name=$1
+  shift
+  "$server" --state_dir "$work/$name" --s3_endpoint "$TRAINYARD_S3_ENDPOINT" "$@" > "$work/$name.out" 2>&1 &
+  yard_server=$!
+  until_true "the server $name does not start" test -e "$work/$name/ready"
+  # Only the server has the keys.
+  env -u AWS_ACCESS_KEY_ID -u AWS_SECRET_ACCESS_KEY "$bin/trainyard-worker" --server "unix:$work/$name/server.sock" \
+    --state_dir "$work/$name-worker" --name "$name" --cpu_devices 1 > "$work/$name-worker.out" 2>&1 &
+  yard_worker=$!
+  client=("$bin/trainyard" --server "unix:$work/$name/server.sock")
+}
+yard first --checkpoint_bucket "s3://$TRAINYARD_S3_BUCKET/first"
+timeout 120 "${client[@]}" run "$work/job.yaml" > "$work/run.out" 2>&1 || failed "the job fails: $(tail -n 3 "$work/run.out")"
+copy=s3://$TRAINYARD_S3_BUCKET/first/checkpoints/1/30
+copied() { "${client[@]}" checkpoints ls 1 | grep -q "$copy"; }
+until_true "the checkpoint does not come to the store" copied
+"${client[@]}" checkpoints ls 1
+kill "$yard_worker" "$yard_server"
+wait "$yard_worker" "$yard_server" || true
+yard second --checkpoint_sources "s3://$TRAINYARD_S3_BUCKET/first"
+if "${client[@]}" run "$work/job.yaml" --from "s3://$TRAINYARD_S3_BUCKET/server/checkpoints/1" 2> "$work/refused.out"; then
+  failed "a place that is not allowed is read"
+fi
+grep -q "takes no checkpoints from" "$work/refused.out" || failed "the place is not named: $(cat "$work/refused.out")"
+timeout 120 "${client[@]}" run "$work/job.yaml" --from "s3://$TRAINYARD_S3_BUCKET/first/checkpoints/1" --set train.steps=40 \
+  > "$work/run.out" 2>&1 || failed "the job does not go on: $(tail -n 3 "$work/run.out")"
+"${client[@]}" show 2 -o json | grep -q '"jobs/1/checkpoints/30"' || failed "the job does not start from the checkpoint"
+kill "$yard_worker" "$yard_server"
+wait "$yard_worker" "$yard_server" || true
 echo "s3_test.sh: all is well"

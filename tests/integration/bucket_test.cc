@@ -1,0 +1,158 @@
+// Tests that checkpoints go to a bucket as they are committed, and that another server goes on from
+// there once the first one is gone.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "tests/integration/yard.h"
+#include "tests/testing/s3/fake_s3.h"
+#include "tests/testing/wait.h"
+
+namespace trainyard::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+class Bucket : public ::testing::Test {
+ protected:
+  std::string Place(const std::string& folder) const {
+    return absl::StrCat("s3://", fake_.ClientOptions().bucket, "/", folder);
+  }
+  Yard::Options Options(std::vector<std::string> flags) const {
+    const s3::ClientOptions client = fake_.ClientOptions();
+    Yard::Options options;
+    options.server_flags = std::move(flags);
+    options.server_flags.insert(options.server_flags.end(), {"--s3_endpoint", client.endpoint});
+    options.server_environment = {
+        {"AWS_ACCESS_KEY_ID", client.credentials.access_key_id},
+        {"AWS_SECRET_ACCESS_KEY", client.credentials.secret_access_key},
+        {"AWS_REGION", client.region},
+    };
+    return options;
+  }
+  static std::string Spec(const std::string& name) {
+    return SmallSpec(name, 1, 3, 1000, "checkpoint: {every: 5 steps, keep: {last: 1}}\n");
+  }
+  static std::map<int64_t, double> Losses(Yard& yard, const std::string& job) {
+    std::map<int64_t, double> losses;
+    for (const v1::MetricPoint& point : yard.Metrics(job, "train.loss")) {
+      losses[point.step()] = point.value();
+    }
+    return losses;
+  }
+  // Waits until all checkpoints of the job are in the bucket, and returns the place of the newest.
+  static std::string AwaitCopies(Yard& yard, const std::string& job) {
+    std::string newest;
+    EXPECT_TRUE(WaitUntil(
+        [&] {
+          const nlohmann::json listed = yard.CliJson({"checkpoints", "ls", job});
+          for (const nlohmann::json& checkpoint : listed) {
+            newest = checkpoint.value("copy", "");
+            if (newest.empty()) return false;
+          }
+          return !listed.empty();
+        },
+        kPatience));
+    return newest;
+  }
+
+  // Counts the files that were read from the bucket.
+  int BlobsFetched() const {
+    const std::vector<std::string> requests = fake_.Requests();
+    return static_cast<int>(
+        std::count_if(requests.begin(), requests.end(), [](const std::string& request) {
+          return absl::StartsWith(request, "GET ") && absl::StrContains(request, "/blobs/");
+        }));
+  }
+
+  FakeS3 fake_;
+};
+
+TEST_F(Bucket, AnotherServerGoesOnOnceTheFirstIsGone) {
+  std::map<int64_t, double> undisturbed;
+  std::string begun;
+  {
+    Yard first(Options({"--checkpoint_bucket", Place("first")}));
+    first.Start();
+    const std::string whole = first.Submit(Spec("whole"));
+    ASSERT_EQ(first.WaitForEnd(whole).state(), v1::JOB_STATE_SUCCEEDED);
+    undisturbed = Losses(first, whole);
+    begun = first.Submit(Spec("begun"));
+    ASSERT_TRUE(first.WaitForStep(begun, 20));
+    ASSERT_TRUE(WaitUntil(
+        [&] {
+          return !fake_.Keys(absl::StrCat("first/checkpoints/2/")).empty() &&
+                 !first.CliJson({"checkpoints", "ls", begun}).empty();
+        },
+        kPatience));
+    first.KillWorker();
+    AwaitCopies(first, begun);
+    first.KillServer();
+  }
+  ASSERT_FALSE(undisturbed.empty());
+
+  Yard second(Options({"--checkpoint_sources", Place("first")}));
+  second.Start();
+  const std::string from = Place("first/checkpoints/2");
+  const std::string job = second.Submit(Spec("goes-on"), {"--from", from});
+  const v1::Job ended = second.WaitForEnd(job);
+  ASSERT_EQ(ended.state(), v1::JOB_STATE_SUCCEEDED) << ended.failure().message();
+  EXPECT_EQ(ended.resolved_spec().from_checkpoint().substr(0, 19), "jobs/1/checkpoints/");
+  const std::map<int64_t, double> continued = Losses(second, job);
+  ASSERT_FALSE(continued.empty());
+  EXPECT_GT(continued.begin()->first, 5) << "it does not begin anew";
+  EXPECT_LT(continued.size(), undisturbed.size());
+  EXPECT_EQ(continued.rbegin()->first, undisturbed.rbegin()->first);
+  for (const auto& [step, loss] : continued) {
+    EXPECT_EQ(loss, undisturbed.at(step)) << "at step " << step;
+  }
+  // The record of the job that ran there is a job here.
+  const v1::Job record = second.GetJob("jobs/1");
+  EXPECT_EQ(record.resolved_spec().name(), "begun");
+  EXPECT_THAT(second.Cli({"show", "1", "--events"}).out, HasSubstr("JOB_IMPORTED"));
+
+  // A second job finds what is there, and fetches no file again.
+  const int fetched = BlobsFetched();
+  EXPECT_GT(fetched, 0);
+  const v1::Job again = second.WaitForEnd(second.Submit(Spec("again"), {"--from", from}));
+  EXPECT_EQ(again.state(), v1::JOB_STATE_SUCCEEDED) << again.failure().message();
+  EXPECT_EQ(again.resolved_spec().from_checkpoint(), ended.resolved_spec().from_checkpoint());
+  EXPECT_EQ(BlobsFetched(), fetched);
+}
+
+TEST_F(Bucket, TheBucketHasWhatTheServerHas) {
+  Yard yard(Options({"--checkpoint_bucket", Place("lab")}));
+  yard.Start();
+  const std::string job = yard.Submit(Spec("small"));
+  ASSERT_EQ(yard.WaitForEnd(job).state(), v1::JOB_STATE_SUCCEEDED);
+  const std::string newest = AwaitCopies(yard, job);
+  const std::string table = yard.Cli({"checkpoints", "ls", job}).out;
+  EXPECT_THAT(table, HasSubstr(newest));
+  const std::string folder = absl::StrCat(newest.substr(Place("").size()), "/");
+  EXPECT_TRUE(WaitUntil([&] {
+    return fake_.Keys("lab/checkpoints/1/").size() == fake_.Keys(folder).size();
+  })) << "the copies of replaced checkpoints are gone";
+  EXPECT_THAT(fake_.Keys(folder), Not(IsEmpty()));
+
+  // A server that starts again knows what it has sent.
+  const int puts = fake_.CountRequests(absl::StrCat("PUT ", folder));
+  yard.KillServer();
+  yard.StartServer();
+  yard.WaitForWorkers(1);
+  ASSERT_EQ(yard.WaitForEnd(yard.Submit(Spec("other"))).state(), v1::JOB_STATE_SUCCEEDED);
+  AwaitCopies(yard, "jobs/2");
+  EXPECT_EQ(fake_.CountRequests(absl::StrCat("PUT ", folder)), puts);
+
+  EXPECT_EQ(yard.Cli({"rm", "1", "-y"}).exit_code, 0);
+  EXPECT_TRUE(WaitUntil([&] { return fake_.Keys("lab/checkpoints/1/").empty(); }));
+  EXPECT_THAT(fake_.Keys("lab/checkpoints/2/"), Not(IsEmpty()));
+}
+
+}  // namespace
+}  // namespace trainyard::testing
