@@ -83,7 +83,8 @@ kubernetes: $(BUILD)/build.ninja
 # Asks of a real radosgw what tests/s3 asks of the fake. It needs root and the packages of scripts/install_deps.sh --s3, and skips
 # visibly without them.
 s3: $(BUILD)/build.ninja
-	cmake --build --preset $(PRESET) -j$(JOBS) --target s3_conformance_test trainyard trainyard-server trainyard-worker trainyard-supervisor trainyard-trainer
+	cmake --build --preset $(PRESET) -j$(JOBS) --target s3_conformance_test \
+	  trainyard trainyard-server trainyard-worker trainyard-supervisor trainyard-trainer
 	BIN=$(CURDIR)/$(BUILD)/bin WORK=$(CURDIR)/$(BUILD)/s3 scripts/s3_test.sh || [ $$? = 77 ]
 
 # Asks a real Slurm for pilots, which each test boots for itself from Debian's packages.

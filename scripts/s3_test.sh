@@ -15,7 +15,7 @@ skip() {
 for tool in ceph-mon ceph-osd radosgw radosgw-admin ceph curl unshare ip; do
   command -v "$tool" > /dev/null || skip "there is no $tool; scripts/install_deps.sh --s3 installs it"
 done
-for program in s3_conformance_test trainyard trainyard-server trainyard-worker trainyard-supervisor trainyard-trainer; do
+for program in s3_conformance_test trainyard trainyard-{server,worker,supervisor,trainer}; do
   [ -x "$bin/$program" ] || { echo "there is no $program in $bin; build it first" >&2; exit 1; }
 done
 if [ "${S3_TEST_INSIDE:-}" != 1 ]; then
@@ -121,7 +121,8 @@ yard() {
   client=("$bin/trainyard" --server "unix:$work/$name/server.sock")
 }
 yard first --checkpoint_bucket "s3://$TRAINYARD_S3_BUCKET/first"
-timeout 120 "${client[@]}" run "$work/job.yaml" > "$work/run.out" 2>&1 || failed "the job fails: $(tail -n 3 "$work/run.out")"
+timeout 120 "${client[@]}" run "$work/job.yaml" > "$work/run.out" 2>&1 ||
+  failed "the job fails: $(tail -n 3 "$work/run.out")"
 copy=s3://$TRAINYARD_S3_BUCKET/first/checkpoints/1/30
 copied() { "${client[@]}" checkpoints ls 1 | grep -q "$copy"; }
 until_true "the checkpoint does not come to the store" copied
@@ -129,12 +130,14 @@ until_true "the checkpoint does not come to the store" copied
 kill "$yard_worker" "$yard_server"
 wait "$yard_worker" "$yard_server" || true
 yard second --checkpoint_sources "s3://$TRAINYARD_S3_BUCKET/first"
-if "${client[@]}" run "$work/job.yaml" --from "s3://$TRAINYARD_S3_BUCKET/server/checkpoints/1" 2> "$work/refused.out"; then
+place=s3://$TRAINYARD_S3_BUCKET/server/checkpoints/1
+if "${client[@]}" run "$work/job.yaml" --from "$place" 2> "$work/refused.out"; then
   failed "a place that is not allowed is read"
 fi
 grep -q "takes no checkpoints from" "$work/refused.out" || failed "the place is not named: $(cat "$work/refused.out")"
-timeout 120 "${client[@]}" run "$work/job.yaml" --from "s3://$TRAINYARD_S3_BUCKET/first/checkpoints/1" --set train.steps=40 \
-  > "$work/run.out" 2>&1 || failed "the job does not go on: $(tail -n 3 "$work/run.out")"
+place=s3://$TRAINYARD_S3_BUCKET/first/checkpoints/1
+timeout 120 "${client[@]}" run "$work/job.yaml" --from "$place" --set train.steps=40 > "$work/run.out" 2>&1 ||
+  failed "the job does not go on: $(tail -n 3 "$work/run.out")"
 "${client[@]}" show 2 -o json | grep -q '"jobs/1/checkpoints/30"' || failed "the job does not start from the checkpoint"
 kill "$yard_worker" "$yard_server"
 wait "$yard_worker" "$yard_server" || true
