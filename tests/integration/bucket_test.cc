@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "tests/integration/yard.h"
 #include "tests/testing/s3/fake_s3.h"
 #include "tests/testing/wait.h"
@@ -135,8 +137,17 @@ TEST_F(Bucket, TheBucketHasWhatTheServerHas) {
   const std::string table = yard.Cli({"checkpoints", "ls", job}).out;
   EXPECT_THAT(table, HasSubstr(newest));
   const std::string folder = absl::StrCat(newest.substr(Place("").size()), "/");
+  std::set<std::string> kept;
+  for (const nlohmann::json& checkpoint : yard.CliJson({"checkpoints", "ls", job})) {
+    kept.insert(checkpoint.value("copy", ""));
+  }
   EXPECT_TRUE(WaitUntil([&] {
-    return fake_.Keys("lab/checkpoints/1/").size() == fake_.Keys(folder).size();
+    std::set<std::string> copies;
+    for (const std::string& key : fake_.Keys("lab/checkpoints/1/")) {
+      const std::vector<std::string> parts = absl::StrSplit(key, '/');
+      copies.insert(Place(absl::StrCat("lab/checkpoints/1/", parts.at(3))));
+    }
+    return copies == kept;
   })) << "the copies of replaced checkpoints are gone";
   EXPECT_THAT(fake_.Keys(folder), Not(IsEmpty()));
 
