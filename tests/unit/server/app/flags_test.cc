@@ -82,8 +82,8 @@ TEST(Flags, TheBucketOfCheckpointsIsAPlace) {
   EXPECT_EQ(flags.options.bucket.endpoint, "http://127.0.0.1:1");
   EXPECT_FALSE(Parse({"--checkpoint_bucket", ""}).exit_code.has_value()) << "there is none";
   const ParsedFlags sources =
-      Parse({"--checkpoint_sources", "s3://a/b", "--checkpoint_sources", "s3://c"});
-  EXPECT_THAT(sources.options.checkpoint_sources, ElementsAre("s3://a/b", "s3://c"));
+      Parse({"--checkpoint_sources", "s3://lab-a/b", "--checkpoint_sources", "s3://lab-c"});
+  EXPECT_THAT(sources.options.checkpoint_sources, ElementsAre("s3://lab-a/b", "s3://lab-c"));
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(Parse({"--checkpoint_bucket", "/mnt/lab"}).exit_code, 2);
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("is no place in a bucket"));
