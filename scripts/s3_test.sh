@@ -91,7 +91,7 @@ if grep -q s3:// "$work/local.out"; then failed "a backup without a bucket goes 
 kill "$server_id"
 wait "$server_id" || failed "trainyard-server ends with $?"
 "$server" fetch "$place" "$work/fetched" --s3_endpoint "$TRAINYARD_S3_ENDPOINT"
-"$server" --state_dir "$work/restored" restore "$work"/fetched/*
+"$server" --state_dir "$work/restored" restore "$work"/fetched/*Z
 "$server" check "$work/restored" || failed "what came back is damaged"
 if AWS_SECRET_ACCESS_KEY=wrong "$server" fetch "$place" "$work/other" --s3_endpoint "$TRAINYARD_S3_ENDPOINT" 2> "$work/denied.out"; then
   failed "a wrong key is accepted"
