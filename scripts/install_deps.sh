@@ -16,7 +16,7 @@ packages=(
   libsqlite3-dev libboost1.81-dev libdnnl-dev libgloo-dev libyaml-cpp-dev nlohmann-json3-dev libcli11-dev
   libspdlog-dev zlib1g-dev libzstd-dev libjpeg62-turbo-dev libxxhash-dev libarchive-dev libgit2-dev libssl-dev libcurl4-openssl-dev libpugixml-dev prometheus-cpp-dev prometheus libdw-dev libre2-dev libgtest-dev libgmock-dev
   iproute2 openssh-client openssh-server patch clang-format bubblewrap
-  python3-pip python3-setuptools python3-wheel python3-yaml dpkg-dev debhelper
+  python3-pip python3-setuptools python3-wheel python3-yaml python3-optuna dpkg-dev debhelper
 )
 if [ "${1:-}" = "--peers" ]; then
   packages+=(python3-torch python3-torchvision python3-numpy python3-pil libopenblas0-pthread libopenblas0-openmp zstd)
