@@ -9,7 +9,7 @@ TEST_JOBS ?= $(shell expr $(JOBS) + 1)
 # it lets the compiler do so: the headers that the compiler names tell it enough.
 export CCACHE_DEPEND ?= 1
 
-.PHONY: demo test bench lint format install-deps sanitize linearizability soak fuzz faults isolation containers kubernetes browser s3 packages install-test slurm
+.PHONY: demo test bench lint format install-deps sanitize linearizability soak fuzz faults isolation containers kubernetes browser s3 packages install-test slurm simulate
 
 # Installs what is missing, builds, and runs a job from submit to a downloaded checkpoint.
 # DATASETS=DIR trains on real Fashion-MNIST found there.
@@ -110,6 +110,12 @@ lint:
 	cmake --preset $(PRESET)
 	cmake --build --preset $(PRESET) -j$(JOBS) --target ty_proto
 	JOBS=$(JOBS) scripts/lint.sh $(BUILD) $(LINT_FILES)
+
+# Simulates HOURS of a pool with seeds that were not tried before, and adds them to the tally in docs/reliability.md.
+HOURS ?= 2000
+simulate: $(BUILD)/build.ninja
+	cmake --build --preset $(PRESET) -j$(JOBS) --target sim
+	scripts/simulate.py --bin $(BUILD)/bin --hours $(HOURS) --jobs $(JOBS)
 
 # Runs each fuzz target for FUZZ_SECONDS (60) with clang's libFuzzer, keeps what it finds, and adds it to the tally in
 # docs/reliability.md. make fuzz TARGETS="jpeg tar" runs only some.
