@@ -1,46 +1,58 @@
-"""Sweeps beside those of Optuna, an independent program: the same distributions, and the same decisions about trials.
+"""Compares sweeps with Optuna, which many people use: what a random search draws, and which trials successive halving
+trains on. Nothing here depends on chance or on the speed of the machine. Both draw with generators that are defined to
+the bit, from fixed seeds; and trials wait at each rung for the decision."""
 
-It needs Debian's python3-optuna, and skips visibly where that is not there. TRAINYARD_OPTUNA_DRAWS is how many trials are
-drawn, 1000 by default.
-"""
-
-import bisect
 import collections
+import itertools
 import json
 import math
 import os
 import pathlib
+import re
+import statistics
+import tempfile
+import time
 import unittest
 
 import trainyard
-from programs import Yard, wait_for
+from programs import Yard
+from toy_trial import FACTOR, RUNGS, loss
 
 try:
     import optuna
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 except ImportError:
     optuna = None
 
-DRAWS = int(os.environ.get("TRAINYARD_OPTUNA_DRAWS", "1000"))
-DRAWS_OF_CHECK = 20  # `--dry-run` shows so many trials
-# A probability that no test comes near by chance. All seeds are fixed, so a test that passes passes always.
-CHANCE = 1e-6
-TRIALS, FACTOR, RUNGS = 12, 3, 3
-# A trial tells a value at each rung and waits there, since it is stopped by somebody else.
-TRIAL = """import time, trainyard
-for step in (1, 3, 9):
-    trainyard.log(step, score=trainyard.params["x"] * step)
-    if step < 9: time.sleep(1.2)
-"""
+CLIENT = str(pathlib.Path(trainyard.__file__).parents[1])
+PYTHON = "/usr/bin/python3"
+TRIAL = str(pathlib.Path(__file__).with_name("toy_trial.py"))
+
+# The parameters, in the words of both.
+SPACE = {
+    "share": ("uniform(-2, 3)", lambda: FloatDistribution(-2, 3)),
+    "rate": ("log(1e-5, 1)", lambda: FloatDistribution(1e-5, 1, log=True)),
+    "depth": ("int(1, 12)", lambda: IntDistribution(1, 12)),
+    "width": ("log_int(1, 40)", lambda: IntDistribution(1, 40, log=True)),
+    "wide": ("log_int(16, 4096)", lambda: IntDistribution(16, 4096, log=True)),
+    "word": ("choice(relu, gelu, tanh)", lambda: CategoricalDistribution(["relu", "gelu", "tanh"])),
+    "flag": ([True, False], lambda: CategoricalDistribution([True, False])),
+}
+FEW_POINTS = {name: SPACE[name] for name in ("depth", "width", "word", "flag")}
+DRAWS = 3000
+SHOWN = 20  # the trials of which a dry run shows the values
+# A right generator would be called wrong with this probability in each comparison, if its seed were new each time.
+SIGNIFICANCE = 1e-4
+TRIALS = int(os.environ.get("TRAINYARD_SWEEP_TRIALS", "27"))
 
 
 def setUpModule():
-    if optuna is None:
-        raise unittest.SkipTest("python3-optuna is not there")
     global yard, client
+    if optuna is None:
+        raise unittest.SkipTest("optuna is not there; scripts/install_deps.sh installs Debian's python3-optuna")
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
     yard = Yard()
     client = trainyard.connect(yard.address)
-    wait_for(client.workers, "the worker")
 
 
 def tearDownModule():
@@ -49,93 +61,256 @@ def tearDownModule():
 
 
 def distance(ours, theirs):
-    """The two-sample statistic of Kolmogorov and Smirnov: the largest distance of the empirical distributions."""
-    ours, theirs = sorted(ours), sorted(theirs)
-    return max(abs(bisect.bisect_right(ours, x) / len(ours) - bisect.bisect_right(theirs, x) / len(theirs))
-               for x in ours + theirs)
+    """Returns the statistic of Kolmogorov and Smirnov for two samples of one size n, as a share of what it may be: that
+    is sqrt(-ln(SIGNIFICANCE / 2) / n). Where values repeat, as integers do, a right generator passes even more surely.
+    """
+    count = len(ours)
+    counts = collections.Counter(ours)
+    counts.subtract(theirs)
+    apart = max(abs(more) for more in itertools.accumulate(counts[value] for value in sorted(counts)))
+    return apart / count / math.sqrt(-math.log(SIGNIFICANCE / 2) / count)
 
 
-def distance_max(count, others):
-    """The distance that equal distributions exceed with the probability CHANCE, for large samples."""
-    return math.sqrt(-math.log(CHANCE / 2) / 2 * (count + others) / (count * others))
+def disagreement(ours, theirs):
+    """Returns the statistic of the chi-square test for two samples of one size, as a share of what it may be.
+    Neighbours are counted together until there are 20 of them."""
+    here, there = collections.Counter(ours), collections.Counter(theirs)
+    cells = [[0, 0]]
+    for value in sorted({*here, *there}):
+        if sum(cells[-1]) >= 20:
+            cells.append([0, 0])
+        cells[-1][0] += here[value]
+        cells[-1][1] += there[value]
+    if sum(cells[-1]) < 20:
+        last = cells.pop()
+        cells[-1] = [cells[-1][0] + last[0], cells[-1][1] + last[1]]
+    statistic = sum((a - b) ** 2 / (a + b) for a, b in cells)
+    freedom = len(cells) - 1
+    # Wilson and Hilferty 1931.
+    z = statistics.NormalDist().inv_cdf(1 - SIGNIFICANCE)
+    return statistic / (freedom * (1 - 2 / (9 * freedom) + z * math.sqrt(2 / (9 * freedom))) ** 3)
 
 
-def draw_ours():
-    """The values of random trials, by name. A trial's values depend on the seed and its number alone."""
-    drawn = collections.defaultdict(list)
-    spec = pathlib.Path(yard.folder, "draws.yaml")
-    spec.write_text(json.dumps({
-        "name": "draws", "devices": 0,
-        "program": {"command": ["true"], "params": {"flat": 0.5, "log": 0.5, "whole": 1, "width": 16, "word": "a"}}}))
-    for seed in range(-(-DRAWS // DRAWS_OF_CHECK)):
-        told = json.loads(yard.cli(
-            "sweep", "run", str(spec), "--dry-run", "-o", "json", "--seed", str(seed), "--maximize", "score", "--search", "random",
-            "--trials", str(DRAWS_OF_CHECK), "--sweep", "program.params.flat=uniform(-1, 3)",
-            "--sweep", "program.params.log=log(1e-5, 1)", "--sweep", "program.params.whole=int(1, 9)",
-            "--sweep", "program.params.width=log_int(16, 512)", "--sweep", "program.params.word=[a, b, c]"))
-        for trial in told["trials"]:
-            for path, value in trial["values"].items():
-                drawn[path.rpartition(".")[2]].append(json.loads(value))
-    return drawn
+def drawn_by_optuna(distributions, seed):
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=seed))
+    return [study.ask(distributions).params for _ in range(DRAWS)]
 
 
-def draw_theirs(count):
-    drawn = collections.defaultdict(list)
-    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=1))
-    for _ in range(count):
-        trial = study.ask()
-        drawn["flat"].append(trial.suggest_float("flat", -1, 3))
-        drawn["log"].append(trial.suggest_float("log", 1e-5, 1, log=True))
-        drawn["whole"].append(trial.suggest_int("whole", 1, 9))
-        drawn["width"].append(trial.suggest_int("width", 16, 512, log=True))
-        drawn["word"].append(trial.suggest_categorical("word", ["a", "b", "c"]))
-    return drawn
+def named(values):
+    """Takes the names of the parameters out of their paths."""
+    return {path.rpartition(".")[2]: value for path, value in values.items()}
 
 
-class Distributions(unittest.TestCase):
-    def test_random_trials_are_drawn_from_the_same_distributions(self):
-        ours = draw_ours()
-        count = len(ours["flat"])
-        self.assertGreaterEqual(count, DRAWS)
-        theirs = draw_theirs(count)
-        self.assertEqual(set(ours), set(theirs))
-        for name, values in ours.items():
-            self.assertLess(distance(values, theirs[name]), distance_max(count, count), name)
-        # The check would notice a scale that is not the same.
-        self.assertGreater(distance(ours["log"], [10 ** (5 * (x + 1) / 4 - 6) for x in theirs["flat"]]),
-                           distance_max(count, count))
+def begin(space, **options):
+    """Begins a sweep of which no trial runs, since there is no such device."""
+    return client.sweep(["true"], {name: words for name, (words, _) in space.items()}, maximize="score",
+                        search="random", wait_for_devices=True, set={"devices": {"count": 1, "type": "cuda"}},
+                        **options)
 
 
-class Halving(unittest.TestCase):
-    def test_the_same_trials_go_on_to_each_rung(self):
-        """Trials that cannot wait are judged when they reach a rung: Optuna's pruner has no other rule. One after the other,
-        the same values must lead to the same decisions."""
-        sweep = client.sweep(
-            ["/usr/bin/python3", "-B", "-c", TRIAL], {"x": "uniform(0, 1)"}, maximize="score", search="asha", trials=TRIALS,
-            concurrent=1, seed=3, devices=0, params={"x": 0.5}, set={
-                "sweep.factor": FACTOR, "sweep.rungs": RUNGS, "sweep.max_steps": 9, "sweep.pause": False},
-            env={"PYTHONPATH": str(pathlib.Path(trainyard.__file__).parents[1])})
-        self.assertEqual(sweep.wait(timeout=200).state, "SUCCEEDED")
-        trials = sorted(sweep.trials, key=lambda trial: trial.number)
-        self.assertEqual(len(trials), TRIALS)
-        values = [trial.values["program.params.x"] for trial in trials]
+class Draws(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.theirs = drawn_by_optuna({name: distribution() for name, (_, distribution) in SPACE.items()}, 1)
 
-        study = optuna.create_study(direction="maximize", pruner=optuna.pruners.SuccessiveHalvingPruner(
-            min_resource=1, reduction_factor=FACTOR, min_early_stopping_rate=0))
-        rungs = []
-        for value in values:
-            trial = study.ask()
-            rung = 0
-            for rung, step in enumerate((1, 3, 9)):
-                trial.report(value * step, step)
-                if step < 9 and trial.should_prune():
-                    break
-            rungs.append(rung)
-            study.tell(trial, value * (1, 3, 9)[rung])
-        self.assertEqual([trial.rung for trial in trials], rungs)
-        self.assertGreater(len(set(rungs)), 1, "some were stopped, and some were not")
-        self.assertEqual(sweep.best().values["program.params.x"], max(
-            value for value, rung in zip(values, rungs) if rung == RUNGS - 1))
+    def compare(self, ours):
+        self.assertEqual(len(ours), len(self.theirs))
+        for name in ours[0]:
+            here, there = [values[name] for values in ours], [values[name] for values in self.theirs]
+            with self.subTest(name):
+                self.assertEqual({type(value) for value in here}, {type(value) for value in there})
+                if isinstance(there[0], float):
+                    self.assertLess(distance(here, there), 1)
+                    continue
+                self.assertLess(disagreement(here, there), 1)
+                if not isinstance(there[0], str):
+                    self.assertLess(distance(here, there), 1)
+
+    def test_a_large_sweep_draws_as_optuna_does(self):
+        sweep = begin(SPACE, trials=DRAWS, concurrent=DRAWS, seed=1)
+        end = time.monotonic() + 60
+        while int(sweep.data.get("trials_begun", 0)) < DRAWS:
+            self.assertLess(time.monotonic(), end, "all trials begin at once")
+            time.sleep(0.1)
+        ours = [named(trial.values) for trial in sweep.trials]
+        sweep.stop(cancel=True)
+        self.compare(ours)
+        # Nor do parameters or neighbouring trials depend on each other: correlations are as small as chance makes them.
+        bound = statistics.NormalDist().inv_cdf(1 - SIGNIFICANCE / 2) / math.sqrt(DRAWS)
+        places = {"share": [values["share"] for values in ours], "depth": [values["depth"] for values in ours],
+                  **{name: [math.log(values[name]) for values in ours] for name in ("rate", "width", "wide")}}
+        for one, other in itertools.combinations(places, 2):
+            self.assertLess(abs(statistics.correlation(places[one], places[other])), bound, (one, other))
+        for name, column in places.items():
+            self.assertLess(abs(statistics.correlation(column[1:], column[:-1])), bound, name)
+
+    def first_trials(self, space):
+        """Returns the first trials of many sweeps, each with a seed of its own, which dry runs show."""
+        sweep = begin(space, trials=SHOWN, seed=0)
+        spec = sweep.data["spec"]
+        sweep.stop(cancel=True)
+        sweeps = []
+        for seed in range(DRAWS // SHOWN):
+            spec["sweep"]["seed"] = str(seed)
+            shown = client.call("SweepService/CreateSweep", {"spec": spec, "validate_only": True,
+                                                             "options": {"wait_for_devices": True}})
+            sweeps.append([named({path: json.loads(value) for path, value in trial["values"].items()})
+                           for trial in shown["trials"]])
+        return sweeps
+
+    def test_many_sweeps_draw_as_optuna_does(self):
+        self.compare(list(itertools.chain(*self.first_trials(SPACE))))
+
+    def test_a_space_of_few_points_is_drawn_as_optuna_does_but_never_twice(self):
+        # Of the 2,880 points, those 20 that a sweep has drawn change the shares of the others by far less than what the
+        # bounds let pass.
+        sweeps = self.first_trials(FEW_POINTS)
+        for trials in sweeps:
+            self.assertEqual(len({tuple(sorted(values.items())) for values in trials}), SHOWN)
+        self.compare(list(itertools.chain(*sweeps)))
+
+    def test_the_comparison_tells_near_misses(self):
+        # A test that cannot fail shows nothing: these mistakes are easily made, and each is seen.
+        misses = {"share": (FloatDistribution(-2, 3.5), float), "rate": (FloatDistribution(1e-5, 0.4, log=True), float),
+                  "depth": (FloatDistribution(1, 12), round),  # both ends are half as probable as the others
+                  "width": (FloatDistribution(1, 40, log=True), round),
+                  "wide": (FloatDistribution(12, 4096, log=True), round)}
+        wrong = drawn_by_optuna({name: distribution for name, (distribution, _) in misses.items()}, 2)
+        for name, (_, made) in misses.items():
+            here, there = [made(values[name]) for values in wrong], [values[name] for values in self.theirs]
+            with self.subTest(name):
+                self.assertGreater(max(distance(here, there), disagreement(here, there)), 1)
+        words = [values["word"] for values in self.theirs]
+        self.assertGreater(disagreement([*words[:-300], *["gelu"] * 300], words), 1)
+
+
+class Halving:
+    """A sweep with ASHA over trials of toy_trial.py, one at a time. Those go on that the sweep lets go on."""
+
+    def __init__(self, seed, waits):
+        self.folder = pathlib.Path(tempfile.mkdtemp(dir=yard.folder))
+        self.told, self.done, self.trials = 0, False, []
+        self.sweep = client.sweep(
+            [PYTHON, "-B", TRIAL, str(self.folder), "checkpoints" if waits else ""], {"x": "uniform(0, 1)"},
+            minimize="loss", search="asha", trials=TRIALS, concurrent=1, seed=seed, devices=0,
+            env={"PYTHONPATH": CLIENT},
+            set={"sweep.factor": FACTOR, "sweep.rungs": len(RUNGS), "sweep.pause": waits})
+
+    def look(self):
+        shown = client.call("SweepService/GetSweep", {"name": self.sweep.name, "with_decisions": True,
+                                                      "decisions_after": str(self.told)})
+        for decision in shown.get("decisions", []):
+            self.told = int(decision["sequence"])
+            goes_on = re.fullmatch(r"trial (\d+) trains on to rung (\d+)", decision["text"])
+            if goes_on:
+                trial, rung = int(goes_on[1]), int(goes_on[2])
+                x = json.loads(shown["trials"][trial]["values"]["program.params.x"])
+                (self.folder / f"{float(x)!r}.{RUNGS[rung - 1]}").touch()
+        self.done = shown["state"] != "SWEEP_STATE_RUNNING"
+
+    def xs(self):
+        return [float(trial.values["program.params.x"]) for trial in self.sweep.trials]
+
+    def steps(self):
+        """The steps that each trial has trained, in the order in which it did."""
+        return [[int(step) for step in (self.folder / f"{x!r}.steps").read_text().split()] for x in self.xs()]
+
+
+def halved_by_optuna(xs, factor=FACTOR):
+    """Returns how far each trial trains, and the number of the best."""
+    study = optuna.create_study(direction="minimize", pruner=optuna.pruners.SuccessiveHalvingPruner(
+        min_resource=RUNGS[0], reduction_factor=factor))
+    lengths = []
+    for x in xs:
+        study.enqueue_trial({"x": x})
+        trial = study.ask({"x": FloatDistribution(0, 1)})
+        state = optuna.trial.TrialState.COMPLETE
+        for step in range(1, RUNGS[-1] + 1):
+            trial.report(loss(x, step), step)
+            if step < RUNGS[-1] and trial.should_prune():
+                state = optuna.trial.TrialState.PRUNED
+                break
+        lengths.append(step)
+        study.tell(trial, loss(x, step) if state == optuna.trial.TrialState.COMPLETE else None, state=state)
+    return lengths, study.best_trial.number
+
+
+def reached(lengths):
+    """Returns how many trials have come to each rung."""
+    return [sum(length >= rung for length in lengths) for rung in RUNGS]
+
+
+class SuccessiveHalving(unittest.TestCase):
+    """The same trials in the same order, one at a time.
+
+    Optuna cannot let a trial wait. It decides once, when a trial comes to a rung: the trial goes on if it is among the
+    best 1/FACTOR of those that have come there so far, of which there is always one. That is the rule of a sweep with
+    `pause: false`, and so all decisions have to be the same.
+
+    The paper's rule, which sweeps follow whose trials can wait, differs twice. The first FACTOR - 1 trials at a rung do
+    not go on at once, since none of so few is among the best 1/FACTOR. And a trial that was passed over goes on later,
+    if more trials have come of which few were better.
+    """
+
+    @classmethod
+    def setUpClass(cls):
+        cls.stops, cls.waits = Halving(4, waits=False), Halving(4, waits=True)
+        end = time.monotonic() + 6 * TRIALS
+        while not (cls.stops.done and cls.waits.done):
+            for halving in (cls.stops, cls.waits):
+                if not halving.done:
+                    halving.look()
+            if time.monotonic() > end:
+                raise AssertionError("the sweeps have not ended in time")
+            time.sleep(0.02)
+        cls.xs = cls.stops.xs()
+        cls.theirs, cls.their_best = halved_by_optuna(cls.xs)
+
+    def rank(self, number):
+        """The number of trials that are better than this one, if all are trained to their end."""
+        return sum(loss(x, RUNGS[-1]) < loss(self.xs[number], RUNGS[-1]) for x in self.xs)
+
+    def test_without_waiting_all_decisions_are_those_of_optuna(self):
+        lengths = [len(steps) for steps in self.stops.steps()]
+        self.assertEqual(lengths, self.theirs)
+        self.assertNotEqual(lengths, halved_by_optuna(self.xs, FACTOR + 1)[0])
+        self.assertEqual(self.stops.sweep.best().number, self.their_best)
+        self.assertGreater(len(set(lengths)), len(RUNGS) - 1, "trials have ended at each rung")
+
+    def test_with_waiting_the_paper_bounds_what_differs(self):
+        self.assertEqual(self.waits.xs(), self.xs, "the draws do not depend on the rule")
+        steps = self.waits.steps()
+        for trained in steps:
+            self.assertEqual(trained, list(range(1, len(trained) + 1)), "nothing is trained twice")
+        lengths = [len(trained) for trained in steps]
+        ours, theirs = reached(lengths), reached(self.theirs)
+        self.assertEqual(ours[0], theirs[0])
+        for here, above in itertools.pairwise(ours):
+            self.assertGreaterEqual(above, here // FACTOR, "in the end, the best 1/FACTOR have gone on")
+            # The first FACTOR - 1 let none go on. But if none came to the end, the best of the highest rung goes on.
+            self.assertLessEqual(above, max(1, here - (FACTOR - 1)), "each that comes lets one go on at most")
+        # Trials come to the first rung in the same order. Of the first FACTOR - 1, some go on with Optuna alone. Here,
+        # each FACTORth trial that comes may let one go on that was passed over.
+        self.assertGreaterEqual(ours[1], theirs[1] - (FACTOR - 1))
+        self.assertLessEqual(ours[1], theirs[1] + TRIALS // FACTOR)
+        # No trial was passed over for good that is among the best of those that came to its rung.
+        for number, length in enumerate(lengths):
+            if length < RUNGS[-1]:
+                there = [loss(x, length) for x, other in zip(self.xs, lengths) if other >= length]
+                self.assertGreaterEqual(sum(value < loss(self.xs[number], length) for value in there),
+                                        len(there) // FACTOR)
+        # What is trained lies between halving in rounds, which is the least, and half of what random search needs.
+        least = sum(TRIALS // FACTOR ** rung * (steps - before)
+                    for rung, (before, steps) in enumerate(itertools.pairwise((0, *RUNGS))))
+        for used in (sum(lengths), sum(self.theirs)):
+            self.assertLess(used, TRIALS * RUNGS[-1] / 2)
+        self.assertGreaterEqual(sum(lengths), least)
+        best = self.waits.sweep.best().number
+        self.assertLess(self.rank(best), TRIALS // FACTOR)
+        self.assertLess(self.rank(self.their_best), TRIALS // FACTOR)
+        print(f"trials at the rungs, steps, rank of the best: {ours}, {sum(lengths)}, {self.rank(best)} with waiting; "
+              f"{theirs}, {sum(self.theirs)}, {self.rank(self.their_best)} as Optuna stops trials; "
+              f"{least} steps at least, {TRIALS * RUNGS[-1]} for random search")
 
 
 if __name__ == "__main__":
