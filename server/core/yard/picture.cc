@@ -81,12 +81,19 @@ PoolWorker MakePoolWorker(const YardState& state, const WorkerRecord& record) {
       if (!why.empty()) absl::StrAppend(&shown.why_not, ": ", why);
     }
     const auto holder = holders.find(device.name);
-    if (holder != holders.end()) std::tie(shown.holder, shown.held) = holder->second;
+    if (holder != holders.end()) {
+      std::tie(shown.holder, shown.held) = holder->second;
+      holders.erase(holder);
+    }
     shown.share = TraitsOf(record, device).share;
     const DeviceKey key{record.name, device.name};
     shown.claim = state.stops.ClaimOf(key);
     const std::string* reservation = state.reservations.On(key);
     if (reservation != nullptr) shown.reservation = *reservation;
+  }
+  // A rank whose device the worker no longer lists holds its part of the host until it ends.
+  for (const auto& [device, holder] : holders) {
+    worker.seats.push_back({holder.first, holder.second});
   }
   return worker;
 }
