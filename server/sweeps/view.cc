@@ -169,7 +169,8 @@ v1::Sweep ViewOf(const Sweep& sweep, const runtime::Board& board, int64_t now_us
   for (int32_t rung = 0; rungs > 1 && rung < rungs; ++rung) {
     shown.add_rungs(core::sweeping::RungShare(state.definition(), rung));
   }
-  if (cannot_pause && state.definition().search == core::sweeping::Search::kAsha) {
+  const bool is_chosen = state.definition().pause.has_value();  // then nobody is surprised
+  if (cannot_pause && !is_chosen && state.definition().search == core::sweeping::Search::kAsha) {
     shown.add_warnings(
         "trials of this program had no checkpoint at their rungs, so they are stopped there "
         "instead of paused");
