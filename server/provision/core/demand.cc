@@ -89,7 +89,7 @@ int64_t SubmitIntervalOf(const Provider& provider) {
   for (int32_t i = 0; i < provider.breaker.failed_submissions; ++i) {
     interval_us = std::min(2 * std::max(interval_us, kSecondUs), kSubmitIntervalMaxUs);
   }
-  // What waits may not fit on what the pilots bring, which nobody knows before they come.
+  // Jobs may not fit on what the pilots bring, which nobody knows before they come.
   int64_t pause_us = 0;
   for (int32_t i = kUnusedPilotsMax; i <= provider.unused_pilots && pause_us < kPauseMaxUs; ++i) {
     pause_us = pause_us == 0 ? kPauseFirstUs : 2 * pause_us;

@@ -1,7 +1,5 @@
 // Tests the decisions about pilots, one rule at a time. The simulation beside this file lets them
 // all meet.
-#include "server/provision/core/step.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,105 +11,15 @@
 #include "server/provision/core/breaker.h"
 #include "server/provision/core/demand.h"
 #include "server/provision/core/observe.h"
+#include "server/provision/core/step.h"
+#include "tests/unit/server/provision/step_fixture.h"
 
 namespace trainyard::provision {
 namespace {
 
-using ::testing::Contains;
 using ::testing::ElementsAre;
-using ::testing::Field;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::Not;
-
-constexpr int64_t kStart = 1'700'000'000 * kSecondUs;
-
-ProviderSpec Spec(const std::string& name) {
-  ProviderSpec spec;
-  spec.name = name;
-  spec.owner = "ada";
-  spec.max_pilots = 4;
-  spec.backlog = 2;
-  return spec;
-}
-
-// A state with a clock, and a provider's side that a test sets by hand.
-class StepTest : public ::testing::Test {
- protected:
-  StepTest() {
-    state_.server_id = "s1";
-    now_ = kStart;
-    WakeUp(state_, now_);
-  }
-
-  void Add(const ProviderSpec& spec) { ASSERT_TRUE(SetProvider(state_, spec).ok()); }
-
-  // Lets time pass, and takes a turn with a complete listing of each provider.
-  std::vector<Decision> Turn(int64_t passed_us = 10 * kSecondUs, const std::string& failure = "") {
-    now_ += passed_us;
-    Inputs inputs = std::move(next_);
-    next_ = Inputs();
-    inputs.now_us = now_;
-    inputs.demand = demand_;
-    inputs.workers = workers_;
-    for (const auto& [name, provider] : state_.providers) {
-      Listing listing;
-      listing.begin_us = now_ - kSecondUs;
-      listing.failure = failure;
-      if (failure.empty()) listing.pilots = listed_;
-      inputs.news[name].listing = listing;
-    }
-    decisions_ = Step(state_, inputs);
-    return decisions_;
-  }
-
-  std::vector<std::string> NamesOf(DecisionKind kind) const {
-    std::vector<std::string> names;
-    for (const Decision& decision : decisions_) {
-      if (decision.kind == kind) names.push_back(decision.pilot);
-    }
-    return names;
-  }
-  bool Has(DecisionKind kind) const {
-    for (const Decision& decision : decisions_) {
-      if (decision.kind == kind) return true;
-    }
-    return false;
-  }
-
-  void Reply(const std::string& provider, const std::string& pilot, const std::string& id) {
-    next_.news[provider].submitted.push_back({pilot, SubmitResult::Kind::kAccepted, id, ""});
-  }
-  void Refuse(const std::string& provider, const std::string& pilot) {
-    next_.news[provider].submitted.push_back(
-        {pilot, SubmitResult::Kind::kRefused, "", "invalid partition"});
-  }
-  void Want(const std::string& provider, int32_t lots) {
-    for (int32_t i = 0; i < lots; ++i) demand_.push_back({{{provider, 1}}});
-  }
-  // Asks for a pilot, lets it begin and connect.
-  std::string Connect(const std::string& provider, const std::string& id) {
-    Turn();
-    const std::vector<std::string> names = NamesOf(DecisionKind::kSubmit);
-    if (names.size() != 1) return "";
-    listed_.push_back({names[0], id, ForeignState::kActive});
-    workers_.push_back({names[0], 1, 1});
-    Reply(provider, names[0], id);
-    Turn(kSecondUs);
-    return names[0];
-  }
-  const Pilot& At(const std::string& provider, int64_t number) {
-    return state_.providers.at(provider).pilots.at(number);
-  }
-
-  State state_;
-  int64_t now_ = 0;
-  Inputs next_;
-  std::vector<Lot> demand_;
-  std::vector<ListedPilot> listed_;
-  std::vector<WorkerSight> workers_;
-  std::vector<Decision> decisions_;
-};
 
 TEST_F(StepTest, DemandAsksForOneProbeUntilItHasConnected) {
   Add(Spec("lab"));
@@ -500,21 +408,6 @@ TEST_F(StepTest, ARemovedProviderGoesOnceItsLastPilotHasEnded) {
   EXPECT_THAT(NamesOf(DecisionKind::kSubmit), ElementsAre("ty-s1-lab-3"));
 }
 
-TEST_F(StepTest, AProviderWhoseClusterIsGoneCanBeForgotten) {
-  Add(Spec("lab"));
-  Want("lab", 1);
-  const std::string name = Connect("lab", "77");
-  ASSERT_TRUE(RemoveProvider(state_, "lab").ok());
-  for (int i = 0; i < 100; ++i) Turn(kMinuteUs, "the cluster does not answer");
-  EXPECT_TRUE(state_.providers.contains("lab"));
-  EXPECT_EQ(ErrorReason(ForgetProvider(state_, "other")), "PROVIDER_NOT_FOUND");
-  ASSERT_TRUE(ForgetProvider(state_, "lab").ok());
-  Turn(kSecondUs, "the cluster does not answer");
-  EXPECT_THAT(NamesOf(DecisionKind::kForget), ElementsAre(name)) << "its tokens go";
-  EXPECT_TRUE(Has(DecisionKind::kForgetProvider));
-  EXPECT_THAT(state_.providers, IsEmpty());
-}
-
 TEST_F(StepTest, ALowerMaximumDrainsWhatIsIdle) {
   Add(Spec("lab"));
   Want("lab", 2);
@@ -542,147 +435,6 @@ TEST_F(StepTest, APilotOfWhichNothingIsHeardIsCancelled) {
   Turn(2 * kMinuteUs);
   EXPECT_THAT(NamesOf(DecisionKind::kCancel), ElementsAre("ty-s1-lab-1"));
   EXPECT_EQ(state_.providers.at("lab").breaker.failed_starts, 0);
-}
-
-TEST_F(StepTest, APilotWithOtherDevicesEndsAndOpensTheBreaker) {
-  ProviderSpec spec = Spec("lab");
-  spec.submit_interval_us = 0;
-  spec.max_pilots = 1;
-  Add(spec);
-  Want("lab", 1);
-  for (int i = 1; i <= kFailedStartsMax; ++i) {
-    while (!Has(DecisionKind::kSubmit)) Turn();
-    const std::string name = NamesOf(DecisionKind::kSubmit)[0];
-    listed_ = {{name, std::to_string(i), ForeignState::kActive}};
-    workers_ = {{name, 1, 0, false, "its worker has 2 x cpu, and the provider says 1 x h200"}};
-    Turn();
-    EXPECT_EQ(At("lab", i).state, PilotState::kEnding);
-    EXPECT_THAT(At("lab", i).reason, HasSubstr("2 x cpu"));
-    EXPECT_THAT(NamesOf(DecisionKind::kCancel), ElementsAre(name));
-    listed_.clear();
-    workers_.clear();
-    Turn();
-    EXPECT_THAT(NamesOf(DecisionKind::kDropTokens), ElementsAre(name));
-  }
-  const Breaker& breaker = state_.providers.at("lab").breaker;
-  EXPECT_EQ(breaker.state, Breaker::State::kOpen);
-  EXPECT_THAT(breaker.reason, HasSubstr("the provider says 1 x h200"));
-}
-
-TEST_F(StepTest, APilotWithOtherDevicesMayFinishWhatItHasBegun) {
-  Add(Spec("lab"));
-  Want("lab", 1);
-  ASSERT_NE(Connect("lab", "77"), "");
-  workers_[0].mismatch = "its worker has 2 x cpu";
-  Turn();
-  EXPECT_EQ(At("lab", 1).state, PilotState::kRunning);
-}
-
-TEST_F(StepTest, PilotsThatNeverHaveWorkAreAskedForEverMoreSeldom) {
-  ProviderSpec spec = Spec("lab");
-  spec.submit_interval_us = 0;
-  spec.idle_us = kSecondUs;
-  spec.max_pilots = 1;
-  Add(spec);
-  Want("lab", 1);
-  // The demand is there all along, as it is if the job does not fit on what the pilots bring.
-  int asked = 0;
-  const auto live = [&](int32_t busy) {
-    Turn(kMinuteUs / 2);
-    for (const std::string& name : NamesOf(DecisionKind::kSubmit)) {
-      ++asked;
-      listed_ = {{name, std::to_string(asked), ForeignState::kActive}};
-      workers_ = {{name, 1, busy}};
-    }
-    if (Has(DecisionKind::kDrain)) workers_[0].is_draining = true;
-    if (!Has(DecisionKind::kCancel)) return;
-    listed_.clear();
-    workers_.clear();
-  };
-  const int64_t begin = now_;
-  while (now_ - begin < kHourUs) live(0);
-  const int first_hour = asked;
-  EXPECT_GE(first_hour, 4);
-  while (now_ - begin < 11 * kHourUs) live(0);
-  EXPECT_GE(asked - first_hour, 9);
-  EXPECT_LE(asked - first_hour, 12) << "one an hour, and a few on the way there";
-  EXPECT_GE(state_.providers.at("lab").unused_pilots, kUnusedPilotsMax);
-  while (now_ - begin < 13 * kHourUs) live(1);
-  EXPECT_EQ(state_.providers.at("lab").unused_pilots, 0);
-}
-
-TEST_F(StepTest, ASilentWorkerWithJobsKeepsItsPilot) {
-  ProviderSpec spec = Spec("lab");
-  Add(spec);
-  Want("lab", 1);
-  ASSERT_NE(Connect("lab", "77"), "");
-  workers_[0].busy = 0;
-  demand_.clear();
-  Turn();
-  Turn(spec.idle_us);
-  ASSERT_THAT(NamesOf(DecisionKind::kDrain), ElementsAre("ty-s1-lab-1"));
-  // A job came before the order, and then its worker is silent for a while.
-  workers_[0].busy = 1;
-  workers_[0].is_draining = true;
-  Turn();
-  EXPECT_EQ(At("lab", 1).drain_us, 0);
-  workers_[0].connected = 0;
-  Turn();
-  EXPECT_EQ(At("lab", 1).state, PilotState::kRunning);
-}
-
-TEST_F(StepTest, WhatDoesNotChangePilotsKeepsTheirPlacesInTheQueue) {
-  ProviderSpec spec = Spec("lab");
-  Add(spec);
-  Want("lab", 1);
-  Turn();
-  Reply("lab", "ty-s1-lab-1", "77");
-  listed_ = {{"ty-s1-lab-1", "77", ForeignState::kWaiting}};
-  Turn();
-  spec.cost_per_hour = 2;
-  spec.max_pilots = 9;
-  Add(spec);
-  Turn(spec.idle_us);
-  Turn(spec.idle_us);
-  EXPECT_THAT(decisions_, IsEmpty());
-  EXPECT_EQ(At("lab", 1).state, PilotState::kQueued);
-  ASSERT_TRUE(SetProvider(state_, spec, /*is_other_request=*/true).ok());
-  Turn();
-  Turn(spec.idle_us);
-  EXPECT_THAT(NamesOf(DecisionKind::kCancel), ElementsAre("ty-s1-lab-1"));
-}
-
-TEST_F(StepTest, PilotsOfAProviderThatNobodyKnowsAreCancelled) {
-  Add(Spec("lab"));
-  listed_ = {{"ty-s1-other-part-9", "99", ForeignState::kActive},
-             {"ty-s1-other-part-x", "98", ForeignState::kActive},
-             {"ty-s2-other-9", "97", ForeignState::kActive},
-             {"ty-s1-gone-3", "96", ForeignState::kCompleted}};
-  Turn();
-  ASSERT_EQ(decisions_.size(), 1u);
-  EXPECT_EQ(decisions_[0].kind, DecisionKind::kCancel);
-  EXPECT_EQ(decisions_[0].foreign_id, "99");
-  // One that is another provider's is its own business.
-  Add(Spec("other-part"));
-  EXPECT_THAT(Turn(), Not(Contains(Field(&Decision::provider, "lab"))));
-}
-
-TEST_F(StepTest, AClockThatWasAheadHoldsNothingUp) {
-  ProviderSpec spec = Spec("lab");
-  Add(spec);
-  Want("lab", 1);
-  ASSERT_NE(Connect("lab", "77"), "");
-  workers_[0].busy = 0;
-  demand_.clear();
-  Turn();
-  // The server starts again eight hours earlier by the clock.
-  now_ -= 8 * kHourUs;
-  WakeUp(state_, now_);
-  Turn();
-  EXPECT_EQ(state_.providers.at("lab").listing_failure, "");
-  EXPECT_GT(state_.providers.at("lab").listing_us, now_ - kMinuteUs);
-  Turn(spec.idle_us);
-  EXPECT_THAT(NamesOf(DecisionKind::kDrain), ElementsAre("ty-s1-lab-1"));
 }
 
 TEST(ProviderSpecTest, AllViolationsAreNamed) {
