@@ -19,6 +19,7 @@
 #include "common/base/check.h"
 #include "common/base/env.h"
 #include "common/base/files.h"
+#include "common/base/log.h"
 #include "common/rpc/channel.h"
 #include "tests/faults/crowd.h"
 #include "tests/integration/yard.h"
@@ -158,6 +159,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: bench_workers [--workers N] [--seconds S] [--jobs N]\n");
     return 2;
   }
+  // Each of the workers would tell that it has joined.
+  trainyard::InitLog("bench_workers", trainyard::LogLevel::kError, trainyard::LogFormat::kText);
   // Each worker has a connection, which the server's process inherits the room for.
   rlimit limit{};
   TY_CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
