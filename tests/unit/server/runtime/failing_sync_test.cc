@@ -87,9 +87,9 @@ absl::Status Store(BlobStore& blobs, const core::CheckpointFile& file, const std
 TEST(FailingSync, OfACheckpointCountsNothingAsThere) {
   const std::string content = "weights";
   const core::CheckpointFile file = {"model.safetensors", 7, ContentHash(content)};
-  // Two appends, the file, the folder of folders, and the folder.
-  constexpr int kSyncs = 5;
-  constexpr int kFolderOfFolders = 3;
+  // The file, the folder of folders, and the folder. Appends of a small file wait for no sync.
+  constexpr int kSyncs = 3;
+  constexpr int kFolderOfFolders = 1;
   for (int call = 0; call < kSyncs; ++call) {
     testing::TempDir dir;
     const auto blobs = *BlobStore::Open(dir.path());
@@ -102,6 +102,21 @@ TEST(FailingSync, OfACheckpointCountsNothingAsThere) {
     EXPECT_TRUE(Store(*blobs, file, content).ok()) << call;
     EXPECT_EQ(*blobs->Read(file.hash, 0, 100), content) << call;
   }
+}
+
+TEST(FailingSync, InTheMiddleOfALargeUploadDropsIt) {
+  const std::string content((size_t{32} << 20) + 5, 'w');
+  const core::CheckpointFile file = {"model.safetensors", static_cast<int64_t>(content.size()),
+                                     ContentHash(content)};
+  testing::TempDir dir;
+  const auto blobs = *BlobStore::Open(dir.path());
+  ASSERT_EQ(*blobs->Append(kUpload, file, 0, content.substr(0, 10)), 10);
+  fails_in = 0;
+  EXPECT_FALSE(blobs->Append(kUpload, file, 10, content.substr(10)).ok());
+  EXPECT_EQ(fails_in, -1) << "each 32 MiB are synced";
+  EXPECT_EQ(*blobs->Append(kUpload, file, 0, ""), 0);
+  EXPECT_EQ(*blobs->Append(kUpload, file, 0, content), file.size);
+  EXPECT_TRUE(blobs->Seal(kUpload, {file}).ok());
 }
 
 }  // namespace
