@@ -94,16 +94,8 @@ void PrintTimes(const char* what, std::vector<absl::Duration> times) {
 }
 
 void Submit(Yard& yard, int jobs) {
-  v1::CreateJobRequest request;
-  v1::JobSpec& spec = *request.mutable_spec();
-  spec.set_name("waits");
-  spec.mutable_model()->mutable_mlp();
-  spec.mutable_data()->set_dataset("glyphs");
-  spec.mutable_train()->set_epochs(1);
-  spec.mutable_optimizer()->mutable_sgd()->set_lr(0.1);
-  request.mutable_options()->set_wait_for_devices(true);  // these workers have none
   for (int i = 0; i < jobs; ++i) {
-    request.set_request_id(absl::StrCat("waits-", i));
+    const v1::CreateJobRequest request = testing::WaitingJob(absl::StrCat("waits-", i));
     grpc::ClientContext context;
     rpc::SetTimeout(context, kCallTimeout);
     v1::Job job;

@@ -11,6 +11,19 @@
 
 namespace trainyard::testing {
 
+v1::CreateJobRequest WaitingJob(const std::string& request_id) {
+  v1::CreateJobRequest request;
+  v1::JobSpec& spec = *request.mutable_spec();
+  spec.set_name("waits");
+  spec.mutable_model()->mutable_mlp();
+  spec.mutable_data()->set_dataset("glyphs");
+  spec.mutable_train()->set_epochs(1);
+  spec.mutable_optimizer()->mutable_sgd()->set_lr(0.1);
+  request.mutable_options()->set_wait_for_devices(true);
+  request.set_request_id(request_id);
+  return request;
+}
+
 class Crowd::Member {
  public:
   Member(const std::string& address, int number) : stub_(Connect(address)) {

@@ -8,8 +8,12 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "trainyard/v1/job.pb.h"
 
 namespace trainyard::testing {
+
+// Returns the request for a small job that waits, since these workers have no devices.
+v1::CreateJobRequest WaitingJob(const std::string& request_id);
 
 class Crowd {
  public:

@@ -23,15 +23,7 @@ constexpr absl::Duration kSubmitWithin = absl::Seconds(1);
 
 // Submits a job that waits, and returns the time that it took.
 absl::Duration SubmitOne(Yard& yard, int number) {
-  v1::CreateJobRequest request;
-  v1::JobSpec& spec = *request.mutable_spec();
-  spec.set_name("waits");
-  spec.mutable_model()->mutable_mlp();
-  spec.mutable_data()->set_dataset("glyphs");
-  spec.mutable_train()->set_epochs(1);
-  spec.mutable_optimizer()->mutable_sgd()->set_lr(0.1);
-  request.mutable_options()->set_wait_for_devices(true);  // these workers have none
-  request.set_request_id(absl::StrCat("crowd-", number));
+  const v1::CreateJobRequest request = WaitingJob(absl::StrCat("crowd-", number));
   grpc::ClientContext context;
   rpc::SetTimeout(context, kPatience);
   v1::Job job;
