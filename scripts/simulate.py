@@ -5,7 +5,8 @@
 
 It goes on with the seed after the last one of the tally (tests/sim/tally.json), runs blocks of seeds on all processors, and
 stops after so many pool-hours. A seed that breaks a promise is printed and counted, and the exit code is 1 then:
-`sim --seed N --trace` tells its story, and tests/sim/README.md says how it is kept. Stopped by Ctrl-C, it keeps what is done.
+`sim --seed N --trace` tells its story, and tests/sim/README.md says how it is kept. The tally is written after each block, so
+that it may be killed.
 """
 import argparse
 import concurrent.futures
@@ -52,14 +53,15 @@ def table(tally):
     return "\n".join(rows)
 
 
-def note(tally, run):
-    """Adds to the run of this commit and day, if there is one."""
+def row_of(tally, date, commit):
+    """The row of this commit and day."""
     runs = tally["runs"]
-    if runs and (runs[-1]["date"], runs[-1]["commit"]) == (run["date"], run["commit"]):
-        for key in ("seeds", "hours", "broken"):
-            runs[-1][key] += run[key]
-    elif run["seeds"] > 0:
-        runs.append(run)
+    if not runs or (runs[-1]["date"], runs[-1]["commit"]) != (date, commit):
+        runs.append({"date": date, "commit": commit, "seeds": 0, "hours": 0.0, "broken": 0})
+    return runs[-1]
+
+
+def write(tally):
     temporary = TALLY.with_suffix(".tmp")
     temporary.write_text(json.dumps(tally, indent=1) + "\n")
     os.replace(temporary, TALLY)
@@ -74,7 +76,8 @@ def main():
     options = parser.parse_args()
     tally = read_tally()
     commit = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short=8", "HEAD"], capture_output=True, text=True)
-    run = {"date": datetime.date.today().isoformat(), "commit": commit.stdout.strip(), "seeds": 0, "hours": 0.0, "broken": 0}
+    row = row_of(tally, datetime.date.today().isoformat(), commit.stdout.strip())
+    run = {"seeds": 0, "hours": 0.0, "broken": 0}
     pool = concurrent.futures.ThreadPoolExecutor(options.jobs)
     waiting = []
     first = tally["next_seed"]
@@ -85,16 +88,14 @@ def main():
                 waiting.append(pool.submit(simulate, options.bin / "sim", first))
                 first += BLOCK
             seeds, hours, broken = waiting.pop(0).result()
-            for tallied in (run, tally):
+            for tallied in (run, row, tally):
                 tallied["seeds"] += seeds
                 tallied["hours"] += hours
                 tallied["broken"] += broken
             tally["next_seed"] += seeds
-    except KeyboardInterrupt:
-        print("stopped; what is done is kept", file=sys.stderr)
+            write(tally)
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-        note(tally, run)
     print(f"{run['seeds']} seeds, {run['hours']:,.0f} pool-hours, {run['broken']} broken; "
           f"{tally['hours']:,.0f} pool-hours altogether")
     return 1 if run["broken"] else 0
