@@ -73,16 +73,8 @@ int32_t HostCaps::Count(int32_t worker) const {
   if (!slots_.hosts()[static_cast<size_t>(worker)].is_divided) {
     return std::numeric_limits<int32_t>::max();
   }
-  HostAmount most;  // as of NeedOnWorker, from what is known of the classes
-  const ShelfRange& shelves = slots_.hosts()[static_cast<size_t>(worker)].shelves;
-  for (size_t i = shelves.begin; i < shelves.end; ++i) {
-    const auto cls = static_cast<size_t>(slots_.shelves()[i].cls);
-    if (offer_[cls] == Access::kNone) continue;
-    const HostAmount& need = NeedOn(cls);
-    most.cpus = std::max(most.cpus, need.cpus);
-    most.memory_bytes = std::max(most.memory_bytes, need.memory_bytes);
-  }
-  return RanksIn(RoomOn(slots_, offer_, gang_, worker), most);
+  return RanksIn(RoomOn(slots_, offer_, gang_, worker),
+                 NeedOnWorker(slots_, offer_, gang_.resources, worker));
 }
 
 }  // namespace trainyard::core
