@@ -42,7 +42,8 @@ absl::Status ResumeProvider(State& state, const std::string& name);
 // Cancels what waits, drains what is idle, and leaves what is busy until its work is done.
 absl::Status RemoveProvider(State& state, const std::string& name);
 // Removes a provider at once, whatever its pilots do, for a cluster that will not answer any more.
-// What still runs there is cancelled if the same cluster is ever asked again under our names.
+// If the same cluster is ever asked again under our names, it shows what still runs there, and that
+// is cancelled.
 absl::Status ForgetProvider(State& state, const std::string& name);
 // Returns NOT_FOUND (PILOT_NOT_FOUND) too. The pilot is cancelled even if it is busy.
 absl::Status CancelPilot(State& state, const std::string& provider, int64_t number,

@@ -19,7 +19,7 @@ inline constexpr char kWorkerContainer[] = "worker";
 // An operator's pod is a page of text. etcd itself takes 1.5 MiB.
 inline constexpr size_t kPodBytesMax = size_t{128} << 10;
 // The deepest place of a pod that Kubernetes knows, in the template of a claim, is 12 levels deep.
-// What reads and copies JSON calls itself once for each level.
+// The functions that read and copy JSON call themselves once for each level.
 inline constexpr int kPodDepthMax = 32;
 inline constexpr char kSpec[] = "spec";
 

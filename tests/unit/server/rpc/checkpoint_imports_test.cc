@@ -81,9 +81,9 @@ class CheckpointImportsTest : public CheckpointTest {
     v1::ImportCheckpointResponse response;
     grpc::Status status;
     const bool has_answer = WaitUntil([&] {
-      v1::BundleService::Stub& stub = as == nullptr ? *bundles_ : *as;
+      v1::BundleService::Stub& bundles = as == nullptr ? *bundles_ : *as;
       const auto context = as == nullptr ? Context() : Context("");
-      status = stub.ImportCheckpoint(context.get(), request, &response);
+      status = bundles.ImportCheckpoint(context.get(), request, &response);
       return !status.ok() || response.has_checkpoint();
     });
     EXPECT_TRUE(has_answer);
