@@ -36,15 +36,11 @@ std::string HostName() {
   return gethostname(name, sizeof name - 1) == 0 && name[0] != '\0' ? name : "localhost";
 }
 
-bool IsLoopback(absl::string_view host) {
-  return host == "localhost" || host == "::1" || absl::StartsWith(host, "127.");
-}
-
 // Returns the first address under which other hosts reach the server.
 absl::StatusOr<std::string> PublicAddress(const std::vector<std::string>& addresses) {
   for (const std::string& text : addresses) {
     TY_ASSIGN_OR_RETURN(rpc::Address address, rpc::ParseAddress(text));
-    if (IsLoopback(address.host)) continue;
+    if (rpc::IsLoopbackHost(address.host)) continue;
     if (address.host == "0.0.0.0" || address.host == "::") address.host = HostName();
     return address.ToString();
   }

@@ -27,10 +27,6 @@ absl::Status BadAddress(absl::string_view text, absl::string_view why) {
                                                  "tls://HOST:PORT"));
 }
 
-bool IsLoopback(absl::string_view host) {
-  return host == "localhost" || host == "::1" || absl::StartsWith(host, "127.");
-}
-
 // Returns true for what may be the name or the address of a host. The system resolves it later.
 bool IsHost(absl::string_view host) {
   const auto is_fine = [](unsigned char c) {
@@ -41,6 +37,10 @@ bool IsHost(absl::string_view host) {
 }
 
 }  // namespace
+
+bool IsLoopbackHost(absl::string_view host) {
+  return host == "localhost" || host == "::1" || absl::StartsWith(host, "127.");
+}
 
 std::string Address::ToString() const {
   return absl::StrCat(kind == Kind::kTls ? "tls://" : "", Target());
@@ -82,7 +82,7 @@ absl::StatusOr<Address> ParseAddress(absl::string_view text) {
     return BadAddress(text, "has a port that is no number from 0 to 65535");
   }
   if (is_tls && !IsHost(host)) return BadAddress(text, "has no host");
-  if (!is_tls && !IsLoopback(host)) {
+  if (!is_tls && !IsLoopbackHost(host)) {
     return BadAddress(text, "is no loopback address, and other hosts need TLS");
   }
   address.kind = is_tls ? Address::Kind::kTls : Address::Kind::kTcp;

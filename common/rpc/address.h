@@ -31,6 +31,9 @@ struct Address {
 // The socket of the server that all users of a machine share.
 inline constexpr absl::string_view kSystemServerAddress = "unix:/run/trainyard/trainyard.sock";
 
+// Returns true for a host that only this machine reaches: localhost, 127.0.0.0/8 or ::1.
+bool IsLoopbackHost(absl::string_view host);
+
 // Parses an address. Returns INVALID_ARGUMENT with the value and the accepted forms otherwise.
 absl::StatusOr<Address> ParseAddress(absl::string_view text);
 
