@@ -227,8 +227,11 @@ void Keeper::Connect() {
     it = connections_.erase(it);
   }
   std::erase_if(finishing_, [](const auto& messenger) { return messenger->IsOver(); });
-  std::erase_if(unreachable_,
-                [&kept](const auto& entry) { return !kept.state.providers.contains(entry.first); });
+  const auto is_gone = [&kept](const auto& entry) {
+    return !kept.state.providers.contains(entry.first);
+  };
+  std::erase_if(unreachable_, is_gone);
+  std::erase_if(samples_, is_gone);
   for (const auto& [name, provider] : kept.state.providers) {
     Messenger* messenger = MessengerOf(kept.state.server_id, provider.spec, kept.clusters.at(name));
     if (messenger == nullptr) continue;
@@ -276,15 +279,17 @@ Messenger* Keeper::MessengerOf(const std::string& server_id, const ProviderSpec&
 
 void Keeper::Offer() {
   core::SetPossibleWorkers offer;
-  std::map<std::string, std::pair<int32_t, int32_t>> offered;
+  std::map<std::string, Offered> offered;
   {
     const MutexLock lock(&mutex_);
     for (const Provider* provider : InOrder(kept_.state)) {
       const ProviderSpec& spec = provider->spec;
       core::PossibleWorkers possible;
       possible.provider = spec.name;
-      const auto sample = samples_.find(spec.name);
-      possible.worker = PossibleWorker(spec, sample == samples_.end() ? nullptr : &sample->second);
+      const auto found = samples_.find(spec.name);
+      const bool has_sample =
+          found != samples_.end() && found->second.generation == provider->generation;
+      possible.worker = PossibleWorker(spec, has_sample ? &found->second.worker : nullptr);
       possible.user = spec.owner;
       // Those that are on their way are not workers yet, and so are still possible. One that is not
       // asked now may be later, so jobs that need it may be submitted.
@@ -295,8 +300,7 @@ void Keeper::Offer() {
       const int32_t pilots = provider->is_removing ? 0 : std::max(spec.max_pilots - joined, 0);
       possible.count =
           std::min(pilots * spec.nodes, std::max(kOfferedMax / spec.nodes, 1) * spec.nodes);
-      offered[spec.name] = {2 * provider->generation + (sample == samples_.end() ? 0 : 1),
-                            possible.count};
+      offered[spec.name] = {provider->generation, has_sample, possible.count};
       offer.workers.push_back(std::move(possible));
     }
   }
@@ -311,7 +315,7 @@ void Keeper::Offer() {
 bool Keeper::AskYard(Inputs& inputs) {
   std::vector<Wanted> wanted;
   std::string prefix;
-  std::map<std::string, std::pair<std::string, PilotResources>> declared;  // by pilot
+  std::map<std::string, Declared> declared;  // by pilot
   {
     const MutexLock lock(&mutex_);
     prefix = absl::StrCat("ty-", kept_.state.server_id, "-");
@@ -322,7 +326,7 @@ bool Keeper::AskYard(Inputs& inputs) {
       for (const auto& [number, pilot] : provider->pilots) {
         // Others were asked for by what was declared then.
         if (!IsLive(pilot) || pilot.generation != provider->generation) continue;
-        declared[pilot.name] = {provider->spec.name, provider->spec.node};
+        declared[pilot.name] = {provider->spec.name, provider->generation, provider->spec.node};
       }
     }
   }
@@ -344,10 +348,9 @@ bool Keeper::AskYard(Inputs& inputs) {
   return true;
 }
 
-void Keeper::TakeWorker(
-    const core::Yard& yard, const core::WorkerRecord& worker,
-    const std::map<std::string, std::pair<std::string, PilotResources>>& declared,
-    std::map<std::string, WorkerSight>& sights) {
+void Keeper::TakeWorker(const core::Yard& yard, const core::WorkerRecord& worker,
+                        const std::map<std::string, Declared>& declared,
+                        std::map<std::string, WorkerSight>& sights) {
   const std::string& name = worker.name;
   workers_.emplace(name, worker.scheduling);
   const std::string pilot(PilotOfWorker(name));
@@ -360,10 +363,9 @@ void Keeper::TakeWorker(
   ++sight.connected;
   const auto found = declared.find(pilot);
   if (found == declared.end()) return;
-  const auto& [provider, node] = found->second;
-  std::string mismatch = MismatchOf(worker, node);
+  std::string mismatch = MismatchOf(worker, found->second.node);
   if (mismatch.empty()) {
-    samples_.insert_or_assign(provider, worker);
+    samples_[found->second.provider] = {found->second.generation, worker};
   } else {
     sight.mismatch = std::move(mismatch);
   }

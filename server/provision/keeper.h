@@ -89,11 +89,17 @@ class Keeper {
   // for this spec yet.
   Messenger* MessengerOf(const std::string& server_id, const ProviderSpec& spec,
                          const ClusterOptions& options);
+  // What the provider of a pilot says of it now.
+  struct Declared {
+    std::string provider;
+    int32_t generation = 0;
+    PilotResources node;
+  };
   // Fills in what the yard knows, on the writer. Returns false if it does not answer.
   bool AskYard(Inputs& inputs);
   // Takes over one worker of a pilot, on the writer.
   void TakeWorker(const core::Yard& yard, const core::WorkerRecord& worker,
-                  const std::map<std::string, std::pair<std::string, PilotResources>>& declared,
+                  const std::map<std::string, Declared>& declared,
                   std::map<std::string, WorkerSight>& sights);
   // Ends the invitations that no pilot needs.
   void RevokeTokens();
@@ -134,11 +140,22 @@ class Keeper {
   // The reasons for which there is no connection, by the name of the provider.
   std::map<std::string, std::string> unreachable_;
   std::map<std::string, core::Scheduling> workers_;  // of pilots, by name
-  // A worker of each provider as it was when it joined, for what is not declared.
-  std::map<std::string, core::WorkerRecord> samples_;
+  // A worker of each provider, for what is not declared. It tells nothing of another generation.
+  struct Sample {
+    int32_t generation = 0;
+    core::WorkerRecord worker;
+  };
+  std::map<std::string, Sample> samples_;
   absl::Duration revoke_due_ = -absl::InfiniteDuration();
-  // The generation and the number of workers that were offered, by provider.
-  std::map<std::string, std::pair<int32_t, int32_t>> offered_;
+  // The workers that were offered, by provider.
+  struct Offered {
+    int32_t generation = 0;
+    bool has_sample = false;
+    int32_t count = 0;
+
+    friend bool operator==(const Offered&, const Offered&) = default;
+  };
+  std::map<std::string, Offered> offered_;
   absl::Duration offer_due_ = -absl::InfiniteDuration();
   std::thread thread_;
 };
