@@ -19,6 +19,8 @@ import tarfile
 import tempfile
 import time
 
+from lone_server import serving
+
 
 def xxh3(data):
     """Returns the hash by which checkpoints know their files."""
@@ -88,13 +90,9 @@ def main():
         print(f"{'round':>5} {'copy s':>8} {'import s':>9} {'export s':>9}   of {args.mib} MiB")
         for turn in range(args.rounds):
             address = f"unix:{root}/{turn}.sock"
-            server = subprocess.Popen([binaries / "trainyard-server", "--state_dir", root / f"server-{turn}",
-                                       "--listen", address], stderr=subprocess.DEVNULL)
             command = [binaries / "trainyard", "--server", address, "--quiet"]
             environment = dict(os.environ, HOME=folder)
-            try:
-                while not (root / f"server-{turn}" / "ready").exists():
-                    time.sleep(0.05)
+            with serving(binaries, root / f"server-{turn}", address):
                 copied = timed(lambda: copy(bundle, root / "copy"))
                 imported = timed(lambda: subprocess.run(command + ["import", bundle], check=True, env=environment,
                                                         stdout=subprocess.DEVNULL))
@@ -102,9 +100,6 @@ def main():
                     command + ["export", "1", "--checkpoint", "all", "-O", root / "out.trainyard"], check=True,
                     env=environment, stdout=subprocess.DEVNULL))
                 (root / "out.trainyard").unlink()
-            finally:
-                server.terminate()
-                server.wait()
             print(f"{turn:>5} {copied:8.2f} {imported:9.2f} {exported:9.2f}")
 
 

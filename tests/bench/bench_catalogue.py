@@ -18,6 +18,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "client/python"))
 import trainyard  # noqa: E402
+from lone_server import serving  # noqa: E402
 
 SPEC = {"name": "small", "model": {"mlp": {"hidden": [64]}}, "data": {"dataset": "glyphs"},
         "train": {"epochs": 1, "global_batch": 32}, "optimizer": {"sgd": {"lr": 0.05}}}
@@ -38,11 +39,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
         address = f"unix:{root}/s.sock"
-        server = subprocess.Popen([binaries / "trainyard-server", "--state_dir", root / "s", "--listen", address],
-                                  stderr=subprocess.DEVNULL)
-        try:
-            while not (root / "s" / "ready").exists():
-                time.sleep(0.05)
+        with serving(binaries, root / "s", address):
             client = trainyard.connect(address)
             begin = time.monotonic()
             for number in range(options.entries):
@@ -65,9 +62,6 @@ def main():
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
                     times.append(time.monotonic() - begin)
                 print(f"{' '.join(command):<48} {statistics.median(times) * 1e3:8.1f} ms")
-        finally:
-            server.terminate()
-            server.wait()
 
 
 if __name__ == "__main__":

@@ -11,11 +11,10 @@ import pathlib
 import re
 import statistics
 import tempfile
-import time
 import unittest
 
 import trainyard
-from programs import Yard
+from programs import Yard, wait_for
 from toy_trial import FACTOR, RUNGS, loss
 
 try:
@@ -129,10 +128,7 @@ class Draws(unittest.TestCase):
 
     def test_a_large_sweep_draws_as_optuna_does(self):
         sweep = begin(SPACE, trials=DRAWS, concurrent=DRAWS, seed=1)
-        end = time.monotonic() + 60
-        while int(sweep.data.get("trials_begun", 0)) < DRAWS:
-            self.assertLess(time.monotonic(), end, "all trials begin at once")
-            time.sleep(0.1)
+        wait_for(lambda: int(sweep.data.get("trials_begun", 0)) >= DRAWS, "the begin of all trials", 60)
         ours = [named(trial.values) for trial in sweep.trials]
         sweep.stop(cancel=True)
         self.compare(ours)
@@ -273,14 +269,14 @@ class SuccessiveHalving(unittest.TestCase):
     def setUpClass(cls):
         # Of these trials, good ones come at bad times.
         cls.stops, cls.waits = Halving(12, waits=False), Halving(12, waits=True)
-        end = time.monotonic() + 6 * TRIALS
-        while not (cls.stops.done and cls.waits.done):
+
+        def have_ended():
             for halving in (cls.stops, cls.waits):
                 if not halving.done:
                     halving.look()
-            if time.monotonic() > end:
-                raise AssertionError("the sweeps have not ended in time")
-            time.sleep(0.02)
+            return cls.stops.done and cls.waits.done
+
+        wait_for(have_ended, "the end of the sweeps", 6 * TRIALS)
         cls.xs = cls.stops.xs()
         cls.theirs, cls.their_best = halved_by_optuna(cls.xs)
 
