@@ -1,9 +1,11 @@
 """Lets a real server ask a real Slurm for workers, which train jobs and go again."""
 
+import contextlib
 import json
 import os
 import pathlib
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -125,6 +127,30 @@ class Pilots(unittest.TestCase):
                               capture_output=True, text=True, timeout=60)
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("--server-address", done.stderr)
+        shared = self.folder / "open"
+        shared.mkdir()
+        shared.chmod(0o777)
+        for flags, reason in ((["--server-address", "nonsense"], "nonsense"),
+                              (["--server-address", "unix:/s.sock"], "no address with TLS"),
+                              (["--server-address", self.port, "--worker-program", "worker"], "no absolute path"),
+                              (["--server-address", self.port, "--folder", str(shared)], "can be written by others")):
+            done = subprocess.run([BIN / "trainyard", "--server", self.address, "providers", "add", "lab", "--slurm", *flags],
+                                  capture_output=True, text=True, timeout=60)
+            self.assertNotEqual(done.returncode, 0, flags)
+            self.assertIn(reason, done.stderr)
+
+    def test_a_server_serves_although_the_record_of_its_providers_cannot_be_read(self):
+        self.cli("providers", "add", "lab", "--slurm", "--devices", "1", "--cpus", "1", "--server-address", self.port)
+        self.server.kill()
+        self.server.wait()
+        with contextlib.closing(sqlite3.connect(self.folder / "s/providers.db")) as database, database:
+            database.execute("UPDATE providers SET record = '{}'")
+        self.start_server(self.port)
+        self.assertEqual(json.loads(self.cli("ls", "-o", "json")), [])
+        done = subprocess.run([BIN / "trainyard", "--server", self.address, "providers", "show", "lab"], capture_output=True,
+                              text=True, timeout=60)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("cannot read its record", done.stderr)
 
 
 if __name__ == "__main__":
