@@ -87,6 +87,15 @@ class StepTest : public ::testing::Test {
     Turn(kSecondUs);
     return names[0];
   }
+  // Adds a provider with one pilot that has connected and has no work any more.
+  void AddWithIdlePilot(const ProviderSpec& spec) {
+    Add(spec);
+    Want(spec.name, 1);
+    ASSERT_NE(Connect(spec.name, "77"), "");
+    workers_[0].busy = 0;
+    demand_.clear();
+    Turn();
+  }
   const Pilot& At(const std::string& provider, int64_t number) {
     return state_.providers.at(provider).pilots.at(number);
   }

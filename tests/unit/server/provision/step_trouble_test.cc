@@ -90,13 +90,8 @@ TEST_F(StepTest, PilotsThatNeverHaveWorkAreAskedForEverMoreSeldom) {
 }
 
 TEST_F(StepTest, ASilentWorkerWithJobsKeepsItsPilot) {
-  ProviderSpec spec = Spec("lab");
-  Add(spec);
-  Want("lab", 1);
-  ASSERT_NE(Connect("lab", "77"), "");
-  workers_[0].busy = 0;
-  demand_.clear();
-  Turn();
+  const ProviderSpec spec = Spec("lab");
+  ASSERT_NO_FATAL_FAILURE(AddWithIdlePilot(spec));
   Turn(spec.idle_us);
   ASSERT_THAT(NamesOf(DecisionKind::kDrain), ElementsAre("ty-s1-lab-1"));
   // A job came before the order, and then its worker is silent for a while.
@@ -146,13 +141,8 @@ TEST_F(StepTest, PilotsOfAProviderThatNobodyKnowsAreCancelled) {
 }
 
 TEST_F(StepTest, AClockThatWasAheadHoldsNothingUp) {
-  ProviderSpec spec = Spec("lab");
-  Add(spec);
-  Want("lab", 1);
-  ASSERT_NE(Connect("lab", "77"), "");
-  workers_[0].busy = 0;
-  demand_.clear();
-  Turn();
+  const ProviderSpec spec = Spec("lab");
+  ASSERT_NO_FATAL_FAILURE(AddWithIdlePilot(spec));
   // The server starts again eight hours earlier by the clock.
   now_ -= 8 * kHourUs;
   WakeUp(state_, now_);
