@@ -89,7 +89,7 @@ class Keeper {
   // for this spec yet.
   Messenger* MessengerOf(const std::string& server_id, const ProviderSpec& spec,
                          const ClusterOptions& options);
-  // What the provider of a pilot says of it now.
+  // Tells which provider a pilot belongs to, and the node that this provider declares now.
   struct Declared {
     std::string provider;
     int32_t generation = 0;
