@@ -1,5 +1,6 @@
-// Asks for the next message only when the one before it is on its way, so a slow reader slows the
-// source down and nothing piles up.
+// Asks for no message while a part is being sent, so a slow reader slows the source down and
+// nothing piles up. After a part there is a short pause. What comes in it is sent together, since a
+// part costs more than an event; what comes later is sent at once.
 #include "server/http/event_stream.h"
 
 #include <memory>
@@ -11,7 +12,6 @@
 #include "common/base/strings.h"
 #include "server/http/connect_error.h"
 #include "server/http/event_resume.h"
-#include "server/http/json.h"
 #include "server/http/rpc_call.h"
 #include "server/http/stream_call.h"
 #include "server/http/unary_call.h"
@@ -22,11 +22,19 @@ namespace {
 
 // A call that fails does so at once. After this time the client is told that the stream is open.
 constexpr absl::Duration kOpenAfter = absl::Milliseconds(500);
+// People see no difference, and a list in which 50 jobs run gets a fifth of the parts.
+constexpr absl::Duration kPause = absl::Milliseconds(100);
+// So many bytes do not wait for the end of the pause.
+constexpr size_t kPartBytes = 64 * 1024;
 
 class EventStream : public std::enable_shared_from_this<EventStream> {
  public:
-  EventStream(const RpcMethod& method, ExchangePtr exchange, std::unique_ptr<Cursor> cursor)
-      : method_(method), exchange_(std::move(exchange)), cursor_(std::move(cursor)) {}
+  EventStream(const RpcMethod& method, JsonCache& texts, ExchangePtr exchange,
+              std::unique_ptr<Cursor> cursor)
+      : method_(method),
+        texts_(texts),
+        exchange_(std::move(exchange)),
+        cursor_(std::move(cursor)) {}
 
   // It may be called before the start.
   void SetRanks(int ranks) { cursor_->SetRanks(ranks); }
@@ -90,17 +98,63 @@ class EventStream : public std::enable_shared_from_this<EventStream> {
 
   void Take(google::protobuf::Message& message) {
     if (cursor_ != nullptr && !cursor_->Take(message)) return call()->Next();
-    const absl::StatusOr<std::string> json = ToJson(message);
+    const absl::StatusOr<JsonCache::Text> json = texts_.ToJson(message);
     if (!json.ok()) {  // this cannot be: messages hold texts that are UTF-8
       call()->Cancel();
       return call()->Next();
     }
     Open();
-    exchange_->Send(EventText(cursor_ != nullptr ? cursor_->Id() : "", "", *json),
-                    [self = shared_from_this()](bool is_there) {
-                      if (!is_there) self->call()->Cancel();
-                      self->call()->Next();
-                    });
+    const std::string event = EventText(cursor_ != nullptr ? cursor_->Id() : "", "", **json);
+    std::string part;
+    std::shared_ptr<StreamCall> gathering;
+    {
+      const MutexLock lock(&mutex_);
+      gathered_ += event;
+      const bool is_full = phase_ == Phase::kPausing && gathered_.size() >= kPartBytes;
+      if (phase_ == Phase::kIdle || is_full) {
+        phase_ = Phase::kSending;
+        part.swap(gathered_);
+      }
+      if (phase_ == Phase::kPausing) gathering = call_;
+      owes_next_ = phase_ == Phase::kSending;
+    }
+    if (!part.empty()) SendPart(std::move(part));
+    if (gathering != nullptr) gathering->Next();
+  }
+
+  void SendPart(std::string part) {
+    exchange_->Send(std::move(part),
+                    [self = shared_from_this()](bool is_there) { self->TakeSent(is_there); });
+  }
+
+  void TakeSent(bool is_there) {
+    std::shared_ptr<StreamCall> call;
+    bool is_owed = false;
+    {
+      const MutexLock lock(&mutex_);
+      phase_ = is_there ? Phase::kPausing : Phase::kIdle;
+      call = call_;
+      is_owed = std::exchange(owes_next_, false);
+    }
+    if (is_there) {
+      exchange_->After(kPause, [weak = weak_from_this()] {
+        if (const auto self = weak.lock()) self->EndPause();
+      });
+    }
+    if (call == nullptr) return;
+    if (!is_there) call->Cancel();
+    if (is_owed) call->Next();
+  }
+
+  void EndPause() {
+    std::string part;
+    {
+      const MutexLock lock(&mutex_);
+      if (phase_ != Phase::kPausing) return;
+      phase_ = gathered_.empty() ? Phase::kIdle : Phase::kSending;
+      part.swap(gathered_);
+    }
+    if (!part.empty()) SendPart(std::move(part));
   }
 
   void TakeEnd(const absl::Status& status) {
@@ -108,11 +162,13 @@ class EventStream : public std::enable_shared_from_this<EventStream> {
       if (const auto request = cursor_->Following(status)) return Call(*request);
     }
     bool is_open = false;
+    std::string rest;
     {
       const MutexLock lock(&mutex_);
       is_over_ = true;
       is_open = is_open_;
       call_ = nullptr;
+      rest.swap(gathered_);
     }
     if (!is_open && !status.ok()) return exchange_->Answer(ErrorResponse(status));
     if (!is_open) {
@@ -121,12 +177,18 @@ class EventStream : public std::enable_shared_from_this<EventStream> {
       response.body = EventText("", "end", "{}");
       return exchange_->Answer(std::move(response));
     }
-    exchange_->Send(
-        status.ok() ? EventText("", "end", "{}") : EventText("", "error", ErrorJson(status)),
-        [exchange = exchange_](bool) { exchange->End(true); });
+    rest += status.ok() ? EventText("", "end", "{}") : EventText("", "error", ErrorJson(status));
+    exchange_->Send(std::move(rest), [exchange = exchange_](bool) { exchange->End(true); });
   }
 
+  enum class Phase {
+    kIdle,     // an event is sent at once
+    kSending,  // a part is on its way, and no message is asked for
+    kPausing,  // events are gathered
+  };
+
   const RpcMethod& method_;
+  JsonCache& texts_;
   const ExchangePtr exchange_;
   // Only the events of the call use it.
   const std::unique_ptr<Cursor> cursor_;
@@ -135,6 +197,10 @@ class EventStream : public std::enable_shared_from_this<EventStream> {
   bool is_open_ ABSL_GUARDED_BY(mutex_) = false;
   bool is_over_ ABSL_GUARDED_BY(mutex_) = false;
   bool is_gone_ ABSL_GUARDED_BY(mutex_) = false;
+  Phase phase_ ABSL_GUARDED_BY(mutex_) = Phase::kIdle;
+  std::string gathered_ ABSL_GUARDED_BY(mutex_);  // events that are to be sent
+  // A message was taken while a part was being sent, and the next one is asked for after that.
+  bool owes_next_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 // Returns the number of ranks of an attempt, or 0 if it is not listed.
@@ -155,7 +221,7 @@ std::string EventText(absl::string_view id, absl::string_view kind, absl::string
   return text;
 }
 
-void ServeEvents(const RpcMethod& method, const RpcMethod* list_attempts,
+void ServeEvents(const RpcMethod& method, const RpcMethod* list_attempts, JsonCache& texts,
                  const ExchangePtr& exchange) {
   std::shared_ptr<const google::protobuf::Message> request = ReadMessage(method, exchange);
   if (request == nullptr) return;
@@ -170,7 +236,7 @@ void ServeEvents(const RpcMethod& method, const RpcMethod* list_attempts,
   }
   const std::optional<AttemptId> attempt =
       cursor != nullptr ? cursor->AttemptToKnow() : std::nullopt;
-  auto stream = std::make_shared<EventStream>(method, exchange, std::move(cursor));
+  auto stream = std::make_shared<EventStream>(method, texts, exchange, std::move(cursor));
   if (list_attempts == nullptr || !attempt.has_value()) return stream->Start(*request);
   v1::ListAttemptsRequest asking;
   asking.set_parent(JobName(attempt->job));

@@ -147,6 +147,24 @@ TEST_F(StreamTest, JobsOfOneCommitComeOnceEach) {
   EXPECT_EQ(read(again).second, events[2].second) << events[1].first;
 }
 
+TEST_F(StreamTest, EventsThatComeTogetherAreSentTogether) {
+  const std::string made = Ask("anna", Post("JobService/CreateJob", R"({"spec": {"name": "many",
+      "model": {"mlp": {}}, "data": {"dataset": "glyphs"}, "train": {"epochs": 2},
+      "optimizer": {"sgd": {"lr": 0.05}}, "schedule": "cosine", "devices": 1},
+      "options": {"array_size": 200}})"));
+  ASSERT_EQ(StatusOf(made), 200) << made;
+  RawClient watcher = OpenAs("anna");
+  watcher.Send(Post("JobService/WatchJobs", "{}"));
+  std::string all;
+  for (int i = 1; i <= 200; ++i) all += watcher.ReadTo(absl::StrCat("\"name\":\"jobs/", i, "\""));
+  all += watcher.ReadTo("\n\n");
+  const auto count = [&all](absl::string_view what) {
+    return std::vector<absl::string_view>(absl::StrSplit(all, what)).size() - 1;
+  };
+  EXPECT_EQ(count("\nid: "), 200u) << "each job is an event of its own";
+  EXPECT_LE(count("\n\n\r\n"), 40u) << "the parts of the body";
+}
+
 TEST_F(StreamTest, MetricsGoOnFromTheirCursor) {
   StartJob();
   ASSERT_TRUE(AppendMetrics(attempt_, 0, {1, 2}).ok());
