@@ -32,6 +32,10 @@ google::protobuf::Duration ToDuration(int64_t microseconds) {
 }
 
 int64_t FromDuration(const google::protobuf::Duration& duration) {
+  // These are the 10,000 years that duration.proto allows.
+  constexpr int64_t kSecondsMax = 315'576'000'000;
+  if (duration.seconds() > kSecondsMax) return kSecondsMax * 1'000'000;
+  if (duration.seconds() < -kSecondsMax) return -kSecondsMax * 1'000'000;
   return duration.seconds() * 1'000'000 + duration.nanos() / 1000;
 }
 

@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/base/errors.h"
+#include "common/base/strings.h"
 
 namespace trainyard::provision {
 namespace {
@@ -16,6 +18,7 @@ namespace {
 constexpr size_t kNumberDigitsMax = 12;
 constexpr int64_t kTimeLimitUsMax = 366 * 24 * kHourUs;
 constexpr double kCostPerHourMax = 1e9;
+constexpr size_t kDeviceTypeBytesMax = 63;
 
 bool IsLowerOrDigit(char c) {
   return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
@@ -26,6 +29,15 @@ bool IsProviderName(absl::string_view name) {
   if (name.front() == '-' || name.back() == '-') return false;
   return std::all_of(name.begin(), name.end(),
                      [](char c) { return IsLowerOrDigit(c) || c == '-'; });
+}
+
+// Tells whether a worker may call its devices so.
+bool IsDeviceType(absl::string_view type) {
+  return !type.empty() && type.size() <= kDeviceTypeBytesMax &&
+         std::all_of(type.begin(), type.end(), [](char c) {
+           return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' ||
+                  c == '.';
+         });
 }
 
 // Collects violations.
@@ -62,7 +74,11 @@ absl::Status CheckProviderSpec(const ProviderSpec& spec) {
   if (spec.owner.empty() && spec.kind == ProviderKind::kSlurm) {
     violations.Add("owner", "is empty; name the user whose jobs may run");
   }
-  if (spec.node.device_type.empty()) violations.Add("node.device_type", "is empty");
+  if (!IsDeviceType(spec.node.device_type)) {
+    violations.Add("node.device_type",
+                   absl::StrCat("'", PlainText(spec.node.device_type, kDeviceTypeBytesMax),
+                                "' is no device type, such as cpu or h200"));
+  }
   violations.Range("node.devices", spec.node.devices, 1, 1024);
   violations.Range("node.cpus", spec.node.cpus, 1, 1 << 16);
   violations.Range("node.memory_bytes", spec.node.memory_bytes, 0, int64_t{1} << 50);

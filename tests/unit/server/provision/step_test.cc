@@ -462,6 +462,20 @@ TEST(ProviderSpecTest, CostsAreNumbersThatCanBeWrittenDown) {
   }
 }
 
+TEST(ProviderSpecTest, ADeviceTypeIsOneThatAWorkerMayHave) {
+  ProviderSpec spec = Spec("lab");
+  for (const std::string& type :
+       {std::string("h200"), std::string("rtx-6000_ada.2"), std::string(63, 'x')}) {
+    spec.node.device_type = type;
+    EXPECT_TRUE(CheckProviderSpec(spec).ok()) << type;
+  }
+  for (const std::string& type :
+       {std::string(), std::string("h 200"), std::string("h200\n"), std::string(64, 'x')}) {
+    spec.node.device_type = type;
+    EXPECT_EQ(GetFieldViolations(CheckProviderSpec(spec)).size(), 1u) << type;
+  }
+}
+
 TEST(ProviderSpecTest, NamesOfPilotsCanBeTakenApart) {
   EXPECT_EQ(PilotName("s1", "a-1", 3), "ty-s1-a-1-3");
   EXPECT_EQ(PilotNumber("s1", "a-1", "ty-s1-a-1-3"), 3);

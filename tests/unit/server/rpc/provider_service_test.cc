@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "server/provision/cluster.h"
 #include "server/provision/keeper.h"
 #include "server/provision/provider_store.h"
@@ -116,6 +118,15 @@ TEST_F(ProviderServiceTest, IsKeptOnceIfTheClusterAcceptsIt) {
   ASSERT_TRUE(Create(Pods()).ok());
   EXPECT_EQ(ErrorReason(Create(Pods()).status()), "PROVIDER_EXISTS");
   EXPECT_EQ(Get("gpu")->spec().kubernetes().pod(), "{}");
+}
+
+TEST_F(ProviderServiceTest, ATimeBeyondAnyCalendarIsRefused) {
+  for (const int64_t seconds :
+       {std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()}) {
+    v1::ProviderSpec spec = Pods();
+    spec.mutable_time_limit()->set_seconds(seconds);
+    EXPECT_THAT(std::string(Create(spec).status().message()), HasSubstr("time_limit"));
+  }
 }
 
 TEST_F(ProviderServiceTest, PilotsCanStillBeFoundAfterAChange) {
