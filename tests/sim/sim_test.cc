@@ -12,10 +12,12 @@ namespace trainyard::sim {
 namespace {
 
 // There are ten parts, for as many processors. Together they simulate at least 2,000 pool-hours:
-// virtual time of one pool each, counted once though every seed runs twice.
+// virtual time of one pool each. Every fourth seed runs twice, counts once, and must tell the same
+// story; `sim --seeds` runs all of them twice.
 constexpr int kParts = 10;
 constexpr uint64_t kSeedsOfPart = 100;
 constexpr double kHoursOfPart = 200;
+constexpr uint64_t kTwiceEvery = 4;
 
 class Sweep : public ::testing::TestWithParam<int> {};
 
@@ -24,7 +26,7 @@ TEST_P(Sweep, NoSeedBreaksAPromise) {
   const uint64_t first = static_cast<uint64_t>(GetParam()) * kSeedsOfPart + 1;
   uint64_t seed = first;
   for (; seed < first + kSeedsOfPart; ++seed) {
-    const Result result = SimulateTwice(seed);
+    const Result result = seed % kTwiceEvery == 0 ? SimulateTwice(seed) : Simulate(seed);
     hours += static_cast<double>(result.hours_us) / 3.6e9;
     EXPECT_FALSE(result.is_broken) << "seed " << seed << ": " << result.rule << ": " << result.what;
   }
