@@ -23,6 +23,9 @@ namespace {
 
 using output::Table;
 
+// Takes back what was said of data sets.
+constexpr char kAnyDataset[] = "any";
+
 struct ProviderOptions {
   std::string name;
   bool slurm = false;
@@ -45,6 +48,7 @@ struct ProviderOptions {
   std::string idle_time;
   std::optional<int> preference;
   std::string cost;
+  std::vector<std::string> datasets;
   std::string folder;
   std::string worker_program;
   std::string server_address;
@@ -151,6 +155,12 @@ absl::Status TakeOptions(const ProviderOptions& options, v1::ProviderSpec& spec)
           absl::StrCat("--cost '", options.cost, "' is no price; expected a number such as 2.5"));
     }
     spec.set_cost_per_hour(cost);
+  }
+  if (!options.datasets.empty()) {
+    spec.clear_datasets();
+    for (const std::string& name : options.datasets) {
+      if (name != kAnyDataset) spec.add_datasets(name);
+    }
   }
   if (!options.owner.empty()) spec.set_owner(options.owner);
   return spec.has_kubernetes() || !options.kubernetes.empty() ? TakeKubernetes(options, spec)
@@ -291,6 +301,9 @@ void Print(const Context& context, const v1::Provider& provider) {
               << spec.backlog() << " in the cluster's queue; one without work ends after "
               << DurationText(absl::Seconds(spec.idle_time().seconds())) << "\n";
   context.out << "jobs of   " << OwnerText(spec) << "\n";
+  if (!spec.datasets().empty()) {
+    context.out << "data sets " << absl::StrJoin(spec.datasets(), ", ") << "\n";
+  }
   context.out << "list      "
               << (provider.has_list_time()
                       ? absl::StrCat(AgoText(provider.list_time(), now), " ago")
@@ -393,6 +406,10 @@ void DeclareSpec(client::Flags& flags, ProviderOptions& options) {
              "Providers of a lower number are asked first, and of equal ones the cheaper [0]")
       .Range(-1000, 1000);
   flags.Value("--cost", options.cost, "The price of a pilot for an hour [0]");
+  flags.Repeated(
+      "--dataset", options.datasets,
+      "A data set that its workers find, as `data ls` calls it; may be repeated. Jobs on "
+      "others get no pilot; 'any' takes the names back [any]");
   flags.Value(
       "--owner", options.owner,
       "The only user whose jobs run there [Kubernetes: everybody; Slurm: the server's user]");

@@ -84,6 +84,15 @@ core::WorkerRecord PossibleWorker(const ProviderSpec& spec, const core::WorkerRe
   return worker;
 }
 
+// Returns the data sets of a provider's workers, of which nobody knows the contents before one of
+// them has joined; null if the provider does not name any.
+std::shared_ptr<const core::WorkerDatasets> PossibleDatasets(const ProviderSpec& spec) {
+  if (spec.datasets.empty()) return nullptr;
+  auto datasets = std::make_shared<core::WorkerDatasets>();
+  for (const std::string& name : spec.datasets) datasets->digests[name] = "";
+  return datasets;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Keeper>> Keeper::Open(Options options, ProviderStore& store,
@@ -291,6 +300,7 @@ void Keeper::Offer() {
           found != samples_.end() && found->second.generation == provider->generation;
       possible.worker = PossibleWorker(spec, has_sample ? &found->second.worker : nullptr);
       possible.user = spec.owner;
+      possible.datasets = PossibleDatasets(spec);
       // Those that are on their way are not workers yet, and so are still possible. One that is not
       // asked now may be later, so jobs that need it may be submitted.
       int32_t joined = 0;
@@ -300,7 +310,7 @@ void Keeper::Offer() {
       const int32_t pilots = provider->is_removing ? 0 : std::max(spec.max_pilots - joined, 0);
       possible.count =
           std::min(pilots * spec.nodes, std::max(kOfferedMax / spec.nodes, 1) * spec.nodes);
-      offered[spec.name] = {provider->generation, has_sample, possible.count};
+      offered[spec.name] = {provider->generation, has_sample, possible.count, spec.datasets};
       offer.workers.push_back(std::move(possible));
     }
   }

@@ -152,6 +152,7 @@ class Keeper {
     int32_t generation = 0;
     bool has_sample = false;
     int32_t count = 0;
+    std::vector<std::string> datasets = {};
 
     friend bool operator==(const Offered&, const Offered&) = default;
   };

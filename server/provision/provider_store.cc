@@ -33,7 +33,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(PilotResources, devices, device_
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ProviderSpec, name, kind, owner, node, nodes,
                                                 time_limit_us, min_pilots, max_pilots, backlog,
                                                 idle_us, submit_interval_us, start_timeout_us,
-                                                overflow_us, preference, cost_per_hour)
+                                                overflow_us, preference, cost_per_hour, datasets)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Breaker, state, failed_submissions, failed_starts,
                                                 trips, until_us, first_probe, reason)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Pilot, number, generation, name, foreign_id, state,
@@ -133,6 +133,14 @@ absl::StatusOr<std::unique_ptr<ProviderStore>> ProviderStore::Open(const std::st
   TY_ASSIGN_OR_RETURN(auto db, store::Database::Open(path, store::Database::Mode::kDurable));
   TY_RETURN_IF_ERROR(store::Migrate(*db, "providers", {kProviders1}));
   return std::unique_ptr<ProviderStore>(new ProviderStore(std::move(db)));
+}
+
+absl::StatusOr<std::string> ProviderStore::LoadServerId() {
+  store::Statement& meta = db_->Prepared(kReadMeta);
+  TY_ASSIGN_OR_RETURN(const bool has_meta, meta.Step());
+  std::string id = has_meta ? meta.Text(0) : "";
+  meta.Reset();
+  return id;
 }
 
 absl::StatusOr<Kept> ProviderStore::Load() {

@@ -30,6 +30,8 @@ class ProviderStore {
   // Returns what is kept. The id of the server is empty if nothing was ever kept. Returns DATA_LOSS
   // (CORRUPT_FILE) for a record that cannot be read: nothing may be asked for then.
   absl::StatusOr<Kept> Load();
+  // Returns the id of the server alone, which is readable although other records are not.
+  absl::StatusOr<std::string> LoadServerId();
   // Writes down what differs, in one transaction. Times alone are no difference.
   absl::Status Save(const Kept& before, const Kept& after);
 

@@ -75,6 +75,7 @@ v1::ProviderSpec SpecProto(const provision::ProviderView& view) {
   *proto.mutable_idle_time() = ToDuration(spec.idle_us);
   proto.set_preference(spec.preference);
   proto.set_cost_per_hour(spec.cost_per_hour);
+  proto.mutable_datasets()->Assign(spec.datasets.begin(), spec.datasets.end());
   if (spec.kind == provision::ProviderKind::kKubernetes) {
     v1::KubernetesCluster& kubernetes = *proto.mutable_kubernetes();
     kubernetes.set_pod(view.cluster.pod);
@@ -137,6 +138,7 @@ provision::ProviderSpec SpecOf(const v1::ProviderSpec& proto) {
   if (proto.has_idle_time()) spec.idle_us = codec::FromDuration(proto.idle_time());
   spec.preference = proto.preference();
   spec.cost_per_hour = proto.cost_per_hour();
+  spec.datasets.assign(proto.datasets().begin(), proto.datasets().end());
   return spec;
 }
 

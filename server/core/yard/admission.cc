@@ -64,7 +64,8 @@ class Census {
     for (const PossibleWorkers& possible : possible_) {
       if (!possible.user.empty() && possible.user != submission_.user) continue;
       for (int32_t i = 0; i < possible.count; ++i) {
-        if (FindsGangWith(absl::StrCat("provider ", possible.provider), possible.worker, nullptr)) {
+        if (FindsGangWith(absl::StrCat("provider ", possible.provider), possible.worker,
+                          possible.datasets.get())) {
           return true;
         }
       }

@@ -268,6 +268,8 @@ struct PossibleWorkers {
   WorkerRecord worker;
   std::string user;  // the only user whose jobs they would run; empty means those of everybody
   int32_t count = 0;
+  // The data sets that they find; null if nobody has said, so that they may have any.
+  std::shared_ptr<const WorkerDatasets> datasets = {};
 };
 
 // Says which workers providers could bring, in place of what was said before. Jobs that need them

@@ -235,7 +235,7 @@ PassInput Picture::Input(const YardState& state, Now now) const {
 
 void Picture::AddPossible(const PossibleWorkers& possible, Pool& pool) {
   PoolWorker worker;
-  worker.traits = TraitsOf(possible.worker, nullptr);
+  worker.traits = TraitsOf(possible.worker, possible.datasets.get());
   worker.users.only = possible.user;
   worker.host = possible.worker.host;
   worker.device_share = DeviceShare(possible.worker);

@@ -19,6 +19,7 @@ constexpr size_t kNumberDigitsMax = 12;
 constexpr int64_t kTimeLimitUsMax = 366 * 24 * kHourUs;
 constexpr double kCostPerHourMax = 1e9;
 constexpr size_t kDeviceTypeBytesMax = 63;
+constexpr size_t kDatasetBytesMax = 200;
 
 bool IsLowerOrDigit(char c) {
   return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
@@ -38,6 +39,13 @@ bool IsDeviceType(absl::string_view type) {
            return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' ||
                   c == '.';
          });
+}
+
+// Tells whether a data set may have this name, which may end with a folder: images:flowers/small.
+bool IsDatasetName(absl::string_view name) {
+  return !name.empty() && name.size() <= kDatasetBytesMax &&
+         std::all_of(name.begin(), name.end(),
+                     [](char c) { return absl::ascii_isgraph(static_cast<unsigned char>(c)); });
 }
 
 // Collects violations.
@@ -95,6 +103,17 @@ absl::Status CheckProviderSpec(const ProviderSpec& spec) {
   if (!(spec.cost_per_hour >= 0 && spec.cost_per_hour <= kCostPerHourMax)) {
     violations.Add("cost_per_hour",
                    absl::StrCat("is no number from 0 to ", static_cast<int64_t>(kCostPerHourMax)));
+  }
+  if (spec.datasets.size() > kDatasetsMax) {
+    violations.Add("datasets", absl::StrCat("has ", spec.datasets.size(), " names; at most ",
+                                            kDatasetsMax, " are accepted"));
+  }
+  for (const std::string& name : spec.datasets) {
+    if (IsDatasetName(name)) continue;
+    violations.Add("datasets", absl::StrCat("'", PlainText(name, kDatasetBytesMax),
+                                            "' is no name of a data set; `trainyard data ls` has "
+                                            "those that workers find"));
+    break;
   }
   return violations.Result();
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -51,6 +52,8 @@ struct ProviderSpec {
   // Providers of a lower preference are asked first; of equal ones the cheaper, by the hour.
   int32_t preference = 0;
   double cost_per_hour = 0;
+  // The data sets that its workers find. Empty: nobody has said, and any job may get a pilot.
+  std::vector<std::string> datasets = {};
 
   friend bool operator==(const ProviderSpec&, const ProviderSpec&) = default;
 };
@@ -60,6 +63,7 @@ inline constexpr size_t kServerIdBytesMax = 12;
 // A person pays for pilots, so a slip of the keyboard must not ask for a million.
 inline constexpr int32_t kPilotsMax = 1000;
 inline constexpr int32_t kNodesMax = 1000;
+inline constexpr size_t kDatasetsMax = 200;
 
 // Returns OK, or INVALID_ARGUMENT (INVALID_SPEC) with all violations.
 absl::Status CheckProviderSpec(const ProviderSpec& spec);

@@ -144,7 +144,8 @@ class KeeperTest : public ::testing::Test {
     return done.get_future().get();
   }
 
-  void SubmitJob(const std::string& type = "cpu", int64_t memory_bytes = 0) {
+  void SubmitJob(const std::string& type = "cpu", int64_t memory_bytes = 0,
+                 const std::string& dataset = "") {
     auto submission = std::make_shared<core::Submission>();
     submission->uid = absl::StrCat("uid-", ++jobs_);
     submission->name = "job";
@@ -152,6 +153,7 @@ class KeeperTest : public ::testing::Test {
     submission->resolved_spec = "spec";
     submission->demand = {1, type, false};
     submission->demand.memory_bytes = memory_bytes;
+    submission->demand.dataset = dataset;
     submission->wait_for_devices = true;
     submission->disconnect_keep_us = kMinuteUs;
     TY_CHECK_OK(Apply(core::SubmitJob{submission, "", "", "user:anna"}));
@@ -276,6 +278,26 @@ TEST_F(KeeperTest, APilotWithTheWrongDevicesIsEndedWithTheReason) {
     return !absl::StrContains(cluster_.revoked_but, name) &&
            absl::StartsWith(cluster_.revoked_but, "ty-1a2b-:");
   }));
+}
+
+TEST_F(KeeperTest, APilotIsAskedForWhereTheDataIs) {
+  ProviderSpec without = Spec();
+  without.datasets = {"mnist"};
+  ASSERT_TRUE(keeper_->Set(without, {}, /*is_new=*/true).ok());
+  ProviderSpec with = Spec();
+  with.name = "store";
+  with.datasets = {"mnist", "cifar10"};
+  with.preference = 1;  // it is asked after the other one
+  ASSERT_TRUE(keeper_->Set(with, {}, /*is_new=*/true).ok());
+  SubmitJob("cpu", 0, "cifar10");
+  ASSERT_TRUE(WaitUntil([this] { return !Pilots().empty(); }));
+  EXPECT_EQ(Pilots()[0].name, "ty-1a2b-store-1");
+  // Once the other one is said to have the data it is asked as before.
+  without.datasets.push_back("imagenet");
+  ASSERT_TRUE(keeper_->Set(without, {}, /*is_new=*/false).ok());
+  SubmitJob("cpu", 0, "imagenet");
+  ASSERT_TRUE(WaitUntil([this] { return Pilots().size() == 2; }));
+  EXPECT_EQ(keeper_->Find("lab")->provider.pilots.size(), 1u);
 }
 
 TEST_F(KeeperTest, ProvidersOfManyNodesAreAsked) {

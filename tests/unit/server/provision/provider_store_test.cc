@@ -28,6 +28,7 @@ class ProviderStoreTest : public ::testing::Test {
       provider.spec.owner = "anna";
       provider.spec.node = {4, "h200", 32, int64_t{64} << 30};
       provider.spec.cost_per_hour = 2.5;
+      provider.spec.datasets = {"mnist", "images:flowers/small"};
       provider.is_paused = true;
       provider.pause_reason = "paused by olga: \"new\" power\n";
       provider.breaker.state = Breaker::State::kHalfOpen;

@@ -476,6 +476,20 @@ TEST(ProviderSpecTest, ADeviceTypeIsOneThatAWorkerMayHave) {
   }
 }
 
+TEST(ProviderSpecTest, DataSetsHaveNames) {
+  ProviderSpec spec = Spec("lab");
+  spec.datasets = {"mnist", "images:flowers/small"};
+  EXPECT_TRUE(CheckProviderSpec(spec).ok());
+  for (const std::string& name : {std::string(), std::string("my data"), std::string(201, 'x')}) {
+    spec.datasets = {"mnist", name};
+    EXPECT_EQ(GetFieldViolations(CheckProviderSpec(spec)).size(), 1u) << name;
+  }
+  spec.datasets.assign(kDatasetsMax, "mnist");
+  EXPECT_TRUE(CheckProviderSpec(spec).ok());
+  spec.datasets.push_back("mnist");
+  EXPECT_EQ(GetFieldViolations(CheckProviderSpec(spec)).size(), 1u);
+}
+
 TEST(ProviderSpecTest, NamesOfPilotsCanBeTakenApart) {
   EXPECT_EQ(PilotName("s1", "a-1", 3), "ty-s1-a-1-3");
   EXPECT_EQ(PilotNumber("s1", "a-1", "ty-s1-a-1-3"), 3);

@@ -15,6 +15,7 @@
 namespace trainyard::rpc {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 class FakeCluster : public provision::Cluster {
@@ -134,7 +135,11 @@ TEST_F(ProviderServiceTest, PilotsCanStillBeFoundAfterAChange) {
   ASSERT_TRUE(Create(Pods()).ok());
   v1::ProviderSpec more = Pods();
   more.set_max_pilots(7);
-  EXPECT_EQ(Update(more)->spec().max_pilots(), 7);
+  more.add_datasets("images:flowers");
+  const auto updated = Update(more);
+  ASSERT_TRUE(updated.ok()) << updated.status();
+  EXPECT_EQ(updated->spec().max_pilots(), 7);
+  EXPECT_THAT(updated->spec().datasets(), ElementsAre("images:flowers"));
   v1::ProviderSpec elsewhere = more;
   elsewhere.mutable_kubernetes()->set_namespace_("others");
   EXPECT_THAT(std::string(Update(elsewhere).status().message()), HasSubstr("namespace"));

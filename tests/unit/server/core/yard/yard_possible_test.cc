@@ -76,6 +76,34 @@ TEST_F(YardPossible, WorkersOfOneUserAreNotForOthers) {
   EXPECT_THAT(Wanted(), ElementsAre(Pair(job, ElementsAre(0))));
 }
 
+TEST_F(YardPossible, JobsOnDataThatTheyDoNotFindDoNotWantThem) {
+  ASSERT_TRUE(TellDatasets("lab-1", {}).ok());
+  PossibleWorkers possible;
+  possible.provider = "cluster";
+  possible.worker.devices = Cpus(2);
+  possible.count = 4;
+  TY_CHECK_OK(Apply(SetPossibleWorkers{{possible}}));
+  Submission on_cifar = Spec(1);
+  on_cifar.demand.dataset = "cifar10";
+  on_cifar.demand.data_digest = "xxh3-128:1";
+  const JobId cifar = Submit(on_cifar);
+  EXPECT_THAT(Wanted(), ElementsAre(Pair(cifar, SizeIs(1)))) << "nobody has said what they find";
+  WorkerDatasets datasets;
+  datasets.digests["mnist"] = "";
+  possible.datasets = std::make_shared<const WorkerDatasets>(datasets);
+  TY_CHECK_OK(Apply(SetPossibleWorkers{{possible}}));
+  EXPECT_THAT(Wanted(), IsEmpty());
+  on_cifar.wait_for_devices = false;
+  const absl::Status refused = yard_->Admit(on_cifar, now_).status();
+  EXPECT_EQ(ErrorReason(refused), error::kCannotRun);
+  EXPECT_THAT(refused.message(), HasSubstr("the data set cifar10"));
+  datasets.digests["cifar10"] = "";
+  possible.datasets = std::make_shared<const WorkerDatasets>(datasets);
+  TY_CHECK_OK(Apply(SetPossibleWorkers{{possible}}));
+  EXPECT_THAT(Wanted(), ElementsAre(Pair(cifar, SizeIs(1)))) << "of any contents";
+  EXPECT_TRUE(yard_->Admit(on_cifar, now_).ok());
+}
+
 TEST_F(YardPossible, AJobThatNeedsThemIsNotRefused) {
   EXPECT_EQ(ErrorReason(TryStrict(4)), error::kCannotRun);
   Offer(2, 1);
