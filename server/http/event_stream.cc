@@ -105,25 +105,23 @@ class EventStream : public std::enable_shared_from_this<EventStream> {
     }
     Open();
     const std::string event = EventText(cursor_ != nullptr ? cursor_->Id() : "", "", **json);
-    std::string part;
     std::shared_ptr<StreamCall> gathering;
     {
       const MutexLock lock(&mutex_);
       gathered_ += event;
       const bool is_full = phase_ == Phase::kPausing && gathered_.size() >= kPartBytes;
-      if (phase_ == Phase::kIdle || is_full) {
-        phase_ = Phase::kSending;
-        part.swap(gathered_);
-      }
+      if (phase_ == Phase::kIdle || is_full) SendGathered();
       if (phase_ == Phase::kPausing) gathering = call_;
       owes_next_ = phase_ == Phase::kSending;
     }
-    if (!part.empty()) SendPart(std::move(part));
     if (gathering != nullptr) gathering->Next();
   }
 
-  void SendPart(std::string part) {
-    exchange_->Send(std::move(part),
+  // The exchange queues the part and tells of it later. It gets it under the lock, so that nothing
+  // overtakes it.
+  void SendGathered() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    phase_ = Phase::kSending;
+    exchange_->Send(std::exchange(gathered_, {}),
                     [self = shared_from_this()](bool is_there) { self->TakeSent(is_there); });
   }
 
@@ -147,38 +145,38 @@ class EventStream : public std::enable_shared_from_this<EventStream> {
   }
 
   void EndPause() {
-    std::string part;
-    {
-      const MutexLock lock(&mutex_);
-      if (phase_ != Phase::kPausing) return;
-      phase_ = gathered_.empty() ? Phase::kIdle : Phase::kSending;
-      part.swap(gathered_);
+    const MutexLock lock(&mutex_);
+    if (phase_ != Phase::kPausing) return;
+    if (gathered_.empty()) {
+      phase_ = Phase::kIdle;
+    } else {
+      SendGathered();
     }
-    if (!part.empty()) SendPart(std::move(part));
   }
 
   void TakeEnd(const absl::Status& status) {
     if (cursor_ != nullptr) {
       if (const auto request = cursor_->Following(status)) return Call(*request);
     }
-    bool is_open = false;
-    std::string rest;
     {
       const MutexLock lock(&mutex_);
       is_over_ = true;
-      is_open = is_open_;
       call_ = nullptr;
-      rest.swap(gathered_);
+      if (is_open_) {
+        exchange_->Send(std::exchange(gathered_, {}) + EndText(status),
+                        [exchange = exchange_](bool) { exchange->End(true); });
+        return;
+      }
     }
-    if (!is_open && !status.ok()) return exchange_->Answer(ErrorResponse(status));
-    if (!is_open) {
-      Response response;
-      response.content_type = "text/event-stream";
-      response.body = EventText("", "end", "{}");
-      return exchange_->Answer(std::move(response));
-    }
-    rest += status.ok() ? EventText("", "end", "{}") : EventText("", "error", ErrorJson(status));
-    exchange_->Send(std::move(rest), [exchange = exchange_](bool) { exchange->End(true); });
+    if (!status.ok()) return exchange_->Answer(ErrorResponse(status));
+    Response response;
+    response.content_type = "text/event-stream";
+    response.body = EndText(status);
+    exchange_->Answer(std::move(response));
+  }
+
+  static std::string EndText(const absl::Status& status) {
+    return status.ok() ? EventText("", "end", "{}") : EventText("", "error", ErrorJson(status));
   }
 
   enum class Phase {
