@@ -8,11 +8,13 @@
 
 namespace trainyard::codec {
 
+// Every result can be written as JSON: a time outside of the years 0001 to 9999, and a duration of
+// more than 10,000 years, become the nearest ones that protobuf allows.
 google::protobuf::Timestamp ToTimestamp(int64_t microseconds);
-// Returns 0 for a time that a timestamp cannot hold.
-int64_t FromTimestamp(const google::protobuf::Timestamp& time);
 google::protobuf::Duration ToDuration(int64_t microseconds);
-// A duration of more than 10,000 years, which duration.proto does not allow, counts as that many.
+// Returns 0 for a message that is no time by the rules of timestamp.proto.
+int64_t FromTimestamp(const google::protobuf::Timestamp& time);
+// A duration that duration.proto does not allow counts as the nearest one that it does.
 int64_t FromDuration(const google::protobuf::Duration& duration);
 
 }  // namespace trainyard::codec

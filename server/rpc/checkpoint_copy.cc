@@ -1,16 +1,16 @@
 // Gathers what an import needs of a job: docs/adr/0029-checkpoints-in-a-bucket.md.
 #include "server/rpc/checkpoint_copy.h"
 
-#include "common/base/check.h"
+#include "absl/strings/str_cat.h"
 #include "google/protobuf/util/json_util.h"
 #include "server/rpc/convert.h"
 #include "trainyard/v1/bundle.pb.h"
 
 namespace trainyard::rpc {
 
-std::string DescribeCopy(const core::CheckpointRecord& checkpoint,
-                         const std::map<std::string, std::string>& digests,
-                         const Services& services) {
+absl::StatusOr<std::string> DescribeCopy(const core::CheckpointRecord& checkpoint,
+                                         const std::map<std::string, std::string>& digests,
+                                         const Services& services) {
   v1::CopiedCheckpoint copy;
   copy.set_format(kCopyFormat);
   copy.set_server_version(services.version);
@@ -43,8 +43,11 @@ std::string DescribeCopy(const core::CheckpointRecord& checkpoint,
   google::protobuf::util::JsonPrintOptions options;
   options.add_whitespace = true;
   options.preserve_proto_field_names = true;
-  TY_CHECK(google::protobuf::util::MessageToJsonString(copy, &text, options).ok());
-  return text;
+  const auto written = google::protobuf::util::MessageToJsonString(copy, &text, options);
+  if (written.ok()) return text;
+  return absl::InternalError(
+      absl::StrCat("the manifest of a copy cannot be written: ",
+                   absl::string_view(written.message().data(), written.message().size())));
 }
 
 }  // namespace trainyard::rpc

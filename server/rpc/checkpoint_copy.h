@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "server/core/lifecycle/records.h"
 #include "server/rpc/services.h"
 
@@ -13,8 +14,8 @@ namespace trainyard::rpc {
 inline constexpr int kCopyFormat = 1;
 
 // Returns a CopiedCheckpoint as JSON. `digests` has the SHA-256 of each file by its name.
-std::string DescribeCopy(const core::CheckpointRecord& checkpoint,
-                         const std::map<std::string, std::string>& digests,
-                         const Services& services);
+absl::StatusOr<std::string> DescribeCopy(const core::CheckpointRecord& checkpoint,
+                                         const std::map<std::string, std::string>& digests,
+                                         const Services& services);
 
 }  // namespace trainyard::rpc
