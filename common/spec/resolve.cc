@@ -294,6 +294,12 @@ int64_t StepsPerEpoch(const v1::JobSpec& spec) {
 }
 
 std::vector<FieldViolation> ResolveInto(const v1::JobSpec& spec, v1::JobSpec& resolved) {
+  // Servers until 0.1.0 wrote this into clones of programs that have no data.
+  if (spec.has_program() && spec.has_data() && spec.data().ByteSizeLong() == 0) {
+    v1::JobSpec without = spec;
+    without.clear_data();
+    return ResolveInto(without, resolved);
+  }
   Violations violations = ValidateRules(spec, kPath);
   resolved = spec;
   TakeElastic(resolved);

@@ -291,8 +291,9 @@ absl::StatusOr<Clone> CloneOf(const v1::CloneJobRequest& request, const runtime:
   }
   // The digest is set after the comparison, because it only writes down what the original did and
   // is no difference.
-  if (!changes_data && resolved.spec.data().digest().empty()) {
-    resolved.spec.mutable_data()->set_digest(original.record.data_digest);
+  const std::string& digest = original.record.data_digest;
+  if (!changes_data && !digest.empty() && resolved.spec.data().digest().empty()) {
+    resolved.spec.mutable_data()->set_digest(digest);
   }
   resolved.written_bytes = after.SerializeAsString();
   resolved.resolved_bytes = resolved.spec.SerializeAsString();

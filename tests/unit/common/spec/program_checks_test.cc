@@ -40,6 +40,14 @@ TEST(ProgramSpec, NeedsNothingOfAModel) {
   EXPECT_EQ(resolved->devices().count(), 1);
 }
 
+TEST(ProgramSpec, EmptyDataAreNone) {
+  v1::JobSpec spec = ProgramJob();
+  spec.mutable_data();
+  const auto resolved = ResolveSpec(spec);
+  ASSERT_TRUE(resolved.ok()) << resolved.status();
+  EXPECT_FALSE(resolved->has_data());
+}
+
 TEST(ProgramSpec, MayDoWithoutADevice) {
   v1::JobSpec spec = ProgramJob();
   spec.mutable_devices()->set_count(0);

@@ -308,6 +308,23 @@ TEST_F(JobServiceTest, ACloneTrainsOnTheDataOfTheOriginal) {
   EXPECT_EQ(Clone(request)->job().resolved_spec().data().digest(), "");
 }
 
+TEST_F(JobServiceTest, ACloneOfAProgramWithoutDataIsAsTheOriginal) {
+  v1::CreateJobRequest create;
+  create.mutable_spec()->set_name("program");
+  create.mutable_spec()->mutable_program()->add_command("true");
+  v1::Job original;
+  ASSERT_TRUE(jobs_->CreateJob(Context().get(), create, &original).ok());
+  v1::CloneJobRequest request;
+  request.set_name(original.name());
+  for (int generation = 0; generation < 2; ++generation) {
+    const auto clone = Clone(request);
+    ASSERT_TRUE(clone.ok()) << clone.status();
+    EXPECT_FALSE(clone->job().resolved_spec().has_data());
+    EXPECT_EQ(clone->differences_size(), 0);
+    request.set_name(clone->job().name());
+  }
+}
+
 TEST_F(JobServiceTest, APrecisionLeftToTheDevicesIsDecidedOnceAndKeptByClones) {
   CreateJob("original");
   EXPECT_EQ(GetJob("jobs/1").resolved_spec().train().precision(), v1::PRECISION_AUTO);
