@@ -147,6 +147,7 @@ class App::Impl {
   absl::Status OpenAccess(const ServerOptions& given);
   // Makes the copier, if there is a bucket.
   absl::Status OpenCopier(const BucketFlags& bucket);
+  void StartCopier(int64_t next_job);
   // Makes the courier, which tells of events from `next_event` on.
   absl::Status OpenNotifications(const ServerOptions& given, int64_t next_event);
   void CleanUp(const core::Turn& turn);
@@ -246,10 +247,12 @@ absl::Status App::Impl::Open(const std::string& state_dir, const ServerOptions& 
     next_job = stored.next_job;
     TY_RETURN_IF_ERROR(OpenNotifications(given, stored.next_event));
     for (const store::RemarkedJob& job : remarks_->ListJobs()) {
-      if (WasDeleted(stored, job.number)) RemoveRemarksOn(job.number);
+      if (stored.jobs.contains(job.number)) continue;
+      TY_ASSIGN_OR_RETURN(const bool was_deleted, WasDeleted(*store_, job.number));
+      if (was_deleted) RemoveRemarksOn(job.number);
     }
-    TY_ASSIGN_OR_RETURN(deleted, FindDeletedStreams(stored, *logs_, *metrics_));
-    return SetStreamsAside(stored, state_dir_, orphans, *logs_, *metrics_);
+    TY_ASSIGN_OR_RETURN(deleted, FindDeletedStreams(stored, *store_, *logs_, *metrics_));
+    return SetStreamsAside(stored, *store_, state_dir_, orphans, *logs_, *metrics_);
   };
   options.on_turn = [this](const core::Turn& turn) {
     meters_.yard.Take(turn.delta, Clock::Real()->Now());
@@ -331,7 +334,7 @@ absl::Status App::Impl::Open(const std::string& state_dir, const ServerOptions& 
   provider_service_ = std::make_unique<rpc::ProviderServiceImpl>(*services_);
   tunnels_ = std::make_unique<rpc::TunnelServiceImpl>(*services_);
   sweeps_->Start();
-  if (copier_ != nullptr) copier_->Start(provisioning_->server_id(), next_job);
+  if (copier_ != nullptr) StartCopier(next_job);
   exposition_.emplace(meters_, *runtime_, board_, directory_, copier_.get(), state_dir_,
                       *Clock::Real());
   return absl::OkStatus();
@@ -349,12 +352,30 @@ absl::Status App::Impl::OpenCopier(const BucketFlags& bucket) {
                             const runtime::BucketCopier::Digests& digests) {
     return rpc::DescribeCopy(checkpoint, digests, *services_);
   };
+  options.was_deleted = [this](JobId job) { return WasDeleted(*store_, job); };
+  options.skip_numbers = [this](JobId last) {
+    runtime_->Post(core::SkipJobNumbers{last}, [](const auto&) {});
+  };
+  options.doubt = [this](const core::CheckpointRef& id) {
+    verifier_->Verify(id, [](const auto&) {});
+  };
   options.note = [this](core::NoteCheckpointCopy note, runtime::PostDone done) {
     runtime_->Post(std::move(note), std::move(done));
   };
   TY_ASSIGN_OR_RETURN(copier_, runtime::BucketCopier::Create(std::move(options), *blobs_, board_,
                                                              *Clock::Real(), *Rng::Real()));
   return absl::OkStatus();
+}
+
+void App::Impl::StartCopier(int64_t next_job) {
+  // The id is readable where a provider is not.
+  const auto id = provisioning_ != nullptr ? absl::StatusOr<std::string>(provisioning_->server_id())
+                                           : Provisioning::ReadServerId(state_dir_);
+  if (id.ok() && !id->empty()) return copier_->Start(*id, next_job);
+  LogError(
+      "no checkpoint is copied to the bucket until the id of the server can be read, which marks "
+      "its folder; restore providers.db from a backup",
+      {{"error", id.ok() ? "it has none" : std::string(id.status().message())}});
 }
 
 absl::Status App::Impl::OpenNotifications(const ServerOptions& given, int64_t next_event) {

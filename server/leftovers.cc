@@ -1,6 +1,7 @@
 // Finds the files of the state directory that the database does not know, and moves them aside.
 #include "server/leftovers.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -8,29 +9,31 @@
 #include "common/base/ids.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "server/core/yard/deletion.h"
 #include "server/store/sqlite/sqlite_metrics_store.h"
 
 namespace trainyard {
 
-bool WasDeleted(const core::Snapshot& stored, JobId job) {
-  return job.value < stored.next_job && !stored.jobs.contains(job);
-}
-
 namespace {
 
+// A job that was deleted has no other event any more.
+constexpr int64_t kEventsOfDeleted = 10;
+
 // A job that has ended gets no new attempts, so it has no orphans and need not be searched.
-bool MayHaveOrphans(const core::Snapshot& stored, JobId job) {
+absl::StatusOr<bool> MayHaveOrphans(const core::Snapshot& stored, store::Store& store, JobId job) {
   const auto found = stored.jobs.find(job);
-  if (found == stored.jobs.end()) return !WasDeleted(stored, job);
-  return !core::job_fsm::IsFinal(found->second.state);
+  if (found != stored.jobs.end()) return !core::job_fsm::IsFinal(found->second.state);
+  TY_ASSIGN_OR_RETURN(const bool was_deleted, WasDeleted(store, job));
+  return !was_deleted;
 }
 
-absl::StatusOr<std::set<AttemptId>> OrphanedLogs(const core::Snapshot& stored,
+absl::StatusOr<std::set<AttemptId>> OrphanedLogs(const core::Snapshot& stored, store::Store& store,
                                                  const runtime::LogStore& logs) {
   std::set<AttemptId> orphans;
   TY_ASSIGN_OR_RETURN(const std::vector<JobId> jobs, logs.ListJobs());
   for (const JobId job : jobs) {
-    if (!MayHaveOrphans(stored, job)) continue;
+    TY_ASSIGN_OR_RETURN(const bool may_have, MayHaveOrphans(stored, store, job));
+    if (!may_have) continue;
     TY_ASSIGN_OR_RETURN(const std::vector<AttemptId> attempts, logs.ListAttempts(job));
     for (const AttemptId attempt : attempts) {
       if (!stored.attempts.contains(attempt)) orphans.insert(attempt);
@@ -40,33 +43,54 @@ absl::StatusOr<std::set<AttemptId>> OrphanedLogs(const core::Snapshot& stored,
 }
 
 absl::StatusOr<std::set<AttemptId>> OrphanedMetrics(const core::Snapshot& stored,
+                                                    store::Store& store,
                                                     store::MetricsStore& metrics) {
   std::set<AttemptId> orphans;
   TY_ASSIGN_OR_RETURN(const std::vector<AttemptId> attempts, metrics.ListAttempts());
   for (const AttemptId attempt : attempts) {
-    if (stored.attempts.contains(attempt) || WasDeleted(stored, attempt.job)) continue;
-    orphans.insert(attempt);
+    if (stored.attempts.contains(attempt)) continue;
+    bool was_deleted = false;
+    if (!stored.jobs.contains(attempt.job)) {
+      TY_ASSIGN_OR_RETURN(was_deleted, WasDeleted(store, attempt.job));
+    }
+    if (!was_deleted) orphans.insert(attempt);
   }
   return orphans;
 }
 
 }  // namespace
 
-absl::StatusOr<DeletedStreams> FindDeletedStreams(const core::Snapshot& stored,
+absl::StatusOr<bool> WasDeleted(store::Store& store, JobId job) {
+  TY_ASSIGN_OR_RETURN(const std::vector<core::EventRecord> events,
+                      store.ListEvents(JobName(job), 0, kEventsOfDeleted));
+  return std::any_of(events.begin(), events.end(), [](const core::EventRecord& event) {
+    return event.type == core::kJobDeleted;
+  });
+}
+
+absl::StatusOr<DeletedStreams> FindDeletedStreams(const core::Snapshot& stored, store::Store& store,
                                                   const runtime::LogStore& logs,
                                                   store::MetricsStore& metrics) {
   TY_ASSIGN_OR_RETURN(const std::vector<JobId> logged, logs.ListJobs());
-  TY_ASSIGN_OR_RETURN(const std::vector<AttemptId> measured, metrics.ListAttempts());
+  TY_ASSIGN_OR_RETURN(const std::vector<AttemptId> attempts, metrics.ListAttempts());
+  std::set<JobId> measured;
+  for (const AttemptId attempt : attempts) measured.insert(attempt.job);
   DeletedStreams deleted;
-  for (const JobId job : logged) {
+  const auto take = [&](JobId job, bool core::JobRecord::*are_deleted,
+                        std::set<JobId>& jobs) -> absl::Status {
     const auto found = stored.jobs.find(job);
-    const bool stays = found != stored.jobs.end() && !found->second.logs_deleted;
-    if (!stays && job.value < stored.next_job) deleted.logs.insert(job);
+    bool is_deleted = found != stored.jobs.end() && found->second.*are_deleted;
+    if (found == stored.jobs.end()) {
+      TY_ASSIGN_OR_RETURN(is_deleted, WasDeleted(store, job));
+    }
+    if (is_deleted) jobs.insert(job);
+    return absl::OkStatus();
+  };
+  for (const JobId job : logged) {
+    TY_RETURN_IF_ERROR(take(job, &core::JobRecord::logs_deleted, deleted.logs));
   }
-  for (const AttemptId attempt : measured) {
-    const auto found = stored.jobs.find(attempt.job);
-    const bool stays = found != stored.jobs.end() && !found->second.metrics_deleted;
-    if (!stays && attempt.job.value < stored.next_job) deleted.metrics.insert(attempt.job);
+  for (const JobId job : measured) {
+    TY_RETURN_IF_ERROR(take(job, &core::JobRecord::metrics_deleted, deleted.metrics));
   }
   return deleted;
 }
@@ -75,11 +99,11 @@ std::string OrphanFolder(const std::string& state_dir, absl::Time now) {
   return JoinPath(state_dir, absl::FormatTime("orphans/%Y%m%dT%H%M%SZ", now, absl::UTCTimeZone()));
 }
 
-absl::Status SetStreamsAside(const core::Snapshot& stored, const std::string& state_dir,
-                             const std::string& folder, runtime::LogStore& logs,
-                             store::MetricsStore& metrics) {
-  TY_ASSIGN_OR_RETURN(std::set<AttemptId> orphans, OrphanedLogs(stored, logs));
-  TY_ASSIGN_OR_RETURN(std::set<AttemptId> measured, OrphanedMetrics(stored, metrics));
+absl::Status SetStreamsAside(const core::Snapshot& stored, store::Store& store,
+                             const std::string& state_dir, const std::string& folder,
+                             runtime::LogStore& logs, store::MetricsStore& metrics) {
+  TY_ASSIGN_OR_RETURN(std::set<AttemptId> orphans, OrphanedLogs(stored, store, logs));
+  TY_ASSIGN_OR_RETURN(std::set<AttemptId> measured, OrphanedMetrics(stored, store, metrics));
   for (const AttemptId attempt : orphans) {
     TY_RETURN_IF_ERROR(logs.SetAside(attempt, JoinPath(folder, "logs")));
   }

@@ -46,10 +46,13 @@ absl::StatusOr<std::string> PublicAddress(const std::vector<std::string>& addres
   }
   return MakeError(
       absl::StatusCode::kFailedPrecondition, "NO_TLS",
-      absl::StrCat("pilots come from other hosts, and this server has no port for those",
-                   addresses.empty() ? "" : ", since it listens on loopback alone",
-                   "; start it with --listen tls:0.0.0.0:7070 beside its socket, or name the "
-                   "address under which they reach it with --server-address"));
+      absl::StrCat("pilots come from other hosts, and this server listens on ",
+                   addresses.empty() ? "no port with TLS" : "loopback alone",
+                   "; start it with --listen tls:0.0.0.0:7070 beside its socket",
+                   // It may be reached all the same, as through a proxy.
+                   addresses.empty() ? ""
+                                     : ", or name the address under which they reach it with "
+                                       "--server-address"));
 }
 
 // Checks an address that pilots are to call.
@@ -74,6 +77,12 @@ Provisioning::Provisioning(std::string state_dir, std::vector<std::string> envir
       sign_in_(sign_in),
       tokens_(tokens),
       pod_(pod) {}
+
+absl::StatusOr<std::string> Provisioning::ReadServerId(const std::string& state_dir) {
+  TY_ASSIGN_OR_RETURN(const auto store,
+                      provision::ProviderStore::Open(JoinPath(state_dir, "providers.db")));
+  return store->LoadServerId();
+}
 
 absl::StatusOr<std::unique_ptr<Provisioning>> Provisioning::Open(
     const std::string& state_dir, std::vector<std::string> environment, runtime::Runtime& runtime,

@@ -35,6 +35,8 @@ class Provisioning {
   provision::Keeper& keeper() { return *keeper_; }
   // Returns the id that this server has for ever, also after a restore, and no other server has.
   const std::string& server_id() const { return server_id_; }
+  // Returns it for a server whose providers cannot be read; empty if there is none yet.
+  static absl::StatusOr<std::string> ReadServerId(const std::string& state_dir);
 
   // Fills in what a provider leaves open. Returns FAILED_PRECONDITION (NO_TLS) if workers of other
   // hosts cannot reach the server, and INVALID_ARGUMENT (INVALID_SPEC) for an owner whose jobs the

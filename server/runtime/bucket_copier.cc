@@ -19,6 +19,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/tls/digest.h"
+#include "server/runtime/copy_errors.h"
 
 namespace trainyard::runtime {
 namespace {
@@ -26,6 +27,8 @@ namespace {
 // Beyond this number, all copies are looked at in place of those of single jobs.
 constexpr size_t kSweepsMax = 100'000;
 constexpr size_t kJobsOfPage = 1000;
+// A number that is further ahead is none that a server has given to a job.
+constexpr int64_t kSkippedMax = 1'000'000;
 constexpr size_t kBlockBytes = size_t{1} << 20;
 
 // Returns what no checkpoint of the job comes before.
@@ -66,9 +69,10 @@ BucketCopier::~BucketCopier() {
 
 void BucketCopier::Start(std::string server_id, int64_t next_job) {
   server_id_ = std::move(server_id);
+  next_job_ = next_job;
   {
     const MutexLock lock(&mutex_);
-    next_job_ = std::max(next_job_, next_job);
+    has_started_ = true;
   }
   thread_ = std::thread([this] { Run(); });
 }
@@ -83,6 +87,10 @@ void BucketCopier::Stop() {
   if (thread_.joinable()) thread_.join();
 }
 
+std::string BucketCopier::FolderOf(JobId job) const {
+  return absl::StrCat("s3://", location_.bucket, "/", location_.prefix, CopyFolderName(job));
+}
+
 std::string BucketCopier::PlaceOf(const core::CheckpointRef& id) const {
   return absl::StrCat("s3://", location_.bucket, "/", location_.prefix, CopyName(id));
 }
@@ -94,7 +102,8 @@ bool BucketCopier::IsWanted(const core::CheckpointRecord& checkpoint) const {
 
 void BucketCopier::Take(const core::Turn& turn) {
   const MutexLock lock(&mutex_);
-  next_job_ = std::max(next_job_, turn.delta.next_job);
+  // The start looks at everything.
+  if (!has_started_) return;
   for (const core::CheckpointRef& id : turn.delta.deleted_checkpoints) {
     Drop(id);
     deleted_.insert(id);
@@ -183,12 +192,14 @@ void BucketCopier::Run() {
   }
 }
 
-// A sweep comes after each copy, so that a bucket that is too slow does not grow.
+// The bucket is looked through before anything is sent to it. Later a sweep comes after each copy,
+// so that a bucket that is too slow does not grow.
 BucketCopier::Work BucketCopier::Await() {
   const MutexLock lock(&mutex_);
   while (true) {
     if (is_stopping_) return Work::kStop;
     const bool may_sweep = sweeps_all_ || !sweeps_.empty();
+    if (!has_looked_) return Work::kSweep;
     if (may_sweep && std::exchange(was_copy_, false)) return Work::kSweep;
     if (!waiting_.empty()) {
       was_copy_ = true;
@@ -306,6 +317,7 @@ absl::Status BucketCopier::CopyPinned(const core::CheckpointRef& id) {
   }
   absl::Status copied = Copy(*checkpoint);
   if (is_stopping_) return copied;
+  if (absl::IsDataLoss(copied) && options_.doubt) options_.doubt(id);
   if (!copied.ok() && std::string(copied.message()) != checkpoint->copy_failure) {
     // If there is no room for the note, the next failure is noted.
     Note(*checkpoint, "", std::string(copied.message())).IgnoreError();
@@ -332,13 +344,19 @@ absl::Status BucketCopier::CopyPinned(const core::CheckpointRef& id) {
 
 absl::Status BucketCopier::Copy(const core::CheckpointRecord& checkpoint) {
   TY_RETURN_IF_ERROR(Open());
+  const JobId job = checkpoint.id.job;
+  if (unknown_.contains(job)) {
+    TY_ASSIGN_OR_RETURN(const Copies others, folder_->List(job));
+    if (!others.empty()) return error::CopiesOfAnotherJob(FolderOf(job));
+    unknown_.erase(job);
+  }
   TY_ASSIGN_OR_RETURN(const std::vector<CopyFolder::File> files, Hash(checkpoint));
   Digests digests;
   for (size_t i = 0; i < files.size(); ++i) {
     digests[checkpoint.files[i].name] = absl::StrCat("sha256:", files[i].blob.sha256);
   }
-  const absl::Status sent =
-      folder_->Send(checkpoint.id, files, options_.describe(checkpoint, digests), sent_bytes_);
+  TY_ASSIGN_OR_RETURN(const std::string manifest, options_.describe(checkpoint, digests));
+  const absl::Status sent = folder_->Send(checkpoint.id, files, manifest, sent_bytes_);
   // The next try tells if it is our own file that is damaged.
   if (absl::IsDataLoss(sent)) return absl::UnavailableError(sent.message());
   TY_RETURN_IF_ERROR(sent);
@@ -363,7 +381,11 @@ absl::StatusOr<std::vector<CopyFolder::File>> BucketCopier::Hash(
   for (const core::CheckpointFile& file : checkpoint.files) {
     TY_ASSIGN_OR_RETURN(const std::string path, blobs_.PathOf(file.hash));
     const auto opened = OpenRegularFile(path, O_RDONLY);
-    if (!opened.ok()) return error::CorruptFile(file.name, opened.status().message());
+    // Others, such as too many open files, pass.
+    if (absl::IsNotFound(opened.status())) {
+      return error::CorruptFile(file.name, opened.status().message());
+    }
+    if (!opened.ok()) return absl::UnavailableError(opened.status().message());
     ContentHasher ours;
     tls::Sha256Hasher theirs;
     int64_t size = 0;
@@ -371,7 +393,7 @@ absl::StatusOr<std::vector<CopyFolder::File>> BucketCopier::Hash(
       const ssize_t got = read(opened->get(), block.get(), kBlockBytes);
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) {
-        return error::CorruptFile(file.name, ErrnoStatus(errno, "cannot read", path).message());
+        return absl::UnavailableError(ErrnoStatus(errno, "cannot read", path).message());
       }
       if (got == 0) break;
       const absl::string_view bytes(block.get(), static_cast<size_t>(got));
@@ -412,6 +434,7 @@ absl::Status BucketCopier::SweepNext() {
   const absl::Status swept = [&]() -> absl::Status {
     TY_RETURN_IF_ERROR(Open());
     TY_ASSIGN_OR_RETURN(const Copies copies, folder_->List(job));
+    if (!job.has_value()) TY_RETURN_IF_ERROR(CompareAll(copies));
     for (auto it = copies.begin(); it != copies.end();) {
       const JobId owner = it->first.job;
       const auto end = copies.lower_bound(FirstOf({owner.value + 1}));
@@ -420,8 +443,11 @@ absl::Status BucketCopier::SweepNext() {
     }
     return absl::OkStatus();
   }();
-  if (swept.ok()) return swept;
   const MutexLock lock(&mutex_);
+  if (swept.ok()) {
+    has_looked_ = true;
+    return swept;
+  }
   deleted_.merge(deleted);
   if (job.has_value()) {
     Sweep(*job);
@@ -431,24 +457,79 @@ absl::Status BucketCopier::SweepNext() {
   return swept;
 }
 
+absl::StatusOr<bool> BucketCopier::IsUnknown(JobId job) const {
+  if (board_.FindJob(job) != nullptr || !board_.CheckpointsOf(job).empty()) return false;
+  TY_ASSIGN_OR_RETURN(const bool was_deleted, options_.was_deleted(job));
+  return !was_deleted;
+}
+
+absl::Status BucketCopier::CompareAll(const Copies& copies) {
+  std::set<JobId> unknown;
+  for (const auto& [id, is_whole] : copies) {
+    // A job that was unknown before may have been submitted since.
+    if (unknown_.contains(id.job)) unknown.insert(id.job);
+    if (unknown.contains(id.job)) continue;
+    TY_ASSIGN_OR_RETURN(const bool is_unknown, IsUnknown(id.job));
+    if (is_unknown) unknown.insert(id.job);
+  }
+  unknown_ = std::move(unknown);
+  if (!unknown_.empty()) {
+    LogWarning(
+        "the bucket has copies of jobs that this server does not know, as after the restore of an "
+        "older backup; they stay, `trainyard submit --from` goes on from them, and they can be "
+        "deleted once nobody wants them",
+        {{"jobs", absl::StrCat(unknown_.size())},
+         {"first", FolderOf(*unknown_.begin())},
+         {"last", FolderOf(*unknown_.rbegin())}});
+    auto last = unknown_.lower_bound({next_job_ + kSkippedMax});
+    if (last != unknown_.begin()) options_.skip_numbers(*--last);
+  }
+  const auto has_files = [](const JobView& view) { return view.checkpoint_bytes > 0; };
+  int64_t before = 0;
+  while (!is_stopping_) {
+    const auto jobs = board_.ListJobs(before, kJobsOfPage, has_files);
+    for (const auto& job : jobs) {
+      for (const auto& checkpoint : board_.CheckpointsOf(job->record.id)) {
+        if (checkpoint->copy != PlaceOf(checkpoint->id)) continue;
+        const auto copy = copies.find(checkpoint->id);
+        if (copy != copies.end() && copy->second) continue;
+        // Lists of some stores are late.
+        TY_ASSIGN_OR_RETURN(const bool is_there, folder_->IsWhole(checkpoint->id));
+        if (is_there) continue;
+        const absl::Status noted =
+            Note(*checkpoint, "", "the copy that was there is gone from the bucket");
+        if (!absl::IsNotFound(noted)) TY_RETURN_IF_ERROR(noted);
+      }
+    }
+    if (jobs.size() < kJobsOfPage) break;
+    before = jobs.back()->record.id.value;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status BucketCopier::SweepJob(JobId job, const Copies& copies,
                                     const std::set<core::CheckpointRef>& deleted) {
+  if (unknown_.contains(job)) return absl::OkStatus();
+  // All is decided by what is there at this moment. What goes later has a sweep of its own.
   const auto checkpoints = board_.CheckpointsOf(job);
+  std::set<core::CheckpointRef> present;
+  for (const auto& checkpoint : checkpoints) present.insert(checkpoint->id);
   bool is_deleted = board_.FindJob(job) == nullptr && checkpoints.empty();
   if (is_deleted) {
-    const MutexLock lock(&mutex_);
-    is_deleted = job.value < next_job_;
+    TY_ASSIGN_OR_RETURN(is_deleted, options_.was_deleted(job));
   }
+  // One that is damaged here gets no copy, and leaves the job without a newer one all the same.
   const bool is_lagging =
-      std::any_of(checkpoints.begin(), checkpoints.end(),
-                  [this](const auto& checkpoint) { return IsWanted(*checkpoint); });
+      std::any_of(checkpoints.begin(), checkpoints.end(), [this](const auto& checkpoint) {
+        return !checkpoint->id.is_outputs() && checkpoint->copy != PlaceOf(checkpoint->id);
+      });
   const int64_t newest = checkpoints.empty() ? core::kOutputsStep : checkpoints.back()->id.step;
   std::optional<core::CheckpointRef> newest_copy;
   for (const auto& [id, is_whole] : copies) {
     if (is_whole) newest_copy = id;
   }
   for (const auto& [id, is_whole] : copies) {
-    if (board_.FindCheckpoint(id) != nullptr) continue;
+    if (present.contains(id)) continue;
     if (!is_deleted && id.step > newest && !deleted.contains(id)) continue;
     if (is_lagging && newest_copy == id) {
       const MutexLock lock(&mutex_);

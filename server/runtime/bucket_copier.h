@@ -3,8 +3,8 @@
 //
 // The bucket has what the server has. A copy goes when its checkpoint goes, except for one: while a
 // checkpoint of the job has no copy yet, the newest copy of the job stays, so that there is always
-// one to go on from. Copies that are newer than all that the database knows stay as well: they are
-// what a restored backup lacks.
+// one to go on from. A copy that the database does not know stays as well unless its job is known
+// to have been deleted: it is what a restored backup lacks.
 #pragma once
 
 #include <atomic>
@@ -42,8 +42,16 @@ class BucketCopier {
     // Makes a client of the bucket. It is called again if that fails.
     std::function<absl::StatusOr<std::unique_ptr<s3::Client>>()> connect;
     // Returns the text of the manifest.
-    std::function<std::string(const core::CheckpointRecord& checkpoint, const Digests& digests)>
+    std::function<absl::StatusOr<std::string>(const core::CheckpointRecord& checkpoint,
+                                              const Digests& digests)>
         describe;
+    // Tells whether a job that is not on the board was deleted. Otherwise it has never been here,
+    // or was lost with a restore.
+    std::function<absl::StatusOr<bool>(JobId job)> was_deleted;
+    // Sees to it that no new job gets the number of this one or a lower one.
+    std::function<void(JobId last)> skip_numbers;
+    // Has somebody verify a checkpoint whose files are not what they should be.
+    std::function<void(const core::CheckpointRef& id)> doubt;
     // Posts the note to the writer.
     std::function<void(core::NoteCheckpointCopy note, PostDone done)> note;
     // The checkpoints that may wait. Beyond that, the oldest that a newer one of the same job
@@ -69,8 +77,9 @@ class BucketCopier {
                                                               Rng& rng);
   ~BucketCopier();
 
-  // Starts the thread, which begins with all checkpoints that have no copy. `next_job` is the
-  // number that the next job of the server gets, and the id of the server marks the folder.
+  // Starts the thread, which looks through the bucket and then sends all checkpoints that have no
+  // copy. The id of the server marks the folder, and `next_job` is the number that the next job
+  // gets.
   void Start(std::string server_id, int64_t next_job);
   // Takes what was committed and is on the board. It gives up the files of deleted checkpoints, so
   // they can be removed after that.
@@ -92,6 +101,7 @@ class BucketCopier {
 
   BucketCopier(Options options, s3::Location location, BlobStore& blobs, const Board& board,
                Clock& clock, Rng& rng);
+  std::string FolderOf(JobId job) const;
   std::string PlaceOf(const core::CheckpointRef& id) const;
   // Returns true if the checkpoint ought to have a copy and has none.
   bool IsWanted(const core::CheckpointRecord& checkpoint) const;
@@ -110,6 +120,10 @@ class BucketCopier {
   // Queues checkpoints that have no copy.
   void Fill();
   absl::Status SweepNext();
+  // Finds the jobs of the bucket that the server does not know, and the copies that are not there.
+  absl::Status CompareAll(const Copies& copies);
+  // Returns true if the job is not here, and nobody has deleted it.
+  absl::StatusOr<bool> IsUnknown(JobId job) const;
   // Removes the copies of one job that may go. `deleted` has checkpoints that were deleted lately.
   absl::Status SweepJob(JobId job, const Copies& copies,
                         const std::set<core::CheckpointRef>& deleted);
@@ -131,11 +145,15 @@ class BucketCopier {
   Clock& clock_;
   Rng& rng_;
   std::string server_id_;
+  int64_t next_job_ = 0;  // at the start
 
   // Only the thread uses these.
   std::unique_ptr<s3::Client> client_;
   std::optional<CopyFolder> folder_;
   bool was_copy_ = false;  // the last work
+  // Jobs that have copies and were not known when the bucket was looked through. Should a new job
+  // have such a number, nothing of it is sent there.
+  std::set<JobId> unknown_;
   std::thread thread_;
 
   std::atomic<bool> is_stopping_ = false;
@@ -154,7 +172,8 @@ class BucketCopier {
   std::set<JobId> lagging_ ABSL_GUARDED_BY(mutex_);
   // Checkpoints that were deleted since the last sweep of their jobs.
   std::set<core::CheckpointRef> deleted_ ABSL_GUARDED_BY(mutex_);
-  int64_t next_job_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool has_started_ ABSL_GUARDED_BY(mutex_) = false;
+  bool has_looked_ ABSL_GUARDED_BY(mutex_) = false;  // through the whole bucket since the start
   Figures figures_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -16,6 +16,14 @@ absl::Status BucketFolderTaken(absl::string_view folder, absl::string_view owner
                    owner, "' if that server is gone and its checkpoints there may be replaced"));
 }
 
+absl::Status CopiesOfAnotherJob(absl::string_view folder) {
+  return MakeError(absl::StatusCode::kFailedPrecondition, "COPIES_OF_ANOTHER_JOB",
+                   absl::StrCat("'", folder,
+                                "' has copies of another job with the same number, which this "
+                                "server does not know, as after the restore of an older backup; "
+                                "move or delete them"));
+}
+
 absl::Status PlaceNotAllowed(absl::string_view place, const std::vector<std::string>& allowed) {
   return MakeError(
       absl::StatusCode::kPermissionDenied, "PLACE_NOT_ALLOWED",

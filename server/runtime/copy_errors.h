@@ -13,6 +13,10 @@ namespace trainyard::error {
 // numbers; choose another folder.
 absl::Status BucketFolderTaken(absl::string_view folder, absl::string_view owner);
 
+// COPIES_OF_ANOTHER_JOB: the folder has copies of a job with the same number, which the server does
+// not know since a restore; move or delete them.
+absl::Status CopiesOfAnotherJob(absl::string_view folder);
+
 // PLACE_NOT_ALLOWED: the server takes no checkpoints from there; an administrator allows places
 // with
 // --checkpoint_sources.

@@ -46,8 +46,12 @@ absl::Status ForEachObject(s3::Client& client, const std::string& prefix,
 
 }  // namespace
 
+std::string CopyFolderName(JobId job) {
+  return absl::StrCat(kFolder, job.value);
+}
+
 std::string CopyName(const core::CheckpointRef& id) {
-  return absl::StrCat(kFolder, id.job.value, "/", id.step);
+  return absl::StrCat(CopyFolderName(id.job), "/", id.step);
 }
 
 absl::Status CopyFolder::Claim(const std::string& server_id) {
@@ -100,6 +104,12 @@ absl::StatusOr<std::map<core::CheckpointRef, bool>> CopyFolder::List(std::option
     copies[id] |= parts[2] == "manifests";
   }));
   return copies;
+}
+
+absl::StatusOr<bool> CopyFolder::IsWhole(const core::CheckpointRef& id) {
+  s3::ManifestStore store(client_, absl::StrCat(prefix_, CopyName(id), "/"), conditions_);
+  TY_ASSIGN_OR_RETURN(const s3::Version version, store.Latest());
+  return version.number > 0;
 }
 
 absl::Status CopyFolder::Remove(const core::CheckpointRef& id) {

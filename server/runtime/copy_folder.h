@@ -23,6 +23,8 @@
 
 namespace trainyard::runtime {
 
+// Returns "checkpoints/12", the name of the folder with the copies of a job.
+std::string CopyFolderName(JobId job);
 // Returns "checkpoints/12/600", the name of the copy in the folder.
 std::string CopyName(const core::CheckpointRef& id);
 
@@ -48,6 +50,8 @@ class CopyFolder {
 
   // Returns the copies of a job, or all of them. The value is true for those that have a manifest.
   absl::StatusOr<std::map<core::CheckpointRef, bool>> List(std::optional<JobId> job);
+  // Returns true if the copy has a manifest.
+  absl::StatusOr<bool> IsWhole(const core::CheckpointRef& id);
   // Removes a copy, the manifest first.
   absl::Status Remove(const core::CheckpointRef& id);
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/errors.h"
@@ -22,6 +23,8 @@ namespace {
 
 // At most this many names are listed, so that a message stays readable in a large pool.
 constexpr size_t kNamed = 5;
+// The labels of common/base/isolation.h begin so.
+constexpr char kIsolationLabels[] = "isolation.";
 
 constexpr size_t kMismatches = static_cast<size_t>(Mismatch::kNone) + 1;
 
@@ -224,8 +227,7 @@ class Census {
         return absl::StrCat(left, left == 1 ? " is" : " are", " of that type; choose another (",
                             "devices.type), of which there are: ", Types(), fewer);
       case Mismatch::kLabels:
-        return absl::StrCat(left, left == 1 ? " is" : " are",
-                            " on workers with these labels; change devices.labels", fewer);
+        return absl::StrCat(left, left == 1 ? " is" : " are", " on workers ", LabelsText(), fewer);
       case Mismatch::kMemory:
         return absl::StrCat(left, left == 1 ? " has" : " have",
                             " that much memory, and the largest", " has ", FormatBytes(largest_),
@@ -255,6 +257,16 @@ class Census {
         break;
     }
     return absl::StrCat(left, " suit it");
+  }
+
+  // The server itself asks for a label where a program is to be isolated.
+  std::string LabelsText() const {
+    const bool is_isolation = std::all_of(
+        demand_.labels.begin(), demand_.labels.end(),
+        [](const auto& label) { return absl::StartsWith(label.first, kIsolationLabels); });
+    return is_isolation ? "that can isolate programs so; choose a weaker program.isolation, or see "
+                          "what `trainyard doctor` says on their hosts"
+                        : "with these labels; change devices.labels";
   }
 
   // Returns "57 GiB", or "57 GiB (cpu), 9.1 GiB (h200)" if that depends on the type.

@@ -164,7 +164,7 @@ absl::Status Delete(YardState& state, const DeleteJob& in, Now now) {
   } else if (is_last) {
     DropSubmission(state, id, *submission);
   }
-  state.ledger.AddEvent(now.wall_us, JobName(in.job), "JOB_DELETED", in.actor, "");
+  state.ledger.AddEvent(now.wall_us, JobName(in.job), kJobDeleted, in.actor, "");
   return absl::OkStatus();
 }
 

@@ -10,6 +10,9 @@
 
 namespace trainyard::core {
 
+// The type of the only event that a deleted job has.
+inline constexpr char kJobDeleted[] = "JOB_DELETED";
+
 struct Deletion {
   bool is_gone = false;   // the job was deleted before, so nothing is left to do
   bool is_whole = false;  // the job itself is deleted, with all that it has

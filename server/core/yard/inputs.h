@@ -278,12 +278,19 @@ struct SetPossibleWorkers {
   std::vector<PossibleWorkers> workers;
 };
 
+// Says that no new job may get the number of this one or a lower one, since there was such a job
+// before the state was restored.
+struct SkipJobNumbers {
+  JobId last;
+};
+
 using Input =
     std::variant<SubmitJob, ImportJob, CommitImport, CancelJob, SuspendJob, ResumeJob,
                  RegisterWorker, SyncReport, CommitCheckpoint, JudgeCheckpoint, NoteCheckpointCopy,
                  NoteLostMetrics, CordonWorker, UncordonWorker, DrainWorker, DeclareWorkerLost,
                  DeleteWorker, QuarantineDevice, ReleaseDevice, SetQuota, DeleteQuota,
-                 CreateReservation, DeleteReservation, DeleteJob, NoteStreams, SetPossibleWorkers>;
+                 CreateReservation, DeleteReservation, DeleteJob, NoteStreams, SetPossibleWorkers,
+                 SkipJobNumbers>;
 
 struct Reply {
   JobId job;             // for SubmitJob, ImportJob and the verbs on jobs

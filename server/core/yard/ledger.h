@@ -1,6 +1,7 @@
 // Holds the records of the yard, and knows which of them the present turn has changed.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
@@ -31,6 +32,8 @@ class Ledger {
 
   // The key must be new, except that of a worker, whose record is replaced.
   JobId AddJob(JobRecord job);  // gives the job its number
+  // Gives the number of `last` to no new job, nor a lower one.
+  void SkipJobs(JobId last) { snapshot_.next_job = std::max(snapshot_.next_job, last.value + 1); }
   // Deletes the job with its attempts. Its submission stays if it is needed, and otherwise must be
   // dropped.
   void DeleteJob(JobId id);

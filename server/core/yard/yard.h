@@ -164,6 +164,7 @@ class Yard {
   absl::StatusOr<Reply> Take(const SetPossibleWorkers& in, Now now);
   absl::StatusOr<Reply> Take(const DeleteJob& in, Now now);
   absl::StatusOr<Reply> Take(const NoteStreams& in, Now now);
+  absl::StatusOr<Reply> Take(const SkipJobNumbers& in, Now now);
 
   // Finds the attempts in the stored records that have not ended.
   void FindLiveAttempts(Now now);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/check.h"
 #include "common/base/errors.h"
 #include "common/base/status_macros.h"
@@ -84,6 +85,8 @@ absl::StatusOr<std::vector<std::string>> Yard::Admit(const Submission& submissio
     warnings.emplace_back(
         "no worker has ever joined this server, so nobody knows yet if the job can run");
   }
+  const QueuedJob preview = PreviewJob(state_, submission, now);
+  if (preview.release.never_comes) warnings.push_back(absl::StrJoin(preview.holds, "; "));
   return warnings;
 }
 
@@ -142,6 +145,16 @@ absl::StatusOr<Reply> Yard::Take(const NoteStreams& in, Now) {
     state_.accounts.NoteStreams(*job->submission, id, bytes);
     turn_.streams_changed.insert(id);
   }
+  return Reply{};
+}
+
+absl::StatusOr<Reply> Yard::Take(const SkipJobNumbers& in, Now now) {
+  if (in.last.value < snapshot().next_job) return Reply{};
+  const JobId first{snapshot().next_job};
+  state_.ledger.SkipJobs(in.last);
+  state_.ledger.AddEvent(now.wall_us, JobName(first), "JOB_NUMBERS_SKIPPED", "server",
+                         absl::StrCat("no new job gets a number up to ", JobName(in.last),
+                                      ", since there were such jobs before a restore"));
   return Reply{};
 }
 

@@ -58,7 +58,7 @@ absl::Status Slurm::TryOut() const {
                       Call(SbatchWords(server_id_, spec_, options_, pilot, /*is_trial=*/true),
                            PilotScript(spec_, options_, pilot)));
   if (result.exit_code == 0) return absl::OkStatus();
-  return error::ProviderRefuses(spec_.name, ErrorLine(result.err));
+  return error::ProviderRefuses(spec_.name, absl::StrCat("sbatch says: ", ErrorLine(result.err)));
 }
 
 SubmitResult Slurm::Submit(const std::string& pilot, const std::vector<std::string>& tokens) const {

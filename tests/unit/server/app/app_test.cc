@@ -13,6 +13,7 @@
 #include "common/base/files.h"
 #include "common/rpc/channel.h"
 #include "server/listen.h"
+#include "server/store/sqlite/database.h"
 #include "server/store/sqlite/sqlite_metrics_store.h"
 #include "tests/testing/temp_dir.h"
 #include "tests/testing/wait.h"
@@ -172,7 +173,11 @@ TEST_F(AppTest, AnOlderDatabaseThatIsAcceptedGivesOutNoNumberAgain) {
   EXPECT_EQ(CreateJob(*app, "next").name(), "jobs/2");
 }
 
-TEST_F(AppTest, AnOlderDatabaseDestroysNothingThatIsNewer) {
+// The parameter tells whether the mark of the last commit is there.
+class OlderDatabase : public AppTest, public ::testing::WithParamInterface<bool> {};
+INSTANTIATE_TEST_SUITE_P(Marks, OlderDatabase, ::testing::Bool());
+
+TEST_P(OlderDatabase, DestroysNothingThatIsNewer) {
   const std::string database = dir_.File("a/trainyard.db");
   const AttemptId newer_attempt{JobId{1}, 1};
   const AttemptId newer_job{JobId{2}, 1};
@@ -202,9 +207,11 @@ TEST_F(AppTest, AnOlderDatabaseDestroysNothingThatIsNewer) {
   ASSERT_TRUE(WriteFileAtomically(database, backup).ok());
   EXPECT_EQ(ErrorReason(App::Start(Options("a")).status()), "COMMITS_LOST");
   EXPECT_TRUE(FileExists(dir_.File("a/logs/2"))) << "a server that is refused moves nothing";
-  // Nobody knows any more what was committed, as on a new machine.
-  ASSERT_EQ(unlink((database + "-committed").c_str()), 0);
-  app = Start(Options("a"));
+  // On a new machine nobody knows any more what was committed.
+  ServerOptions options = Options("a");
+  options.accept_lost_commits = GetParam();
+  if (!GetParam()) ASSERT_EQ(unlink((database + "-committed").c_str()), 0);
+  app = Start(options);
   ASSERT_NE(app, nullptr);
   EXPECT_FALSE(FileExists(dir_.File("a/logs/1")));
   EXPECT_FALSE(FileExists(dir_.File("a/logs/2")));
@@ -218,10 +225,27 @@ TEST_F(AppTest, AnOlderDatabaseDestroysNothingThatIsNewer) {
   const auto kept = *store::OpenSqliteMetricsStore(orphans + "/metrics.db");
   EXPECT_THAT(*kept->ListAttempts(), ElementsAre(newer_attempt, newer_job));
   EXPECT_EQ(*kept->CountPoints(JobId{2}), 1);
-  // A job that gets the number now begins without logs and metrics.
-  EXPECT_EQ(CreateJob(*app, "other").name(), "jobs/2");
+  // A job that gets the number now begins without logs and metrics. With the mark none gets it.
+  EXPECT_EQ(CreateJob(*app, "other").name(), GetParam() ? "jobs/3" : "jobs/2");
   app.reset();
   EXPECT_TRUE((*store::OpenSqliteMetricsStore(dir_.File("a/metrics.db")))->ListAttempts()->empty());
+}
+
+TEST_F(AppTest, ABucketDoesNotDependOnTheRecordsOfProviders) {
+  ServerOptions options = Options("a");
+  options.bucket.place = "s3://lab/yard";
+  options.bucket.endpoint = "http://127.0.0.1:1";  // nobody is there
+  auto app = Start(options);
+  ASSERT_NE(app, nullptr);
+  app.reset();
+  {
+    auto db = *store::Database::Open(dir_.File("a/providers.db"), store::Database::Mode::kDurable);
+    ASSERT_TRUE(db->Execute("INSERT INTO providers (name, record) VALUES ('lab', '{')").ok());
+  }
+  EXPECT_NE(Start(options), nullptr);
+  ASSERT_EQ(unlink(dir_.File("a/providers.db").c_str()), 0);
+  ASSERT_TRUE(MakeDirectories(dir_.File("a/providers.db")).ok());
+  EXPECT_FALSE(App::Start(options).ok()) << "that is another trouble, and is told";
 }
 
 TEST_F(AppTest, AJobWhosePointsAreLostSaysSoAndGoesOn) {

@@ -5,6 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
 #include <future>
 
 #include "absl/strings/match.h"
@@ -12,6 +16,7 @@
 #include "common/base/files.h"
 #include "common/base/hash.h"
 #include "common/s3/sign.h"
+#include "server/core/yard/deletion.h"
 #include "server/runtime/runtime.h"
 #include "server/store/memory_store.h"
 #include "tests/testing/manual_clock.h"
@@ -72,6 +77,18 @@ class BucketCopierTest : public ::testing::Test {
       std::string text = absl::StrCat("step ", checkpoint.id.step);
       for (const auto& [name, digest] : digests) absl::StrAppend(&text, "\n", name, " ", digest);
       return text;
+    };
+    options.was_deleted = [this](JobId job) -> absl::StatusOr<bool> {
+      const auto events = *store_.ListEvents(JobName(job), 0, 10);
+      return !events.empty() && events.back().type == core::kJobDeleted;
+    };
+    options.skip_numbers = [this](JobId last) {
+      if (!skips_) return;
+      runtime_->Post(core::SkipJobNumbers{last}, [](const auto&) {});
+    };
+    options.doubt = [this](const core::CheckpointRef& id) {
+      const MutexLock lock(&mutex_);
+      doubted_.push_back(id);
     };
     options.note = [this](core::NoteCheckpointCopy note, PostDone done) {
       {
@@ -192,6 +209,7 @@ class BucketCopierTest : public ::testing::Test {
   }
 
   testing::TempDir dir_;
+  std::atomic<bool> skips_ = true;
   FakeS3 fake_;
   const s3::Conditions conditions_;
   s3::ClientOptions client_options_;
@@ -202,6 +220,7 @@ class BucketCopierTest : public ::testing::Test {
   std::unique_ptr<BlobStore> blobs_;
   Mutex mutex_;
   std::vector<std::string> failures_ ABSL_GUARDED_BY(mutex_);
+  std::vector<core::CheckpointRef> doubted_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<BucketCopier> copier_;
   std::unique_ptr<Runtime> runtime_;
 };
@@ -358,6 +377,105 @@ TEST_F(BucketCopierTest, AStartRemovesOnlyWhatTheDatabaseKnowsToBeGone) {
   EXPECT_THAT(keys, Contains(foreign));
 }
 
+TEST_F(BucketCopierTest, JobsThatWereLostWithARestoreKeepTheirCopies) {
+  // The number was given to a job of which the database knows nothing any more.
+  ASSERT_TRUE(Post(core::SkipJobNumbers{JobId{5}}).ok());
+  const std::string manifest = absl::StrCat("manifests/", std::string(20, '0'), "-x");
+  const std::string lost = Folder(7, JobId{3}) + manifest;
+  const std::string ahead = Folder(7, JobId{9}) + manifest;
+  const std::string absurd = Folder(7, JobId{int64_t{1} << 60}) + manifest;
+  for (const std::string& key : {lost, ahead, absurd}) fake_.Write(key, "text");
+  Commit(10);
+  StartCopier();
+  ASSERT_TRUE(AwaitCopy(10)) << "the bucket was looked through before";
+  EXPECT_EQ(copier_->figures().removed, 0);
+  for (const std::string& key : {lost, ahead, absurd}) EXPECT_THAT(fake_.Keys(), Contains(key));
+  ASSERT_TRUE(WaitUntil([this] { return store_.Load()->next_job > 9; }));
+  EXPECT_EQ(Import({1}), JobId{10}) << "no job gets the number of another one";
+}
+
+TEST_F(BucketCopierTest, AJobWithTheNumberOfALostOneHarmsNoCopies) {
+  skips_ = false;  // as if the job had come before the server has looked at the bucket
+  const JobId next{store_.Load()->next_job};
+  const std::string lost = absl::StrCat(Folder(7, next), "manifests/", std::string(20, '0'), "-x");
+  fake_.Write(lost, "text");
+  StartCopier();
+  Commit(10);
+  ASSERT_TRUE(AwaitCopy(10));
+  ASSERT_EQ(Import({9}), next);
+  ASSERT_TRUE(AwaitFailure());
+  EXPECT_THAT(FirstFailure(), HasSubstr("has copies of another job with the same number"));
+  EXPECT_THAT(fake_.Keys(Folder(7, next)), SizeIs(1));
+  EXPECT_THAT(fake_.Keys(Folder(9, next)), IsEmpty());
+  fake_.Remove(lost);
+  EXPECT_TRUE(AwaitCopy(9, next));
+}
+
+TEST_F(BucketCopierTest, WhatGoesDuringASweepIsLeftToTheNextOne) {
+  StartCopier();
+  Commit(10);
+  ASSERT_TRUE(AwaitCopy(10));
+  fake_.Inject(FakeS3::Fault::kHang, 1, "DELETE", "checkpoints/1/10/");
+  Commit(20);
+  ASSERT_TRUE(
+      WaitUntil([this] { return fake_.CountRequests("DELETE yard/checkpoints/1/10/") > 0; }));
+  fake_.Inject(FakeS3::Fault::kInternalError, 40, "PUT", "checkpoints/1/30/");
+  Commit(30);
+  fake_.Wake();
+  ASSERT_TRUE(AwaitFailure());
+  EXPECT_EQ(board_.FindCheckpoint({JobId{1}, 20}), nullptr);
+  ExpectWhole(20);
+  ASSERT_TRUE(AwaitCopy(30));
+  EXPECT_TRUE(WaitUntil([this] { return fake_.Keys(Folder(20)).empty(); }));
+}
+
+TEST_F(BucketCopierTest, ADamagedCheckpointReplacesNoCopy) {
+  StartCopier();
+  Commit(10);
+  ASSERT_TRUE(AwaitCopy(10));
+  fake_.Inject(FakeS3::Fault::kInternalError, 1000, "PUT", "checkpoints/1/20/");
+  Commit(20);
+  ASSERT_TRUE(AwaitFailure());
+  const auto damaged = board_.FindCheckpoint({JobId{1}, 20});
+  ASSERT_NE(damaged, nullptr);
+  ASSERT_TRUE(Post(core::JudgeCheckpoint{*damaged, "its weights are gone"}).ok());
+  StopCopier();
+  const int lists = fake_.CountRequests("GET");
+  StartCopier();
+  ASSERT_TRUE(WaitUntil([&] { return fake_.CountRequests("GET") > lists; }));
+  const JobId other = Import({1});
+  ASSERT_TRUE(AwaitCopy(1, other)) << "the bucket was looked through before";
+  ExpectWhole(10);
+}
+
+TEST_F(BucketCopierTest, ACopyThatIsGoneIsSentAgain) {
+  StartCopier();
+  Commit(10);
+  ASSERT_TRUE(AwaitCopy(10));
+  StopCopier();
+  for (const std::string& key : fake_.Keys(Folder(10))) fake_.Remove(key);
+  StartCopier();
+  ASSERT_TRUE(AwaitFailure());
+  EXPECT_EQ(FirstFailure(), "the copy that was there is gone from the bucket");
+  EXPECT_TRUE(WaitUntil([this] { return !fake_.Keys(Folder(10) + "manifests").empty(); }));
+  ASSERT_TRUE(AwaitCopy(10));
+  ExpectWhole(10);
+}
+
+TEST_F(BucketCopierTest, AFileThatCannotBeReadNowIsTriedAgain) {
+  Commit(10);
+  const std::string path = *blobs_->PathOf(ContentHash(Content(10)));
+  const std::string aside = dir_.File("aside");
+  ASSERT_EQ(rename(path.c_str(), aside.c_str()), 0);
+  ASSERT_EQ(symlink(aside.c_str(), path.c_str()), 0);  // nobody follows it
+  StartCopier();
+  ASSERT_TRUE(AwaitFailure());
+  EXPECT_EQ(copier_->figures().waiting, 1);
+  ASSERT_EQ(rename(aside.c_str(), path.c_str()), 0);
+  EXPECT_TRUE(AwaitCopy(10));
+  ExpectWhole(10);
+}
+
 TEST_F(BucketCopierTest, AStaleListHarmsNothing) {
   StartCopier();
   Commit(10);
@@ -390,6 +508,10 @@ TEST_F(BucketCopierTest, ADamagedFileIsNotSent) {
   EXPECT_THAT(FirstFailure(), HasSubstr("model"));
   EXPECT_TRUE(WaitUntil([this] { return copier_->figures().waiting == 0; }));
   EXPECT_THAT(fake_.Keys(Folder(10)), IsEmpty());
+  {
+    const MutexLock lock(&mutex_);
+    EXPECT_THAT(doubted_, Contains(core::CheckpointRef{JobId{1}, 10})) << "the server verifies it";
+  }
   Commit(20);
   EXPECT_TRUE(AwaitCopy(20)) << "others are sent";
 }

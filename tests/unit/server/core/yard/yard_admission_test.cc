@@ -161,6 +161,9 @@ TEST_F(YardAdmission, LabelsAndNumberTypesThatNobodyHasAreRefused) {
   Submission submission = Strict(1);
   submission.demand.labels = {{"zone", "b"}};
   EXPECT_THAT(Refusal(submission), HasSubstr("0 are on workers with these labels"));
+  submission.demand.labels = {{"isolation.cgroup", "yes"}};
+  EXPECT_THAT(Refusal(submission), AllOf(HasSubstr("0 are on workers that can isolate programs so"),
+                                         HasSubstr("choose a weaker program.isolation")));
   submission = Strict(1);
   submission.demand.bf16 = true;
   EXPECT_THAT(Refusal(submission), HasSubstr("set train.precision to f32 or auto"));

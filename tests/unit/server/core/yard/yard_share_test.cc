@@ -12,6 +12,7 @@ namespace {
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 class YardShare : public YardTest {
@@ -255,6 +256,9 @@ TEST_F(YardShare, AJobWaitsForTheEndOrTheSuccessOfAnother) {
   EXPECT_EQ(State(either), "STARTING");
   EXPECT_EQ(State(success), "QUEUED");
   EXPECT_THAT(yard_->QueueReasons(success), Contains(HasSubstr("never will")));
+  EXPECT_THAT(*yard_->Admit(after_ok, now_), Contains(HasSubstr("never will")))
+      << "whoever submits another one is warned";
+  EXPECT_THAT(*yard_->Admit(after, now_), IsEmpty());
   Restart();
   EXPECT_EQ(State(success), "QUEUED");
   Submission lost = Spec(1);
