@@ -6,7 +6,8 @@
 namespace trainyard::output {
 
 bool IsLargerBetter(absl::string_view metric) {
-  for (const char* word : {"accuracy", "top5", "top1", "f1", "auc", "bleu", "iou", "reward"}) {
+  for (const char* word : {"accuracy", "top5", "top1", "f1", "auc", "bleu", "iou", "reward",
+                           "_per_s", "per_second", "throughput"}) {
     if (absl::StrContains(metric, word)) return true;
   }
   return false;

@@ -5,7 +5,8 @@
 
 namespace trainyard::output {
 
-// Returns true for metrics of which larger values are better, such as test.accuracy.
+// Returns true for metrics of which larger values are better, such as test.accuracy and
+// samples_per_s.
 bool IsLargerBetter(absl::string_view metric);
 
 }  // namespace trainyard::output

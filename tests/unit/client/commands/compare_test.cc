@@ -192,6 +192,20 @@ TEST_F(CompareVerbs, CompareShowsWhatDiffers) {
   EXPECT_EQ(runner_.Run({"compare", "1"}).exit_code, 2);
 }
 
+TEST_F(CompareVerbs, TheBestSpeedIsTheFastest) {
+  AddTwoJobs();
+  for (const char* metric : {"samples_per_s", "tokens_per_second"}) {
+    for (int step = 1; step <= 3; ++step) {
+      server_.AddPoint("jobs/1", step, metric, step == 2 ? 900 : 100);
+      server_.AddPoint("jobs/2", step, metric, 200);
+    }
+  }
+  EXPECT_THAT(runner_.Run({"compare", "1", "2"}).out,
+              AllOf(HasSubstr("samples_per_s last      100    200\n"
+                              "samples_per_s best      900    200\n"),
+                    HasSubstr("tokens_per_second best  900    200\n")));
+}
+
 v1::Lineage SmallLineage() {
   v1::Lineage lineage;
   const auto add = [&lineage](const std::string& name, const std::string& title,
