@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "client/link/ssh_address.h"
 #include "client/output/proto_text.h"
 #include "common/base/errors.h"
 #include "common/base/files.h"
@@ -55,7 +56,65 @@ std::string FolderBelow(const std::filesystem::path& here, const std::string& co
   return is_below ? relative : "";
 }
 
+bool HasSpecEnding(absl::string_view word) {
+  return word == "-" || absl::EndsWith(word, ".yaml") || absl::EndsWith(word, ".yml") ||
+         absl::EndsWith(word, ".json");
+}
+
+bool IsScript(const std::string& word) {
+  if (absl::EndsWith(word, ".py") || absl::EndsWith(word, ".sh")) return true;
+  const auto begin = ReadRegularFileRange(word, 0, 2);
+  return begin.ok() && *begin == "#!";
+}
+
+bool IsInterpreter(const std::string& word) {
+  const std::string name = std::filesystem::path(word).filename();
+  for (const char* known : {"bash", "sh", "torchrun", "accelerate", "deepspeed", "mpirun", "uv"}) {
+    if (name == known) return true;
+  }
+  return absl::StartsWith(name, "python") &&
+         name.find_first_not_of("0123456789.", sizeof("python") - 1) == std::string::npos;
+}
+
+// Returns true if the next word is the value of this one, which is a flag.
+bool TakesNextWord(const std::string& word) {
+  for (const char* alone : {"--follow", "--dry-run", "--quiet", "-q", "-f", "--file"}) {
+    if (word == alone) return false;
+  }
+  return absl::StartsWith(word, "-") && !absl::StrContains(word, '=');
+}
+
+// Returns the word as a shell would need it to be written.
+std::string WordForShell(const std::string& word) {
+  const bool is_plain = !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || absl::StrContains("-_./=:,@%+", c);
+  });
+  return is_plain ? word : link::ShellWord(word);
+}
+
 }  // namespace
+
+std::string ProgramAdvice(absl::string_view verb, const std::vector<std::string>& words,
+                          size_t command) {
+  std::string text = absl::StrCat("to run a program, write `trainyard ", verb);
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (i == command) absl::StrAppend(&text, " --");
+    if (i == command && absl::EndsWith(words[i], ".py")) absl::StrAppend(&text, " python3");
+    if (i == command && absl::EndsWith(words[i], ".sh")) absl::StrAppend(&text, " bash");
+    absl::StrAppend(&text, " ", WordForShell(words[i]));
+  }
+  return absl::StrCat(text, "`");
+}
+
+std::string ProgramAdvice(absl::string_view verb, const std::vector<std::string>& words) {
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (HasSpecEnding(words[i])) return "";
+    if (i > 0 && TakesNextWord(words[i - 1])) continue;
+    const bool is_command = IsScript(words[i]) || (IsInterpreter(words[i]) && i + 1 < words.size());
+    if (is_command) return ProgramAdvice(verb, words, i);
+  }
+  return "";
+}
 
 absl::StatusOr<spec_loader::SpecText> SpecOfCommand(const Context& context,
                                                     const std::vector<std::string>& words,

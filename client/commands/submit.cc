@@ -47,6 +47,7 @@ struct SubmitOptions {
   std::vector<std::string> variables;   // of --env
   SubmitFlags flags;
   bool follow = false;
+  std::string verb = "submit";
 };
 
 struct CloneOptions {
@@ -219,6 +220,15 @@ absl::StatusOr<std::vector<spec_loader::SpecText>> TextsOf(const Context& contex
     return absl::InvalidArgumentError(
         "--env belongs to a command after '--'; for a spec, write --set program.env.NAME=VALUE");
   }
+  if (const std::string advice = ProgramAdvice(options.verb, files); !advice.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("'", files.front(), "' is no spec; ", advice));
+  }
+  if (options.verb == "run" && files.size() > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("run takes one spec, and these are ", files.size(),
+                     " words; `trainyard submit` takes several specs, and ",
+                     ProgramAdvice(options.verb, files, /*command=*/0)));
+  }
   for (const std::string& path : files) {
     TY_ASSIGN_OR_RETURN(auto documents, ReadSpecs(context, path));
     std::move(documents.begin(), documents.end(), std::back_inserter(texts));
@@ -374,10 +384,10 @@ void AddSubmit(VerbTable& verbs) {
       "  trainyard run --devices 2 -- python3 train.py --lr 0.1",
       [](client::Flags& flags, SubmitOptions& options) {
         options.follow = true;
-        flags
-            .Words("FILE", options.files,
-                   "Spec in YAML or JSON; - for standard input; or the name of a saved spec")
-            .Count(0, 1);
+        options.verb = "run";
+        // More than one word is refused later, where the user can be told how to run a program.
+        flags.Words("FILE", options.files,
+                    "Spec in YAML or JSON; - for standard input; or the name of a saved spec");
         DeclareSubmitFlags(flags, options.flags);
         DeclareCommand(flags, options);
       },

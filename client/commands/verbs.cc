@@ -1,12 +1,14 @@
 // Builds the command line from the verbs, and prints how a verb has ended.
 #include "client/commands/verbs.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <ostream>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "client/commands/program_command.h"
 #include "client/output/plain_stream.h"
 #include "common/base/duration.h"
 #include "common/base/errors.h"
@@ -145,10 +147,27 @@ void TellError(const Context& context, const absl::Status& status) {
 
 }  // namespace
 
+namespace {
+
+// Adds to a refusal how a program is run, if the words after `run` or `submit` are those of one.
+void AddProgramAdvice(const std::vector<std::string>& args, std::string& refusal) {
+  if (std::find(args.begin(), args.end(), "--") != args.end()) return;
+  const auto verb = std::find_if(args.begin(), args.end(), [](const std::string& word) {
+    return word == "run" || word == "submit";
+  });
+  if (verb == args.end() || (verb != args.begin() && *(verb - 1) == "sweep")) return;
+  const std::string advice = ProgramAdvice(*verb, {verb + 1, args.end()});
+  if (advice.empty()) return;
+  refusal.insert(std::min(refusal.find('\n'), refusal.size()), "; " + advice);
+}
+
+}  // namespace
+
 Parsed ParseCommandLine(const std::vector<std::string>& args) {
   Program program;
   client::CommandLine::Outcome outcome = program.line.Parse(args);
   if (outcome.verb.empty()) {
+    if (outcome.exit_code != 0) AddProgramAdvice(args, outcome.err);
     return {std::nullopt, outcome.exit_code, std::move(outcome.out), std::move(outcome.err)};
   }
   program.options.format = program.formats.at(program.format);

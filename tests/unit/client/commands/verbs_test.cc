@@ -73,6 +73,34 @@ TEST(Verbs, RunIsSubmitAndFollow) {
   EXPECT_THAT(result.err, HasSubstr("jobs/1 succeeded"));
 }
 
+TEST(Verbs, AProgramInPlaceOfASpecLeadsToTheWayToRunIt) {
+  testing::FakeServer server;
+  CommandRunner runner(server.address());
+  const std::string tool = runner.home.Write("tool", "#!/bin/sh\n");
+  const std::map<std::vector<std::string>, std::string> advice = {
+      {{"run", "train.py"}, "run -- python3 train.py"},
+      {{"run", "./train.py", "--lr", "3"}, "run -- python3 ./train.py --lr 3"},
+      {{"run", "--devices", "2", "my train.py", "--lr", "3"},
+       "run --devices 2 -- python3 'my train.py' --lr 3"},
+      {{"submit", "python3", "train.py"}, "submit -- python3 train.py"},
+      {{"submit", "-f", "run.sh"}, "submit -- bash run.sh"},
+      {{"run", tool}, "run -- " + tool},
+      {{"run", "nosuch", "3"}, "run -- nosuch 3"},
+  };
+  for (const auto& [args, meant] : advice) {
+    const CommandResult result = runner.Run(args);
+    EXPECT_EQ(result.exit_code, 2) << meant;
+    EXPECT_THAT(result.err, HasSubstr("to run a program, write `trainyard " + meant + "`"));
+  }
+  const std::string file = runner.home.Write("job.yaml", kSpec);
+  for (const auto& args :
+       std::vector<std::vector<std::string>>{{"submit", file, "--bogus"},
+                                             {"run", "--name", "train.py", "--bogus"},
+                                             {"ls", "run.py"}}) {
+    EXPECT_THAT(runner.Run(args).err, ::testing::Not(HasSubstr("to run a program")));
+  }
+}
+
 TEST(Verbs, MistakesOfUseEndWithTwoAndSayWhatIsMeant) {
   EXPECT_THAT(ParseCommandLine({"submitt"}).err, HasSubstr("did you mean 'submit'?"));
   for (const auto& args : std::vector<std::vector<std::string>>{{},
