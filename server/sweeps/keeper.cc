@@ -246,6 +246,14 @@ absl::Status Keeper::Ask(int64_t number, EntryKind kind, const std::string& acto
         absl::StrCat(SweepName(number), " has ended for good; `trainyard sweep resume ", number,
                      " --failed` runs failed trials again, if it has any"));
   }
+  const bool is_to_stop = kind == EntryKind::kStopRequested || kind == EntryKind::kCancelRequested;
+  if (is_to_stop && found->second.state().has_ended()) {
+    return MakeError(absl::StatusCode::kFailedPrecondition, "SWEEP_STATE_CONFLICT",
+                     absl::StrCat(SweepName(number),
+                                  " has ended, so there is nothing to stop; `trainyard sweep "
+                                  "show ",
+                                  number, "` says how it ended"));
+  }
   Entry asked;
   asked.kind = kind;
   asked.text = actor;

@@ -130,6 +130,12 @@ TEST_F(SweepServiceTest, OnlyItsOwnerSteersIt) {
   EXPECT_EQ(cancelled->state(), v1::SWEEP_STATE_STOPPED);
   EXPECT_THAT(Get(*bert, "sweeps/1")->decisions().rbegin()->text(), HasSubstr("has ended"));
   EXPECT_EQ(ErrorReason(Call(*anna, &Stub::ResumeSweep, resume).status()), "SWEEP_STATE_CONFLICT");
+  for (const bool cancel : {true, false}) {
+    stop.set_cancel(cancel);
+    const absl::Status ended = Call(*anna, &Stub::StopSweep, stop).status();
+    EXPECT_EQ(ErrorReason(ended), "SWEEP_STATE_CONFLICT");
+    EXPECT_THAT(ended.message(), HasSubstr("sweeps/1 has ended, so there is nothing to stop"));
+  }
   EXPECT_EQ(ErrorReason(Call(*bert, &Stub::DeleteSweep, forget).status()), "NOT_OWNER");
   EXPECT_TRUE(Call(*anna, &Stub::DeleteSweep, forget).ok());
   EXPECT_EQ(ErrorReason(Get(*anna, "sweeps/1").status()), "SWEEP_NOT_FOUND");
