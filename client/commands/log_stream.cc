@@ -129,6 +129,7 @@ Result ReadLogs(const Context& context, link::ServerLink& link, v1::TailLogsRequ
                 LogPrinter& printer) {
   Backoff backoff(absl::Milliseconds(200), absl::Seconds(2), context.rng);
   absl::Duration last_success = context.clock.Uptime();
+  bool is_told_lost = false;
   while (true) {
     bool got_any = false;
     const absl::Status status = ReadOnce(link, request, printer, got_any);
@@ -142,12 +143,18 @@ Result ReadLogs(const Context& context, link::ServerLink& link, v1::TailLogsRequ
     const bool may_retry = request.follow() && status.code() == absl::StatusCode::kUnavailable &&
                            context.clock.Uptime() - last_success < kLogsReconnectFor;
     if (!may_retry) return status;
-    if (got_any) context.Say("--- the connection to the server is lost; trying again");
+    if (got_any) {
+      context.Say("--- the connection to the server is lost; trying again");
+      is_told_lost = true;
+    }
     if (context.interrupt.WaitFor(backoff.Next())) return link::kInterrupted;
     // A newer attempt has logs of its own, which are read from the beginning.
     v1::GetJobRequest get;
     get.set_name(request.name());
     const auto job = link.Call(&v1::JobService::Stub::GetJob, get);
+    if (job.ok() && std::exchange(is_told_lost, false)) {
+      context.Say("--- the server is back; following continues");
+    }
     request.set_offset(job.ok() && job->attempt() == printer.attempt() ? printer.ResumeOffset()
                                                                        : 0);
   }

@@ -80,7 +80,15 @@ bool Follower::Pause(absl::Duration duration) {
                             [this] { return stopping_; });
 }
 
-absl::Status Follower::Keep(const Contact& contact, bool ends_by_itself) {
+void Follower::TellConnection(bool is_back) {
+  const std::lock_guard lock(mutex_);
+  if (std::exchange(is_told_lost_, !is_back) == !is_back) return;
+  updates_.push_back(Connection{.is_back = is_back});
+  changed_.notify_all();
+}
+
+absl::Status Follower::Keep(const Contact& contact, bool ends_by_itself,
+                            const std::function<void()>& on_loss) {
   Backoff backoff(kPauseInitial, kPauseMax, rng_);
   bool is_lost = false;
   absl::Duration lost_since;
@@ -113,7 +121,7 @@ absl::Status Follower::Keep(const Contact& contact, bool ends_by_itself) {
       is_lost = true;
       lost_since = now;
       backoff.Reset();
-      Post(Connection{.is_back = false});
+      on_loss();
     }
     if (now - lost_since > options_.reconnect_for) return status;
     if (!Pause(backoff.Next())) return absl::CancelledError("stopped");
@@ -121,7 +129,6 @@ absl::Status Follower::Keep(const Contact& contact, bool ends_by_itself) {
 }
 
 void Follower::WatchJobs() {
-  bool was_lost = false;
   const absl::Status status = Keep(
       [&](grpc::ClientContext& context, bool& got_any) {
         v1::WatchJobsRequest request;
@@ -131,19 +138,19 @@ void Follower::WatchJobs() {
         const auto reader = link_.jobs().WatchJobs(&context, request);
         v1::WatchJobsResponse response;
         while (reader->Read(&response)) {
-          if (was_lost && !got_any) Post(Connection{.is_back = true});
+          if (!got_any) TellConnection(/*is_back=*/true);
           got_any = true;
           Post(std::move(*response.mutable_job()));
         }
-        was_lost = true;
         return reader->Finish();
       },
-      /*ends_by_itself=*/false);
+      /*ends_by_itself=*/false, [this] { TellConnection(/*is_back=*/false); });
   if (!stopping()) Post(End{status});
 }
 
 void Follower::WatchMetrics() {
   int64_t cursor = 0;
+  bool was_lost = false;
   const absl::Status status = Keep(
       [&](grpc::ClientContext& context, bool& got_any) {
         v1::WatchMetricsRequest request;
@@ -153,13 +160,14 @@ void Follower::WatchMetrics() {
         const auto reader = link_.jobs().WatchMetrics(&context, request);
         v1::WatchMetricsResponse response;
         while (reader->Read(&response)) {
+          if (was_lost && !got_any) TellConnection(/*is_back=*/true);
           got_any = true;
           cursor = response.cursor();
           Post(Points{{response.points().begin(), response.points().end()}});
         }
         return reader->Finish();
       },
-      /*ends_by_itself=*/true);
+      /*ends_by_itself=*/true, [&was_lost] { was_lost = true; });
   if (status.ok()) Post(MetricsEnd{});
   // Without metrics the job can still be followed.
 }
@@ -168,6 +176,7 @@ void Follower::WatchLogs() {
   int attempt = options_.logs_attempt;
   int64_t first_offset = options_.logs_offset;
   std::map<int, int64_t> ends;  // of each rank of the attempt
+  bool was_lost = false;
   const absl::Status status = Keep(
       [&](grpc::ClientContext& context, bool& got_any) {
         v1::TailLogsRequest request;
@@ -187,6 +196,7 @@ void Follower::WatchLogs() {
         const auto reader = link_.jobs().TailLogs(&context, request);
         v1::TailLogsResponse chunk;
         while (reader->Read(&chunk)) {
+          if (was_lost && !got_any) TellConnection(/*is_back=*/true);
           got_any = true;
           if (chunk.attempt() != attempt) {
             attempt = chunk.attempt();
@@ -199,7 +209,7 @@ void Follower::WatchLogs() {
         }
         return reader->Finish();
       },
-      /*ends_by_itself=*/true);
+      /*ends_by_itself=*/true, [&was_lost] { was_lost = true; });
   // If the logs cannot be read, the job can still be followed.
   if (!stopping()) Post(LogsEnd{});
 }

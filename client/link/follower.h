@@ -77,7 +77,12 @@ class Follower {
   void WatchMetrics();
   void WatchLogs();
   // Repeats the contact when the connection is lost. Returns OK if the server ended the stream.
-  absl::Status Keep(const Contact& contact, bool ends_by_itself);
+  // `on_loss` is called once for each loss.
+  absl::Status Keep(const Contact& contact, bool ends_by_itself,
+                    const std::function<void()>& on_loss);
+  // A loss breaks all streams, and is told once: when the stream of jobs breaks. The server is told
+  // to be back with the first message of any stream that was broken, before that message.
+  void TellConnection(bool is_back);
   void Post(Update update);
   // Waits until the reader of the updates has caught up, so that a flood of text stays where it is.
   bool WaitForRoom();
@@ -93,6 +98,7 @@ class Follower {
   std::condition_variable changed_;
   std::condition_variable taken_;
   bool stopping_ = false;
+  bool is_told_lost_ = false;
   std::deque<Update> updates_;
   std::vector<grpc::ClientContext*> contexts_;
 

@@ -502,6 +502,7 @@ grpc::Status FakeServer::TailLogs(grpc::ServerContext* context, const v1::TailLo
                                   grpc::ServerWriter<v1::TailLogsResponse>* writer) {
   std::unique_lock lock(mutex_);
   std::map<int, int64_t> sent;
+  bool is_counted = !request->follow();
   while (true) {
     auto& streams = request->stream() == v1::RANK_STREAM_TRACE ? traces_ : logs_;
     for (const auto& [rank, text] : streams[request->name()]) {
@@ -518,6 +519,10 @@ grpc::Status FakeServer::TailLogs(grpc::ServerContext* context, const v1::TailLo
       response.set_data(text.substr(static_cast<size_t>(from)));
       writer->Write(response);
       sent[rank] = size;
+    }
+    if (!std::exchange(is_counted, true)) {
+      ++tails_;
+      changed_.notify_all();
     }
     v1::Job* job = nullptr;
     if (!Find(request->name(), job).ok() || !request->follow() || IsFinal(job->state())) {

@@ -93,6 +93,11 @@ class FakeServer : public v1::JobService::Service,
   // Blocks until this many watches of jobs have been opened since the start, and got their
   // snapshot.
   void WaitForWatches(int count);
+  // Blocks until this many logs have been followed since the start, and sent what there was.
+  void WaitForTails(int count) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return tails_ >= count; });
+  }
 
   v1::CreateJobRequest last_create();
   v1::CloneJobRequest last_clone();
@@ -232,6 +237,7 @@ class FakeServer : public v1::JobService::Service,
   bool stopping_ = false;
   int64_t revision_ = 0;
   int watches_ = 0;
+  int tails_ = 0;
   std::vector<std::unique_ptr<v1::Job>> jobs_;
   std::map<std::string, int64_t> revision_of_;
   std::map<std::string, std::string> job_of_request_;

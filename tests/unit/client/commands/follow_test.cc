@@ -192,6 +192,30 @@ TEST_F(Follow, EveryChangeOfStateIsToldWithItsReason) {
             "jobs/1 is SUSPENDED; `trainyard resume 1` queues it again\n");
 }
 
+TEST_F(Follow, ALostServerIsToldOnceAndIsBackBeforeAnythingNew) {
+  server_.AddJob("small", v1::JOB_STATE_QUEUED);
+  RunJob(5);
+  const CommandResult result = Run({"watch", "1"}, [&] {
+    server_.Stop();
+    for (int64_t step = 6; step <= 9; ++step) server_.AddPoint("jobs/1", step, "train.loss", 0.5);
+    for (const char* metric : {"test.accuracy", "test.loss"}) {
+      server_.AddPoint("jobs/1", 9, metric, 0.75);
+    }
+    server_.Start();
+    server_.WaitForWatches(2);
+    EndJob(v1::JOB_STATE_SUCCEEDED);
+  });
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const size_t lost = result.err.find("the connection to the server is lost");
+  const size_t back = result.err.find("the server is back; following continues");
+  const size_t evaluation = result.err.find("step 9: test accuracy 75");
+  ASSERT_NE(evaluation, std::string::npos) << result.err;
+  EXPECT_LT(lost, back) << result.err;
+  EXPECT_LT(back, evaluation) << result.err;
+  EXPECT_EQ(result.err.find("the connection to the server is lost", lost + 1), std::string::npos)
+      << result.err;
+}
+
 TEST_F(Follow, GoesOnOverARestartOfTheServer) {
   server_.AddJob("small", v1::JOB_STATE_QUEUED);
   const CommandResult result = Run({"watch", "1"}, [&] {

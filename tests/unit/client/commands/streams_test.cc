@@ -97,6 +97,24 @@ TEST_F(Streams, FollowingALogEndsWithTheJobAndLosesNothing) {
   EXPECT_THAT(result.out, ::testing::AnyOf("two\nthree\n", "three\n"));
 }
 
+TEST_F(Streams, FollowingALogTellsThatTheServerIsBack) {
+  server_.AddLog("jobs/1", 0, "one\n");
+  CommandResult result;
+  std::thread command([&] { result = runner_.Run({"logs", "1", "-f"}); });
+  server_.WaitForTails(1);
+  server_.Stop();
+  server_.Start();
+  server_.WaitForTails(2);
+  server_.AddLog("jobs/1", 0, "two\n");
+  End();
+  command.join();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out, "one\ntwo\n");
+  EXPECT_EQ(result.err,
+            "--- the connection to the server is lost; trying again\n"
+            "--- the server is back; following continues\n");
+}
+
 TEST_F(Streams, AJobThatHasNotRunHasNoLog) {
   server_.AddJob("new", v1::JOB_STATE_QUEUED);
   const CommandResult result = runner_.Run({"logs", "last"});
