@@ -4,6 +4,7 @@
 #include <ostream>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -48,18 +49,27 @@ constexpr int kLimitDefault = 20;
 constexpr int kPageSizeMax = 1000;
 
 // Reads the name of a state, such as "running" or "RUNNING".
+std::vector<std::string> StateNames() {
+  std::vector<std::string> names;
+  for (int i = v1::JobState_MIN + 1; i <= v1::JobState_MAX; ++i) {
+    names.push_back(absl::AsciiStrToLower(output::StateText(static_cast<v1::JobState>(i))));
+  }
+  return names;
+}
+
 absl::StatusOr<v1::JobState> ParseState(const std::string& text) {
   v1::JobState state = v1::JOB_STATE_UNSPECIFIED;
   if (v1::JobState_Parse("JOB_STATE_" + absl::AsciiStrToUpper(text), &state) &&
       state != v1::JOB_STATE_UNSPECIFIED) {
     return state;
   }
-  std::vector<std::string> names;
-  for (int i = v1::JobState_MIN + 1; i <= v1::JobState_MAX; ++i) {
-    names.push_back(absl::AsciiStrToLower(output::StateText(static_cast<v1::JobState>(i))));
+  if (absl::StrContains(text, ',')) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", text, "' is not a state of a job; for several states, write --state ",
+                     absl::StrJoin(absl::StrSplit(text, ',', absl::SkipEmpty()), " --state ")));
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("'", text, "' is not a state of a job; expected ", absl::StrJoin(names, ", ")));
+  return absl::InvalidArgumentError(absl::StrCat("'", text, "' is not a state of a job; expected ",
+                                                 absl::StrJoin(StateNames(), ", ")));
 }
 
 // The jobs that are listed, and how many more there are.

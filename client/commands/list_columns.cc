@@ -19,7 +19,7 @@ namespace {
 
 using output::Table;
 
-// Longer reasons are cut in the table; -o wide shows all of them.
+// Longer texts are cut in a table on a terminal; -o wide shows all of them.
 constexpr int kWhyWidth = 44;
 constexpr int kDescriptionWidth = 40;
 
@@ -62,10 +62,14 @@ std::string WorkersText(const v1::Job& job) {
   return absl::StrJoin(workers, ",");
 }
 
-// Returns the first line of the description, cut to what a table can hold.
-std::string DescriptionText(const v1::Job& job) {
-  const std::string& text = job.resolved_spec().description();
-  return output::Shortened(text.substr(0, text.find('\n')), kDescriptionWidth);
+std::string FirstLine(const std::string& text) {
+  return text.substr(0, text.find('\n'));
+}
+
+// Cuts a text to `width` columns if a person looks at the table, and no program.
+std::string CutText(const Context& context, const std::string& text, int width) {
+  const bool is_cut = context.terminal.out_is_terminal && context.options.format == Format::kTable;
+  return is_cut ? output::Shortened(text, width) : text;
 }
 
 // Returns the reason for the state of a job that waits or has failed.
@@ -74,7 +78,7 @@ std::string WhyText(const v1::Job& job) {
     return job.queue_reasons(0);
   }
   if (job.state() == v1::JOB_STATE_FAILED || output::IsHeld(job)) {
-    return job.failure().message().substr(0, job.failure().message().find('\n'));
+    return FirstLine(job.failure().message());
   }
   return "";
 }
@@ -127,7 +131,6 @@ std::vector<std::pair<std::string, ListColumn>> KnownColumns(const Context& cont
       return absl::ToDoubleSeconds(duration(job));
     };
   };
-  const bool is_wide = context.options.format == Format::kWide;
   return {
       {"job",
        {{"JOB", right},
@@ -192,15 +195,17 @@ std::vector<std::pair<std::string, ListColumn>> KnownColumns(const Context& cont
         }}},
       {"note",
        {{"NOTE"},
-        [](const v1::Job& job) {
-          return output::Shortened(job.note().substr(0, job.note().find('\n')), kDescriptionWidth);
+        [&context](const v1::Job& job) {
+          return CutText(context, FirstLine(job.note()), kDescriptionWidth);
         }}},
-      {"description", {{"DESCRIPTION"}, DescriptionText}},
+      {"description",
+       {{"DESCRIPTION"},
+        [&context](const v1::Job& job) {
+          return CutText(context, FirstLine(job.resolved_spec().description()), kDescriptionWidth);
+        }}},
       {"why",
        {{"WHY"},
-        [is_wide](const v1::Job& job) {
-          return is_wide ? WhyText(job) : output::Shortened(WhyText(job), kWhyWidth);
-        }}},
+        [&context](const v1::Job& job) { return CutText(context, WhyText(job), kWhyWidth); }}},
   };
 }
 

@@ -47,6 +47,12 @@ std::string ProgramText(const v1::ProgramSpec& program) {
   return absl::StrCat(absl::StrJoin(program.command(), " "), where);
 }
 
+// Returns "epochs=2, lr=0.3", which stand in the command as {epochs} and {lr}.
+std::string ParamsText(const v1::ProgramSpec& program) {
+  const std::map<std::string, std::string> params(program.params().begin(), program.params().end());
+  return absl::StrJoin(params, ", ", absl::PairFormatter("="));
+}
+
 std::string TimesText(const v1::Job& job, absl::Time now) {
   if (!job.has_start_time()) return "";
   const absl::Time end = job.has_end_time() ? output::ToTime(job.end_time()) : now;
@@ -159,6 +165,7 @@ void PrintTraining(const v1::Job& job, Sheet& sheet) {
   const v1::JobSpec& spec = job.resolved_spec();
   if (spec.has_program()) {
     sheet.Line("program", ProgramText(spec.program()));
+    sheet.Line("params", ParamsText(spec.program()));
     sheet.Line("data", spec.data().dataset());
     sheet.Line("devices", output::DevicesText(spec));
   } else {

@@ -45,6 +45,10 @@ Result Web(const Context& context, const WebOptions& options) {
   std::string path = "/";
   if (!options.job.empty()) {
     TY_ASSIGN_OR_RETURN(const std::string name, ResolveOne(*link, options.job));
+    // A job that is given by its number has not been looked up.
+    v1::GetJobRequest request;
+    request.set_name(name);
+    TY_RETURN_IF_ERROR(link->Call(&v1::JobService::Stub::GetJob, request).status());
     path = absl::StrCat("/", name);
   }
   TY_ASSIGN_OR_RETURN(link::LoopbackListener listener,

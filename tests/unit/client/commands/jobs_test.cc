@@ -157,6 +157,47 @@ TEST_F(Jobs, NoJobsAreNoTable) {
   EXPECT_EQ(nlohmann::json::parse(runner_.Run({"ls", "-o", "json"}).out).size(), 0u);
 }
 
+TEST_F(Jobs, AProgramIsShownWithItsParameters) {
+  server_.AddJob("tune", v1::JOB_STATE_RUNNING);
+  server_.ChangeJob("jobs/1", [](v1::Job& job) {
+    v1::ProgramSpec& program = *job.mutable_resolved_spec()->mutable_program();
+    for (const char* word : {"python3", "train.py", "--lr", "{lr}"}) program.add_command(word);
+    (*program.mutable_params())["lr"] = "0.3";
+    (*program.mutable_params())["epochs"] = "2";
+  });
+  EXPECT_THAT(runner_.Run({"show", "1"}).out, HasSubstr("program       python3 train.py --lr {lr}\n"
+                                                        "params        epochs=2, lr=0.3\n"));
+}
+
+TEST_F(Jobs, TextsAreCutOnATerminalOnly) {
+  const std::string why =
+      "3 devices of the 8 that it needs are free, and the others are held by jobs/7";
+  server_.AddJob("first", v1::JOB_STATE_QUEUED);
+  server_.ChangeJob("jobs/1", [&](v1::Job& job) {
+    job.add_queue_reasons(why);
+    job.set_note(why);
+  });
+  EXPECT_THAT(runner_.Run({"ls"}).out, HasSubstr(why));
+  EXPECT_THAT(runner_.Run({"ls", "--columns", "job,note"}).out, HasSubstr(why));
+  runner_.terminal.out_is_terminal = true;
+  runner_.terminal.width = 400;
+  EXPECT_THAT(runner_.Run({"ls"}).out, AllOf(Not(HasSubstr(why)), HasSubstr("...")));
+  EXPECT_THAT(runner_.Run({"ls", "-o", "wide"}).out, HasSubstr(why));
+}
+
+TEST_F(Jobs, StatesWithACommaLeadToTheFlagThatRepeats) {
+  const CommandResult result = runner_.Run({"ls", "--state", "queued,running"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("--state queued --state running"));
+}
+
+TEST_F(Jobs, ThePageOfAJobThatIsNotThereIsNotServed) {
+  const CommandResult result = runner_.Run({"web", "999", "--no-open"});
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err, HasSubstr("jobs/999"));
+}
+
 TEST_F(Jobs, AStateThatIsNoneIsRefused) {
   const CommandResult result = runner_.Run({"ls", "--state", "asleep"});
   EXPECT_EQ(result.exit_code, 2);
