@@ -54,7 +54,13 @@ std::string ScopeText(const v1::Token& token) {
 std::string EndText(const v1::Token& token, absl::Time now) {
   if (token.has_revoke_time()) return token.is_invitation() ? "used" : "revoked";
   const absl::Duration left = output::ToTime(token.expire_time()) - now;
-  return left <= absl::ZeroDuration() ? "expired" : absl::StrCat("in ", output::AgeText(left));
+  if (left <= absl::ZeroDuration()) return "expired";
+  // An age is cut, but a token of 90 days has 90 days left right after it was made.
+  const absl::Duration unit = left < absl::Minutes(2)  ? absl::Seconds(1)
+                              : left < absl::Hours(2)  ? absl::Minutes(1)
+                              : left < absl::Hours(48) ? absl::Hours(1)
+                                                       : absl::Hours(24);
+  return absl::StrCat("in ", output::AgeText(left + unit / 2));
 }
 
 Result CreateToken(const Context& context, const CreateOptions& options) {
@@ -69,13 +75,17 @@ Result CreateToken(const Context& context, const CreateOptions& options) {
   TY_ASSIGN_OR_RETURN(const auto link, Connect(context));
   TY_ASSIGN_OR_RETURN(const v1::CreateTokenResponse made,
                       link->Call(&v1::AccessService::Stub::CreateToken, request));
-  context.Say(absl::StrCat("token ", made.token().id(), " signs in as '", made.token().user(),
-                           "' (", ScopeText(made.token()), "), and ends ",
-                           EndText(made.token(), context.clock.Now()), "; it is shown this once"));
+  const std::string text = absl::StrCat("token ", made.token().id(), " signs in as '",
+                                        made.token().user(), "' (", ScopeText(made.token()),
+                                        "), and ends ", EndText(made.token(), context.clock.Now()));
   if (!options.output_file.empty()) {
     TY_RETURN_IF_ERROR(
         WriteFileAtomically(options.output_file, absl::StrCat(made.text(), "\n"), 0600));
-  } else if (!PrintOne(context, made, made.text())) {
+    context.Say(absl::StrCat(text, "; it is in ", options.output_file, ", and nowhere else"));
+    return link::kOk;
+  }
+  context.Say(absl::StrCat(text, "; it is shown this once"));
+  if (!PrintOne(context, made, made.text())) {
     context.out << made.text() << "\n";
   }
   return link::kOk;
@@ -92,7 +102,10 @@ Result ListTokens(const Context& context, const ListOptions& options) {
   for (const v1::Token& token : response.tokens()) names.push_back(token.id());
   if (PrintMessages(context, response.tokens(), names)) return link::kOk;
   if (response.tokens().empty()) {
-    context.Say("no tokens; `trainyard tokens create` makes one");
+    context.Say(options.all || !options.user.empty()
+                    ? "no tokens; `trainyard tokens create` makes one"
+                    : "you have no tokens; `trainyard tokens create` makes one, and `trainyard "
+                      "tokens ls --all-users` lists those of others");
     return link::kOk;
   }
   const absl::Time now = context.clock.Now();
