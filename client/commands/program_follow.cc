@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/commands/follow.h"
 #include "client/commands/log_stream.h"
@@ -25,6 +26,20 @@ constexpr absl::Duration kLogsEndTimeout = absl::Seconds(10);
 
 // Users want one of these after Ctrl-C.
 enum class Wish { kDetach, kCancel, kGoOn };
+
+// Returns the code with which the following of a program ends that has not succeeded: its own, that
+// of shells if it could not be executed, and 8 if the job came to its end otherwise.
+link::ExitCode CodeOf(const v1::Failure& failure) {
+  constexpr int kExitCannotExecute = 127;
+  constexpr int kExitOfSignals = 128;
+  const int code = failure.exit_code();
+  const bool is_own = failure.reason() == "PROGRAM_FAILED" || code > kExitOfSignals;
+  if (is_own && code > 0) return static_cast<link::ExitCode>(code);
+  return failure.reason() == "PROGRAM_NOT_STARTED" &&
+                 absl::StrContains(failure.message(), "cannot execute")
+             ? static_cast<link::ExitCode>(kExitCannotExecute)
+             : link::kJobEndedBadly;
+}
 
 class ProgramFollower {
  public:
@@ -146,13 +161,13 @@ Result ProgramFollower::TellEnd() {
   const bool has_failed = job_.state() == v1::JOB_STATE_FAILED;
   if (has_failed || output::IsHeld(job_)) {
     context_.Say(absl::StrCat(name_, has_failed ? " failed " : " is held for a person ",
-                              FailureText(job_.failure()), "\n  trainyard show ", id,
+                              FailureText(job_.failure()), "\n  trainyard logs ", id,
+                              "            what it printed\n  trainyard show ", id,
                               " --events   its history"));
   } else {
     context_.Say(absl::StrCat(name_, " is ", output::StateText(job_.state())));
   }
-  const int code = has_failed ? job_.failure().exit_code() : 0;
-  return code > 0 ? static_cast<link::ExitCode>(code) : link::kJobEndedBadly;
+  return has_failed ? CodeOf(job_.failure()) : link::kJobEndedBadly;
 }
 
 Result ProgramFollower::Run() {

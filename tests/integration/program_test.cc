@@ -73,7 +73,7 @@ TEST_F(Program, ACommandRunsAsIfItRanHere) {
   EXPECT_THAT(job.failure().message(), HasSubstr("exited with code 7: it broke"));
 
   const ProcessResult missing = yard_.Cli({"run", "--", "no-such-program"});
-  EXPECT_NE(missing.exit_code, 0);
+  EXPECT_EQ(missing.exit_code, 127) << "as in shells";
   EXPECT_THAT(missing.err, AllOf(HasSubstr("PROGRAM_NOT_STARTED"), HasSubstr("no-such-program")));
 
   const ProcessResult shown = yard_.Cli({"show", "2"});

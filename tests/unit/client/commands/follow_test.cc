@@ -300,12 +300,13 @@ class FollowProgram : public Follow {
     return result;
   }
 
-  void Fail(int exit_code) {
-    server_.ChangeJob("jobs/1", [exit_code](v1::Job& job) {
+  void Fail(int exit_code, const std::string& reason = "PROGRAM_FAILED",
+            const std::string& message = "the program exited with code 7") {
+    server_.ChangeJob("jobs/1", [&](v1::Job& job) {
       job.set_state(v1::JOB_STATE_FAILED);
       job.mutable_failure()->set_failure_class(v1::FAILURE_CLASS_USER_ERROR);
-      job.mutable_failure()->set_reason("PROGRAM_FAILED");
-      job.mutable_failure()->set_message("the program exited with code 7");
+      job.mutable_failure()->set_reason(reason);
+      job.mutable_failure()->set_message(message);
       job.mutable_failure()->set_exit_code(exit_code);
     });
   }
@@ -319,11 +320,32 @@ TEST_F(FollowProgram, PrintsWhatTheProgramPrintsAndPassesItsExitCodeOn) {
   });
   EXPECT_EQ(result.exit_code, 7);
   EXPECT_EQ(result.out, "50%\r100% \x1b[32mdone\x1b[0m") << "one's own program may draw";
-  EXPECT_THAT(result.err, HasSubstr("jobs/1 failed (user_error, PROGRAM_FAILED)"));
+  EXPECT_THAT(result.err, AllOf(HasSubstr("jobs/1 failed (user_error, PROGRAM_FAILED)"),
+                                HasSubstr("  trainyard logs 1            what it printed\n"
+                                          "  trainyard show 1 --events   its history\n")));
 }
 
 TEST_F(FollowProgram, AnEndWithoutExitCodeIsABadEnd) {
   EXPECT_EQ(RunCommand("", [&] { Fail(0); }).exit_code, 8);
+}
+
+// The process that runs the program has a code of its own for each of these ends, which is none of
+// the program's.
+TEST_F(FollowProgram, AnEndThatIsNotTheProgramsOwnHasNoCodeOfIt) {
+  EXPECT_EQ(RunCommand("", [&] { Fail(2, "IDLE_LIMIT", "it was idle for 2s"); }).exit_code, 8);
+}
+
+TEST_F(FollowProgram, AProgramThatCannotBeExecutedGivesTheCodeOfShells) {
+  EXPECT_EQ(
+      RunCommand(
+          "", [&] { Fail(2, "PROGRAM_NOT_STARTED", "cannot execute 'nosuchprog': No such file"); })
+          .exit_code,
+      127);
+}
+
+TEST_F(FollowProgram, AProgramThatWasKilledGivesItsSignal) {
+  EXPECT_EQ(RunCommand("", [&] { Fail(137, "OUT_OF_MEMORY", "it ran out of memory"); }).exit_code,
+            137);
 }
 
 TEST_F(FollowProgram, CtrlCAsksAtATerminal) {
