@@ -33,6 +33,13 @@ int64_t OffsetToGoOn(const absl::Status& status) {
   return offset;
 }
 
+// Returns the folder without what changes nothing: "/x/p" for "/x/p/.".
+std::string ShownFolder(const std::string& folder) {
+  std::string shown = std::filesystem::path(folder).lexically_normal().string();
+  if (shown.size() > 1 && shown.back() == '/') shown.pop_back();
+  return shown;
+}
+
 }  // namespace
 
 std::string CacheHome(const Context& context) {
@@ -92,7 +99,8 @@ absl::StatusOr<CodeSender::Sent> CodeSender::Take(const std::string& folder) {
   TY_ASSIGN_OR_RETURN(const bool was_missing,
                       SendMissing(sent.digest, made.path, sent.origin, made.diff));
   if (was_missing) {
-    context_.Say(absl::StrCat("sent the code of '", folder, "', ", FormatBytes(made.size)));
+    context_.Say(
+        absl::StrCat("sent the code of '", ShownFolder(folder), "', ", FormatBytes(made.size)));
   }
   return sent;
 }

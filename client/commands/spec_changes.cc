@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "client/commands/selector.h"
 #include "common/base/strings.h"
 
 namespace trainyard::commands {
@@ -79,7 +80,15 @@ absl::StatusOr<std::vector<Change>> ChangesOf(const SpecFlags& flags) {
     }
     changes.push_back({is_url ? "notify.webhook" : "notify.mail", JsonQuote(to)});
   }
-  if (!flags.name.empty()) changes.push_back({"name", JsonQuote(flags.name)});
+  if (!flags.name.empty()) {
+    if (const auto means = ParseSelector(flags.name); means.ok() && means->front().name.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--name '", flags.name, "' would never name the job: other verbs read it as ",
+          means->front().back >= 0 ? "one of the newest jobs" : "the number of a job",
+          "; choose a name that begins with a letter, such as 'job-", flags.name, "'"));
+    }
+    changes.push_back({"name", JsonQuote(flags.name)});
+  }
   if (!flags.code.empty()) {
     // The path of a spec is relative to the spec, and that of the command line to here.
     std::error_code failed;

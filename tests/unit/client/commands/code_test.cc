@@ -38,7 +38,7 @@ class CodeVerbs : public ::testing::Test {
 TEST_F(CodeVerbs, CodeTravelsOnceAndComesBackAsItWas) {
   const CommandResult first = runner_.Run({"submit", spec_});
   EXPECT_EQ(first.exit_code, 0) << first.err;
-  EXPECT_THAT(first.err, HasSubstr("sent the code of"));
+  EXPECT_THAT(first.err, HasSubstr("sent the code of '" + dir_.File("project") + "', "));
   const std::string digest = server_.last_create().spec().program().code();
   EXPECT_THAT(digest, StartsWith("sha256:"));
   EXPECT_EQ(server_.uploads(), 1);

@@ -38,6 +38,17 @@ TEST_F(Submit, PrintsTheNameOfTheJobAndSendsARequestId) {
   EXPECT_EQ(runner_.Run({"submit", spec_, "-o", "name", "-q"}).out, "jobs/2\n");
 }
 
+TEST_F(Submit, ANameThatMeansAnotherJobIsRefused) {
+  for (const char* name : {"12", "1-3", "last"}) {
+    const CommandResult result = runner_.Run({"submit", spec_, "--name", name});
+    EXPECT_EQ(result.exit_code, 2) << name;
+    EXPECT_THAT(result.err, AllOf(HasSubstr("would never name the job"),
+                                  HasSubstr(std::string("such as 'job-") + name + "'")));
+  }
+  EXPECT_EQ(runner_.Run({"submit", spec_, "--name", "3-layers"}).exit_code, 0);
+  EXPECT_EQ(runner_.Run({"submit", spec_, "--name", "last-try"}).exit_code, 0);
+}
+
 TEST_F(Submit, ACommandIsAJobInThePresentFolder) {
   runner_.surroundings.environment = {"VIRTUAL_ENV=/home/anna/env", "HF_HOME=/models"};
   const CommandResult result =
