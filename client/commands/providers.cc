@@ -191,7 +191,11 @@ std::string AgoText(const google::protobuf::Timestamp& time, absl::Time now) {
 }
 
 Result AddProvider(const Context& context, const ProviderOptions& options) {
-  if (options.slurm == !options.kubernetes.empty()) {
+  if (options.slurm && !options.kubernetes.empty()) {
+    return absl::InvalidArgumentError(
+        "only one of --slurm and --kubernetes can be asked; leave one of them out");
+  }
+  if (!options.slurm && options.kubernetes.empty()) {
     return absl::InvalidArgumentError(
         "say which cluster is to be asked: --slurm, or --kubernetes POD.yaml");
   }

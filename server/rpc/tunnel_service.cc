@@ -143,7 +143,7 @@ class UserEnd : public TunnelStream {
     if (!services_.tunnels->GiveUp(id_)) return;
     End(TunnelLost(absl::StrCat("worker '", worker, "' has not come within ",
                                 absl::FormatDuration(services_.tunnels->wait()),
-                                "; `trainyard workers` tells whether it is there")));
+                                "; `trainyard workers ls` tells whether it is there")));
   }
 
   Services& services_;

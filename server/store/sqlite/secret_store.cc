@@ -116,7 +116,11 @@ absl::StatusOr<SecretInfo> SecretStore::Put(const std::string& user, const std::
 
 absl::Status SecretStore::Delete(const std::string& user, const std::string& name) {
   const MutexLock file_lock(&file_mutex_);
-  if (!Has(user, name)) return error::SecretNotFound(user, name);
+  if (!Has(user, name)) {
+    return MakeError(absl::StatusCode::kNotFound, error::kSecretNotFound,
+                     absl::StrCat("'", user, "' has no secret '", name,
+                                  "'; `trainyard secrets ls` lists those there are"));
+  }
   TY_RETURN_IF_ERROR(db_->Prepared(kDeleteSecret).Bind(user).Bind(name).Run());
   {
     const MutexLock lock(&mutex_);

@@ -118,6 +118,15 @@ TEST(Verbs, MistakesOfUseEndWithTwoAndSayWhatIsMeant) {
   }
 }
 
+TEST(Verbs, AProviderOfTwoClustersIsRefused) {
+  CommandRunner runner("unix:/nowhere");
+  const CommandResult result =
+      runner.Run({"providers", "add", "lab", "--slurm", "--kubernetes", "pod.yaml"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("only one of --slurm and --kubernetes can be asked"));
+  EXPECT_THAT(runner.Run({"providers", "add", "lab"}).err, HasSubstr("say which cluster"));
+}
+
 TEST(Verbs, FlagsMayBeWrittenWithHyphensAndWithUnderscores) {
   for (const client::VerbInfo& verb : DescribeVerbs()) {
     for (const std::string& flag : verb.flags) {

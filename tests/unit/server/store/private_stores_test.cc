@@ -60,7 +60,10 @@ TEST(SecretStore, KeepsSecretsOfEachUserAndForgetsThemForGood) {
   ASSERT_TRUE((*store)->Delete("anna", "token").ok());
   EXPECT_FALSE((*store)->Has("anna", "token"));
   EXPECT_TRUE((*store)->Has("bert", "token"));
-  EXPECT_EQ(ErrorReason((*store)->Delete("anna", "token")), "SECRET_NOT_FOUND");
+  const absl::Status gone = (*store)->Delete("anna", "token");
+  EXPECT_EQ(ErrorReason(gone), "SECRET_NOT_FOUND");
+  EXPECT_EQ(gone.message(),
+            "'anna' has no secret 'token'; `trainyard secrets ls` lists those there are");
 }
 
 TEST(SecretStore, AUserHasAtMostAHundred) {
