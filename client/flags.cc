@@ -22,14 +22,33 @@ namespace {
 constexpr int kUsage = 2;
 constexpr size_t kFlagColumn = 34;
 
-void Collect(const CLI::App& app, const std::string& prefix, std::vector<VerbInfo>& verbs) {
+// Returns all names of a flag: "-o", "--output".
+std::vector<std::string> NamesOf(const CLI::Option& option) {
+  std::vector<std::string> names;
+  for (const std::string& name : option.get_snames()) names.push_back("-" + name);
+  for (const std::string& name : option.get_lnames()) names.push_back("--" + name);
+  return names;
+}
+
+// Adds the values of the flags of a level.
+void CollectChoices(const CLI::App& level, const Choices& choices, VerbInfo& info) {
+  for (const CLI::Option* option : level.get_options()) {
+    const auto found = choices.find(option);
+    if (found == choices.end()) continue;
+    for (const std::string& name : NamesOf(*option)) info.choices[name] = found->second;
+  }
+}
+
+void Collect(const CLI::App& app, const std::string& prefix, const Choices& choices,
+             std::vector<VerbInfo>& verbs) {
   for (const CLI::App* verb : app.get_subcommands({})) {
     const std::string name = prefix + verb->get_name();
     if (!verb->get_subcommands({}).empty()) {
-      Collect(*verb, name + " ", verbs);
+      Collect(*verb, name + " ", choices, verbs);
       continue;
     }
-    VerbInfo info{name, verb->get_description(), {}, {}};
+    VerbInfo info{name, verb->get_description(), {}, {}, {}};
+    CollectChoices(*verb, choices, info);
     for (const CLI::Option* option : verb->get_options()) {
       if (option->get_positional()) info.words.push_back(option->get_name());
     }
@@ -176,6 +195,11 @@ Flag& Flag::Positive() {
 
 Flag& Flag::OneOf(const std::vector<std::string>& words) {
   option_->check(CLI::IsMember(words).description(""));
+  return Offers(words);
+}
+
+Flag& Flag::Offers(const std::vector<std::string>& words) {
+  (*choices_)[option_] = words;
   return *this;
 }
 
@@ -201,37 +225,37 @@ Flag& Flag::Excludes(const Flag& other) {
 }
 
 Flag Flags::Word(const std::string& name, std::string& value, const std::string& help) {
-  return Flag(verb_->add_option(name, value, help));
+  return Flag(verb_->add_option(name, value, help), *choices_);
 }
 
 Flag Flags::Words(const std::string& name, std::vector<std::string>& values,
                   const std::string& help) {
-  return Flag(verb_->add_option(name, values, help));
+  return Flag(verb_->add_option(name, values, help), *choices_);
 }
 
 Flag Flags::Value(const std::string& names, std::string& value, const std::string& help) {
-  return Flag(verb_->add_option(names, value, help));
+  return Flag(verb_->add_option(names, value, help), *choices_);
 }
 
 Flag Flags::Value(const std::string& names, int& value, const std::string& help) {
-  return Flag(verb_->add_option(names, value, help));
+  return Flag(verb_->add_option(names, value, help), *choices_);
 }
 
 Flag Flags::Value(const std::string& names, int64_t& value, const std::string& help) {
-  return Flag(verb_->add_option(names, value, help));
+  return Flag(verb_->add_option(names, value, help), *choices_);
 }
 
 Flag Flags::Value(const std::string& names, std::optional<int>& value, const std::string& help) {
-  return Flag(verb_->add_option(names, value, help));
+  return Flag(verb_->add_option(names, value, help), *choices_);
 }
 
 Flag Flags::Repeated(const std::string& names, std::vector<std::string>& values,
                      const std::string& help) {
-  return Flag(verb_->add_option(names, values, help)->allow_extra_args(false));
+  return Flag(verb_->add_option(names, values, help)->allow_extra_args(false), *choices_);
 }
 
 Flag Flags::Switch(const std::string& names, bool& value, const std::string& help) {
-  return Flag(verb_->add_flag(names, value, help));
+  return Flag(verb_->add_flag(names, value, help), *choices_);
 }
 
 void Flags::Rest(const std::string& name, std::vector<std::string>& values,
@@ -255,7 +279,7 @@ CommandLine::CommandLine(const std::string& program, const std::string& summary,
 CommandLine::~CommandLine() = default;
 
 Flags CommandLine::Globals() {
-  return Flags(app_.get(), rests_);
+  return Flags(app_.get(), rests_, choices_);
 }
 
 void CommandLine::AddGroup(const std::string& name, const std::string& summary) {
@@ -275,7 +299,7 @@ Flags CommandLine::AddVerb(const std::string& name, const std::string& summary,
   verb->footer(
       absl::StrCat("Example:\n  ", program_, " ", name, example.empty() ? "" : " ", example));
   verb->callback([this, name] { chosen_ = name; });
-  return Flags(verb, rests_);
+  return Flags(verb, rests_, choices_);
 }
 
 void CommandLine::SetVersion(const std::string& text) {
@@ -341,8 +365,18 @@ CommandLine::Outcome CommandLine::Parse(const std::vector<std::string>& args) {
 
 std::vector<VerbInfo> CommandLine::Describe() const {
   std::vector<VerbInfo> verbs;
-  Collect(*app_, "", verbs);
+  Collect(*app_, "", choices_, verbs);
   return verbs;
+}
+
+VerbInfo CommandLine::DescribeGlobals() const {
+  VerbInfo info;
+  CollectChoices(*app_, choices_, info);
+  for (const CLI::Option* option : app_->get_options()) {
+    if (option->get_items_expected_max() == 0) continue;  // it has no value
+    for (std::string& name : NamesOf(*option)) info.flags.push_back(std::move(name));
+  }
+  return info;
 }
 
 }  // namespace trainyard::client

@@ -17,16 +17,21 @@ class Option;
 
 namespace trainyard::client {
 
+// The values that shells offer for a flag, for each flag that has a list of them.
+using Choices = std::map<const CLI::Option*, std::vector<std::string>>;
+
 // A declared flag, or a declared word without a flag. The calls add rules to it.
 class Flag {
  public:
-  explicit Flag(CLI::Option* option) : option_(option) {}
+  Flag(CLI::Option* option, Choices& choices) : option_(option), choices_(&choices) {}
 
   Flag& Required();
   // Accepts integers between these bounds, both included.
   Flag& Range(int64_t least, int64_t most);
   Flag& Positive();
   Flag& OneOf(const std::vector<std::string>& words);
+  // Lets shells offer these values. Others are accepted too.
+  Flag& Offers(const std::vector<std::string>& words);
   // Accepts the values for which `check` returns "". Otherwise `check` returns what is wrong.
   Flag& Check(std::function<std::string(const std::string&)> check);
   // Sets the number of words that the flag takes.
@@ -37,6 +42,7 @@ class Flag {
 
  private:
   CLI::Option* option_;
+  Choices* choices_;
 };
 
 // A verb declares its flags through this class. Each call binds a flag to a field, which must
@@ -47,7 +53,8 @@ class Flags {
   // The words that follow `--`, for each verb that takes them.
   using Rests = std::map<const CLI::App*, std::vector<std::string>*>;
 
-  Flags(CLI::App* verb, Rests& rests) : verb_(verb), rests_(&rests) {}
+  Flags(CLI::App* verb, Rests& rests, Choices& choices)
+      : verb_(verb), rests_(&rests), choices_(&choices) {}
 
   // Declares a word without a flag, such as FILE.
   Flag Word(const std::string& name, std::string& value, const std::string& help);
@@ -69,6 +76,7 @@ class Flags {
  private:
   CLI::App* verb_;
   Rests* rests_;
+  Choices* choices_;
 };
 
 // Describes a verb for completion.
@@ -77,6 +85,8 @@ struct VerbInfo {
   std::string summary;
   std::vector<std::string> flags;  // such as "--follow"
   std::vector<std::string> words;  // the words without a flag, such as "JOB"
+  // Its own flags that have a list of values, by each of their names: "-o", "--output".
+  std::map<std::string, std::vector<std::string>> choices;
 };
 
 class CommandLine {
@@ -113,11 +123,14 @@ class CommandLine {
   // underscores too, and `help VERB` is `VERB --help`.
   Outcome Parse(const std::vector<std::string>& args);
   std::vector<VerbInfo> Describe() const;
+  // Describes the flags of all verbs. `flags` has those that take a value, by each of their names.
+  VerbInfo DescribeGlobals() const;
 
  private:
   const std::string program_;
   const std::unique_ptr<CLI::App> app_;
   Flags::Rests rests_;
+  Choices choices_;
   std::string chosen_;
   std::map<std::string, std::vector<std::string>> synonyms_;
 };

@@ -5,6 +5,7 @@
 #include <ostream>
 #include <set>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
@@ -48,11 +49,15 @@ constexpr char kAsk[] =
     "  timeout 2 trainyard ls --limit 100 -q --columns name 2>/dev/null | sed 1d | sort -u\n"
     "}\n"
     "_trainyard_workers() { _trainyard_ask workers ls | sed 's|^workers/||'; }\n"
+    "_trainyard_specs() { _trainyard_ask specs ls | sed 's|@.*||'; }\n"
     "_trainyard_sweeps() { _trainyard_ask sweep ls | sed 's|^sweeps/||'; }\n";
 
 // Returns the function of kAsk that lists what may stand in place of the verb's words, or an empty
 // text for words such as files.
 std::string AskFunction(const client::VerbInfo& verb) {
+  for (const char* name : {"specs show", "specs history", "specs diff", "specs rm"}) {
+    if (verb.name == name) return "_trainyard_specs";
+  }
   for (const std::string& word : verb.words) {
     if (word == "JOB" || word == "A" || word == "JOB|FILE" || word == "CHECKPOINT") {
       return "_trainyard_jobs";
@@ -69,6 +74,28 @@ bool TakesSpecs(const client::VerbInfo& verb) {
          verb.name == "explain" || verb.name == "bench scaling" || verb.name == "sweep run";
 }
 
+// Returns the patterns of the flag and the verb whose value is completed, for a `case` over
+// "flag:verb". A verb has words behind it when it has some already.
+std::string ValuePatterns(const std::string& flag, const std::string& verb) {
+  if (verb.empty()) return absl::StrCat("'", flag, ":'*");
+  return absl::StrCat("'", flag, ":", verb, "'|'", flag, ":", verb, " '*");
+}
+
+// Returns the branches of that `case`, with a command that offers words: "compadd -- ", "".
+std::string ValueBranches(const std::vector<client::VerbInfo>& verbs, absl::string_view before,
+                          absl::string_view behind) {
+  std::string out;
+  const auto add = [&](const client::VerbInfo& info) {
+    for (const auto& [flag, values] : info.choices) {
+      absl::StrAppend(&out, "    ", ValuePatterns(flag, info.name), ") ", before,
+                      absl::StrJoin(values, " "), behind, "; return ;;\n");
+    }
+  };
+  for (const client::VerbInfo& verb : verbs) add(verb);
+  add(DescribeGlobals());
+  return out;
+}
+
 std::string BashCompletion(const std::vector<client::VerbInfo>& verbs) {
   const Words words = SplitVerbs(verbs);
   std::string out = absl::StrCat("# bash completion of trainyard\n", kAsk);
@@ -77,9 +104,20 @@ std::string BashCompletion(const std::vector<client::VerbInfo>& verbs) {
       "  local current=${COMP_WORDS[COMP_CWORD]} verb= word i\n"
       "  for ((i = 1; i < COMP_CWORD; i++)); do\n"
       "    word=${COMP_WORDS[i]}\n"
-      "    case $word in -*) ;; *) verb=${verb:+$verb }$word ;; esac\n"
-      "  done\n"
-      "  case ${COMP_WORDS[COMP_CWORD-1]}:$verb in\n";
+      "    case $word in\n";
+  // bash takes the signs = and : for words of their own.
+  absl::StrAppend(&out, "      ", absl::StrJoin(DescribeGlobals().flags, "|"),
+                  ") i=$((i + 1)); [ \"${COMP_WORDS[i]}\" != = ] || i=$((i + 1))\n"
+                  "        while [ \"${COMP_WORDS[i+1]}\" = : ]; do i=$((i + 2)); done ;;\n"
+                  "      -*) ;;\n"
+                  "      *) verb=${verb:+$verb }$word ;;\n"
+                  "    esac\n"
+                  "  done\n"
+                  "  word=${COMP_WORDS[COMP_CWORD-1]}\n"
+                  "  [ \"$current\" != = ] || current=\n"
+                  "  [ \"$word\" != = ] || word=${COMP_WORDS[COMP_CWORD-2]}\n"
+                  "  case $word:$verb in\n",
+                  ValueBranches(verbs, "COMPREPLY=($(compgen -W '", "' -- \"$current\"))"));
   absl::StrAppend(&out, "    --context:*|use:'contexts use'|rm:'contexts rm')\n",
                   "      COMPREPLY=($(compgen -W \"$(", kContextNames,
                   ")\" -- \"$current\"))\n      return ;;\n  esac\n  case $verb in\n");
@@ -96,7 +134,9 @@ std::string BashCompletion(const std::vector<client::VerbInfo>& verbs) {
                     "' -- \"$current\")) ;;\n");
     if (TakesSpecs(verb)) {
       absl::StrAppend(&out, "      *) COMPREPLY=($(compgen -f -X '!*.@(yaml|yml|json)' -- ",
-                      "\"$current\") $(compgen -d -S / -- \"$current\")) ;;&\n");
+                      "\"$current\") $(compgen -d -S / -- \"$current\")) ;;&\n",
+                      "      *) COMPREPLY+=($(compgen -W \"$(_trainyard_specs)\" -- ",
+                      "\"$current\")) ;;", ask.empty() ? "" : "&", "\n");
     }
     if (!ask.empty()) {
       absl::StrAppend(&out, "      *) COMPREPLY+=($(compgen -W \"$(", ask,
@@ -126,9 +166,14 @@ std::string ZshCompletion(const std::vector<client::VerbInfo>& verbs) {
       "  local verb= word i\n"
       "  for ((i = 2; i < CURRENT; i++)); do\n"
       "    word=${words[i]}\n"
-      "    [[ $word == -* ]] || verb=${verb:+$verb }$word\n"
-      "  done\n"
-      "  case ${words[CURRENT-1]}:$verb in\n";
+      "    case $word in\n";
+  absl::StrAppend(&out, "      ", absl::StrJoin(DescribeGlobals().flags, "|"), ") ((i++)) ;;\n",
+                  "      -*) ;;\n"
+                  "      *) verb=${verb:+$verb }$word ;;\n"
+                  "    esac\n"
+                  "  done\n"
+                  "  case ${words[CURRENT-1]}:$verb in\n",
+                  ValueBranches(verbs, "compadd -- ", ""));
   absl::StrAppend(&out, "    --context:*|use:'contexts use'|rm:'contexts rm')\n",
                   "      compadd -- $(", kContextNames, ")\n      return ;;\n  esac\n",
                   "  case $verb in\n");
@@ -141,7 +186,8 @@ std::string ZshCompletion(const std::vector<client::VerbInfo>& verbs) {
     absl::StrAppend(&out, "    ", Quoted(verb.name), "|", Quoted(verb.name + " "), "*) compadd -- ",
                     absl::StrJoin(verb.flags, " "), "; ",
                     ask.empty() ? "" : absl::StrCat("compadd -- ${(f)\"$(", ask, ")\"}; "),
-                    TakesSpecs(verb) ? "_files -g '*.(yaml|yml|json)(-.)'"
+                    TakesSpecs(verb) ? "compadd -- ${(f)\"$(_trainyard_specs)\"}; "
+                                       "_files -g '*.(yaml|yml|json)(-.)'"
                     : ask.empty()    ? "_files"
                                      : ":",
                     " ;;\n");
@@ -170,23 +216,36 @@ std::string FishCompletion(const std::vector<client::VerbInfo>& verbs) {
   for (const client::VerbInfo& verb : verbs) {
     const std::vector<std::string> parts = absl::StrSplit(verb.name, ' ');
     const std::string ask = AskFunction(verb);
-    if (!ask.empty()) {
-      // fish has another syntax for functions, so the commands stand here by themselves. A sweep
-      // and a job may be named after the same word, so the group is asked for too.
-      const bool is_sweep = ask == "_trainyard_sweeps";
-      absl::StrAppend(&out, "complete -c trainyard -n '",
-                      is_sweep ? "__fish_seen_subcommand_from sweep; and " : "",
-                      "__fish_seen_subcommand_from ", parts.back(), "' -a '(timeout 2 trainyard ",
-                      ask == "_trainyard_jobs" ? "ls --limit 100"
-                      : is_sweep               ? "sweep ls"
-                                               : "workers ls",
-                      " -q -o name 2>/dev/null | string replace -r \"^(jobs|workers|sweeps)/\" "
+    // fish has another syntax for functions, so the commands stand here by themselves. A sweep, a
+    // spec and a job may be named after the same word, so the group is asked for too.
+    const std::string place = absl::StrCat(
+        parts.size() > 1 ? absl::StrCat("__fish_seen_subcommand_from ", parts[0], "; and ") : "",
+        "__fish_seen_subcommand_from ", parts.back());
+    const auto offer = [&](absl::string_view question) {
+      absl::StrAppend(&out, "complete -c trainyard -n '", place, "' -a '(timeout 2 trainyard ",
+                      question,
+                      " -q -o name 2>/dev/null | string replace -r \"^(jobs|workers|sweeps)/|@.*\" "
                       "\"\")'\n");
+    };
+    if (ask == "_trainyard_jobs") offer("ls --limit 100");
+    if (ask == "_trainyard_sweeps") offer("sweep ls");
+    if (ask == "_trainyard_workers") offer("workers ls");
+    if (ask == "_trainyard_specs" || TakesSpecs(verb)) offer("specs ls");
+    for (const auto& [flag, values] : verb.choices) {
+      if (!absl::StartsWith(flag, "--")) continue;
+      absl::StrAppend(&out, "complete -c trainyard -n '", place, "' -l ", flag.substr(2),
+                      " -x -a '", absl::StrJoin(values, " "), "'\n");
     }
     for (const std::string& flag : verb.flags) {
+      if (verb.choices.contains(flag)) continue;
       absl::StrAppend(&out, "complete -c trainyard -n '__fish_seen_subcommand_from ", parts.back(),
                       "' -l ", flag.substr(2), "\n");
     }
+  }
+  for (const auto& [flag, values] : DescribeGlobals().choices) {
+    const bool is_short = !absl::StartsWith(flag, "--");
+    absl::StrAppend(&out, "complete -c trainyard ", is_short ? "-s " : "-l ",
+                    flag.substr(is_short ? 1 : 2), " -x -a '", absl::StrJoin(values, " "), "'\n");
   }
   for (const char* place : {"-n '__fish_seen_subcommand_from contexts; and "
                             "__fish_seen_subcommand_from use rm'",

@@ -206,7 +206,8 @@ void AddList(VerbTable& verbs) {
       "  trainyard ls --name 'sweep-*' --columns job,lr,accuracy --sort accuracy --reverse\n"
       "  trainyard ls --where 'test.accuracy > 0.9 and model = resnet' --sort -test.accuracy",
       [](client::Flags& flags, ListOptions& options) {
-        flags.Repeated("--state", options.states, "Only jobs in this state; may be repeated");
+        flags.Repeated("--state", options.states, "Only jobs in this state; may be repeated")
+            .Offers(StateNames());
         flags.Value("--limit", options.limit, "At most this many jobs (20)").Range(1, 1'000'000);
         flags.Switch("-a,--all", options.all, "All jobs, also those that ended long ago");
         flags.Value("--user", options.user, "Only jobs of this user");

@@ -200,4 +200,8 @@ std::vector<client::VerbInfo> DescribeVerbs() {
   return Program().line.Describe();
 }
 
+client::VerbInfo DescribeGlobals() {
+  return Program().line.DescribeGlobals();
+}
+
 }  // namespace trainyard::commands

@@ -74,5 +74,7 @@ link::ExitCode Run(const Context& context, const RunFunction& run);
 
 // Returns every verb with its flags, for completion.
 std::vector<client::VerbInfo> DescribeVerbs();
+// Returns the flags of all verbs that take a value.
+client::VerbInfo DescribeGlobals();
 
 }  // namespace trainyard::commands

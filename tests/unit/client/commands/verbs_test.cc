@@ -226,6 +226,7 @@ TEST(Completion, JobsWorkersAndSpecsAreCompleted) {
   const std::string program = runner.home.Write(
       "trainyard",
       "#!/bin/sh\ncase $* in workers*) echo workers/lab-1;; sweep*) echo sweeps/3;; "
+      "specs*) echo resnet@2;; "
       "*columns*) printf "
       "'NAME\\nconvnet\\n';; *) printf 'jobs/12\\njobs/15\\n';; esac\n");
   ASSERT_EQ(chmod(program.c_str(), 0755), 0);
@@ -242,8 +243,18 @@ TEST(Completion, JobsWorkersAndSpecsAreCompleted) {
   EXPECT_EQ(complete("trainyard cancel 12 con"), "convnet\n");
   EXPECT_EQ(complete("trainyard workers cordon ''"), "lab-1\n");
   EXPECT_EQ(complete("trainyard sweep show ''"), "3\n");
-  EXPECT_EQ(complete("trainyard sweep run ''"), "job.yaml\n");
-  EXPECT_EQ(complete("trainyard submit ''"), "job.yaml\n");
+  EXPECT_EQ(complete("trainyard sweep run ''"), "job.yaml resnet\n");
+  EXPECT_EQ(complete("trainyard submit ''"), "job.yaml resnet\n");
+  EXPECT_EQ(complete("trainyard run res"), "resnet\n");
+  EXPECT_EQ(complete("trainyard specs show ''"), "resnet\n");
+  EXPECT_EQ(complete("trainyard explain ''"), "job.yaml resnet 12 15 convnet\n");
+  EXPECT_EQ(complete("trainyard ls --state s"), "starting stopping suspended succeeded\n");
+  EXPECT_EQ(complete("trainyard ls --state = q"), "queued\n");
+  EXPECT_EQ(complete("trainyard ls -o j"), "json jsonl\n");
+  EXPECT_EQ(complete("trainyard -o ''"), "csv json jsonl name table wide yaml\n");
+  EXPECT_EQ(complete("trainyard tokens create --scope ''"), "read submit full\n");
+  EXPECT_EQ(complete("trainyard --server tls : //lab : 7443 -q show 1"), "12 15\n");
+  EXPECT_EQ(complete("trainyard --server = unix : /x -o json che"), "checkpoints\n");
   EXPECT_EQ(complete("trainyard submit --dry"), "--dry-run\n");
   EXPECT_EQ(complete("trainyard che"), "checkpoints\n");
 }
