@@ -22,10 +22,7 @@ constexpr size_t kNumberDigits = 20;
 constexpr size_t kHashDigits = 64;
 constexpr size_t kNameBytes = kNumberDigits + 1 + kHashDigits;
 constexpr int64_t kLatestBytesMax = int64_t{1} << 20;
-// A version each minute for ten years. Reading stops there, so that a store whose lists never end
-// does not keep us for ever.
-constexpr size_t kManifestsMax = 5'000'000;
-constexpr int64_t kListedMax = 500'000'000;
+constexpr int64_t kPageObjectsMin = 100;
 
 // Returns the number in the name of a manifest, or 0 if it is none.
 int64_t NumberOf(absl::string_view name) {
@@ -38,6 +35,11 @@ int64_t NumberOf(absl::string_view name) {
 }
 
 }  // namespace
+
+int64_t CountOf(const ListPage& page) {
+  const auto count = static_cast<int64_t>(page.objects.size());
+  return page.next.empty() ? count : std::max(count, kPageObjectsMin);
+}
 
 std::string ManifestStore::KeyOf(const Blob& blob) const {
   return absl::StrCat(prefix_, "blobs/sha256/", blob.sha256);
@@ -99,8 +101,8 @@ absl::Status ManifestStore::GetBlob(const Blob& blob, const std::string& path, i
 }
 
 absl::StatusOr<Version> ManifestStore::ReadVersion(const std::string& name) {
-  TY_ASSIGN_OR_RETURN(Object object,
-                      client_.Get(absl::StrCat(prefix_, "manifests/", name), kManifestBytesMax));
+  const std::string key = absl::StrCat(prefix_, "manifests/", name);
+  TY_ASSIGN_OR_RETURN(Object object, client_.Get(key, limits_.manifest_bytes));
   if (HexSha256(object.content) != name.substr(kNumberDigits + 1)) {
     return error::CorruptFile(absl::StrCat("manifests/", name), "its hash is not that of its name");
   }
@@ -113,9 +115,13 @@ absl::Status ManifestStore::ForEach(
   for (int64_t listed = 0;;) {
     TY_ASSIGN_OR_RETURN(const ListPage page, client_.List(request));
     for (const ListedObject& object : page.objects) TY_RETURN_IF_ERROR(function(object));
+    listed += CountOf(page);
+    if (listed > limits_.objects) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("'", request.prefix, "' has over ", limits_.objects, " objects"));
+    }
     if (page.next.empty()) return absl::OkStatus();
-    listed += static_cast<int64_t>(page.objects.size());
-    if (listed > kListedMax || page.next == request.token) {
+    if (page.next == request.token) {
       return absl::DataLossError(absl::StrCat("the list of '", request.prefix, "' does not end"));
     }
     request.token = page.next;
@@ -128,9 +134,9 @@ absl::StatusOr<std::vector<std::string>> ManifestStore::Names() {
   TY_RETURN_IF_ERROR(ForEach("manifests/", [&](const ListedObject& object) -> absl::Status {
     const absl::string_view name = absl::StripPrefix(object.key, folder);
     if (NumberOf(name) > 0) names.emplace_back(name);
-    if (names.size() <= kManifestsMax) return absl::OkStatus();
+    if (names.size() <= limits_.manifests) return absl::OkStatus();
     return absl::ResourceExhaustedError(
-        absl::StrCat("'", folder, "' has over ", kManifestsMax, " manifests"));
+        absl::StrCat("'", folder, "' has over ", limits_.manifests, " manifests"));
   }));
   std::sort(names.rbegin(), names.rend());  // stores other than AWS need not sort
   return names;

@@ -36,15 +36,26 @@ struct Version {
   std::string latest_etag = {};  // of the object `latest`, or "" if there is none
 };
 
+// The most that is read of a store. More is an error, so that a store whose lists never end does
+// not keep us for ever.
+struct ReadLimits {
+  int64_t manifest_bytes = kPutBytesMax;  // a manifest is written at once
+  // A version each minute for ten years.
+  size_t manifests = 5'000'000;
+  int64_t objects = 500'000'000;  // of a folder, as CountOf counts them
+};
+// Returns the objects of a page of a list. Short ones cost as much as longer ones, so that a page
+// that others follow counts as 100 objects at least.
+int64_t CountOf(const ListPage& page);
+
 // The store. It is thread-safe, and borrows the client.
 class ManifestStore {
  public:
-  // A manifest is written at once.
   static constexpr int64_t kManifestBytesMax = kPutBytesMax;
 
   // `prefix` is that of a Location. `conditions` is what Probe says, and matters to writers alone.
-  ManifestStore(Client& client, std::string prefix, Conditions conditions)
-      : client_(client), prefix_(std::move(prefix)), conditions_(conditions) {}
+  ManifestStore(Client& client, std::string prefix, Conditions conditions, ReadLimits limits = {})
+      : client_(client), prefix_(std::move(prefix)), conditions_(conditions), limits_(limits) {}
 
   // Sees to it that the content of the file is in the bucket. Returns true if it was sent, and
   // false if it was there. The file is hashed first: returns DATA_LOSS (CORRUPT_FILE) if it is
@@ -93,6 +104,7 @@ class ManifestStore {
   Client& client_;
   const std::string prefix_;
   const Conditions conditions_;
+  const ReadLimits limits_;
 };
 
 }  // namespace trainyard::s3

@@ -184,6 +184,33 @@ TEST_P(ManifestStoreTest, AManifestThatIsTooLongToBeReadIsNotWritten) {
   EXPECT_EQ(store_.Latest()->number, 1);
 }
 
+TEST_P(ManifestStoreTest, WhoeverTrustsNoStoreReadsLess) {
+  ManifestStore wary(*client_, "lab/", GetParam(),
+                     {.manifest_bytes = 4, .manifests = 2, .objects = 3});
+  ASSERT_TRUE(store_.Commit("four", *store_.Latest()).ok());
+  EXPECT_EQ(wary.Latest()->content, "four");
+  ASSERT_TRUE(store_.Commit("seven", *store_.Latest()).ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(wary.Latest().status()));
+  // Without the object `latest`, the manifests are listed.
+  ASSERT_TRUE(store_.Commit("nine", *store_.Latest()).ok());
+  fake_.Remove("lab/latest");
+  const absl::Status many = wary.Latest().status();
+  EXPECT_TRUE(absl::IsResourceExhausted(many));
+  EXPECT_THAT(many.message(), ::testing::HasSubstr("has over 2 manifests"));
+  for (const std::string& key : fake_.Keys("lab/manifests/")) fake_.Remove(key);
+  for (const char* name : {"a", "b", "c"}) fake_.Write(absl::StrCat("lab/manifests/", name), "");
+  EXPECT_EQ(wary.Latest()->number, 0);
+  fake_.Write("lab/manifests/d", "");
+  EXPECT_THAT(wary.Latest().status().message(), ::testing::HasSubstr("has over 3 objects"));
+}
+
+TEST(ManifestStore, ShortPagesAreNotFree) {
+  EXPECT_EQ(CountOf({}), 0);
+  EXPECT_EQ(CountOf({.objects = {}, .next = "more"}), 100);
+  EXPECT_EQ(CountOf({.objects = std::vector<ListedObject>(101), .next = "more"}), 101);
+  EXPECT_EQ(CountOf({.objects = std::vector<ListedObject>(7), .next = ""}), 7);
+}
+
 TEST_P(ManifestStoreTest, PruneReadsNothingBeforeItIsWorthIt) {
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(store_.Commit("", *store_.Latest()).ok());
   const int before = fake_.CountRequests("GET lab/manifests/");
