@@ -17,6 +17,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/base/strings.h"
+#include "common/s3/errors.h"
 #include "common/s3/manifest_store.h"
 #include "common/tls/digest.h"
 #include "server/access/rules.h"
@@ -35,6 +36,10 @@ namespace {
 
 // Each piece is synced, so pieces are large.
 constexpr size_t kPieceBytes = size_t{8} << 20;
+// Nobody here has written the manifest. One of 1000 files has less than 1 MiB, and a job with a
+// long spec has some more. A copy has one manifest, or a few if its server was cut off.
+constexpr s3::ReadLimits kReadLimits = {
+    .manifest_bytes = int64_t{16} << 20, .manifests = 100, .objects = 10'000};
 
 absl::Status Stopping() {
   return absl::UnavailableError("the server is shutting down; try again");
@@ -57,6 +62,19 @@ absl::StatusOr<AttemptId> CheckRoom(runtime::Runtime& runtime, JobId job, int64_
   return answer.get_future().get();
 }
 
+// A client takes UNAVAILABLE without the reason of a bucket for a server that restarts, and asks
+// again, which would begin the import again.
+absl::Status ExplainFailure(const absl::Status& status) {
+  const std::string reason = ErrorReason(status);
+  if (reason == error::kS3Unavailable) {
+    return MakeError(status.code(), reason,
+                     absl::StrCat(status.message(),
+                                  "; nothing was imported, so see that this server reaches the "
+                                  "bucket, and try again"));
+  }
+  return absl::IsUnavailable(status) ? absl::InternalError(status.message()) : status;
+}
+
 // A copy goes when its server deletes the checkpoint, also while it is being read.
 absl::Status ExplainLoss(const absl::Status& status, const std::string& place) {
   if (!absl::IsNotFound(status)) return status;
@@ -68,14 +86,20 @@ absl::Status ExplainLoss(const absl::Status& status, const std::string& place) {
 
 // Finds the newest one if the place names no step.
 absl::StatusOr<core::CheckpointRef> Find(s3::Client& client, const CopyPlace& place,
-                                         const std::string& shown) {
+                                         const std::string& shown, int64_t objects_max) {
   if (place.step.has_value()) return core::CheckpointRef{place.job, *place.step};
   // Whoever only reads writes under no condition.
   runtime::CopyFolder folder(client, place.prefix, s3::Conditions::kIgnored);
-  TY_ASSIGN_OR_RETURN(const auto copies, folder.List(place.job));
+  const auto copies = folder.List(place.job, objects_max);
+  if (absl::IsResourceExhausted(copies.status())) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "the newest checkpoint at '", shown, "' is not looked for: ", copies.status().message(),
+        "; name one of them: ", absl::StripSuffix(shown, "/"), "/STEP"));
+  }
+  TY_RETURN_IF_ERROR(copies.status());
   const auto newest =
-      std::find_if(copies.rbegin(), copies.rend(), [](const auto& copy) { return copy.second; });
-  if (newest == copies.rend()) return error::NoCopy(shown);
+      std::find_if(copies->rbegin(), copies->rend(), [](const auto& copy) { return copy.second; });
+  if (newest == copies->rend()) return error::NoCopy(shown);
   return newest->first;
 }
 
@@ -92,28 +116,25 @@ absl::Status CheckpointImports::CheckPlace(const std::string& place) const {
 absl::StatusOr<v1::ImportCheckpointResponse> CheckpointImports::Ask(
     const access::Caller& caller, const v1::ImportCheckpointRequest& request) {
   TY_RETURN_IF_ERROR(ParseCopyPlace(request.place()).status());
+  RequestCheck check;
+  check.Name("project", request.project(), /*may_be_empty=*/true);
+  TY_RETURN_IF_ERROR(check.Take());
   TY_RETURN_IF_ERROR(CheckPlace(request.place()));
   const Key key{caller.user, request.place(), request.project()};
   v1::ImportCheckpointResponse response;
   const MutexLock lock(&mutex_);
   if (is_stopping_) return Stopping();
-  const absl::Duration now = clock_.Uptime();
-  std::erase_if(imports_, [&](const auto& one) {
-    return one.first != key && one.second->is_done && one.second->end < now - options_.keep;
-  });
-  std::shared_ptr<Import>& import = imports_[key];
-  if (import == nullptr) {
+  DropAnswers(key, clock_.Uptime());
+  std::shared_ptr<Import> import;
+  if (const auto known = imports_.find(key); known != imports_.end()) {
+    import = known->second;
+  } else {
+    TY_RETURN_IF_ERROR(CheckRoomFor(caller.user));
     import = std::make_shared<Import>();
     import->caller = caller;
     import->request = request;
-    import->begin = now;
-    const absl::Status posted = imports_.size() > kImportsMax
-                                    ? runtime::ServerBusy("too many checkpoints are being imported")
-                                    : executor_.TryPost([this, begun = import] { Run(begun); });
-    if (!posted.ok()) {
-      imports_.erase(key);
-      return posted;
-    }
+    TY_RETURN_IF_ERROR(executor_.TryPost([this, import] { Run(import); }));
+    imports_[key] = import;
   }
   response.set_bytes(import->bytes);
   response.set_total_bytes(import->total_bytes);
@@ -126,6 +147,34 @@ absl::StatusOr<v1::ImportCheckpointResponse> CheckpointImports::Ask(
   return response;
 }
 
+absl::Status CheckpointImports::CheckRoomFor(const std::string& user) const {
+  size_t all = 0;
+  size_t own = 0;
+  for (const auto& [key, import] : imports_) {
+    if (import->is_done) continue;
+    ++all;
+    if (std::get<0>(key) == user) ++own;
+  }
+  if (own >= kImportsOfUserMax) {
+    return runtime::ServerBusy(
+        absl::StrCat(own, " checkpoints are being imported for '", user, "'"));
+  }
+  if (all >= kImportsMax) return runtime::ServerBusy("too many checkpoints are being imported");
+  return absl::OkStatus();
+}
+
+void CheckpointImports::DropAnswers(const Key& key, absl::Duration now) {
+  std::vector<std::pair<absl::Duration, Key>> answers;
+  for (const auto& [other, import] : imports_) {
+    if (other != key && import->is_done) answers.emplace_back(import->end, other);
+  }
+  std::sort(answers.rbegin(), answers.rend());
+  for (size_t i = 0; i < answers.size(); ++i) {
+    const auto& [end, other] = answers[i];
+    if (i >= kAnswersMax || end < now - options_.keep) imports_.erase(other);
+  }
+}
+
 void CheckpointImports::Stop() {
   const MutexLock lock(&mutex_);
   is_stopping_ = true;
@@ -135,8 +184,9 @@ void CheckpointImports::Stop() {
 }
 
 void CheckpointImports::Run(const std::shared_ptr<Import>& import) {
+  import->begin = clock_.Uptime();
   absl::StatusOr<v1::Checkpoint> result = Take(*import);
-  if (is_stopping_ && !result.ok()) result = Stopping();
+  if (!result.ok()) result = is_stopping_ ? Stopping() : ExplainFailure(result.status());
   if (!result.ok()) {
     LogWarning("a checkpoint cannot be taken from a bucket",
                {{"place", import->request.place()},
@@ -166,11 +216,12 @@ absl::StatusOr<v1::Checkpoint> CheckpointImports::Take(Import& import) {
 
 absl::StatusOr<v1::Checkpoint> CheckpointImports::TakeFrom(s3::Client& client, Import& import) {
   TY_ASSIGN_OR_RETURN(const CopyPlace place, ParseCopyPlace(import.request.place()));
-  TY_ASSIGN_OR_RETURN(const core::CheckpointRef id, Find(client, place, import.request.place()));
+  TY_ASSIGN_OR_RETURN(const core::CheckpointRef id,
+                      Find(client, place, import.request.place(), options_.objects_max));
   const std::string shown =
       absl::StrCat("s3://", place.bucket, "/", place.prefix, runtime::CopyName(id));
   const std::string prefix = absl::StrCat(place.prefix, runtime::CopyName(id), "/");
-  s3::ManifestStore store(client, prefix, s3::Conditions::kIgnored);
+  s3::ManifestStore store(client, prefix, s3::Conditions::kIgnored, kReadLimits);
   TY_ASSIGN_OR_RETURN(const s3::Version version, store.Latest());
   if (version.number == 0) return error::NoCopy(shown);
   TY_ASSIGN_OR_RETURN(const CopiedFiles copied, ReadCopy(version.content, shown));

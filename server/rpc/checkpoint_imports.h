@@ -32,11 +32,22 @@ class CheckpointImports {
  public:
   using Connect =
       std::function<absl::StatusOr<std::unique_ptr<s3::Client>>(const std::string& bucket)>;
+  // At most so many imports run at the same time. These and those that wait are at most
+  // kImportsMax, of which one user has at most kImportsOfUserMax.
+  static constexpr int kThreads = 2;
+  static constexpr size_t kImportsMax = 64;
+  static constexpr size_t kImportsOfUserMax = 8;
+  // So many answers are kept for whoever asks for them, the newest ones.
+  static constexpr size_t kAnswersMax = 256;
+
   struct Options {
     // s3://BUCKET or s3://BUCKET/FOLDER: all below is allowed to everybody who may submit.
     std::vector<std::string> places;
     Connect connect;
     int64_t bytes_max = int64_t{1} << 40;  // of a checkpoint
+    // The objects of a job in the bucket: some hundred checkpoints with as many files as there may
+    // be. They are listed only to find the newest one.
+    int64_t objects_max = 200'000;
     absl::Duration time_max = absl::Hours(12);
     absl::Duration keep = absl::Minutes(10);  // the answer, for whoever asks for it
   };
@@ -52,17 +63,13 @@ class CheckpointImports {
   void Stop();
 
  private:
-  // At most so many imports run at the same time, and so many more wait.
-  static constexpr int kThreads = 2;
-  static constexpr size_t kImportsMax = 64;
-
   // An import that was asked for.
   struct Import {
     access::Caller caller;
     v1::ImportCheckpointRequest request;
     std::atomic<int64_t> bytes = 0;
     std::atomic<int64_t> total_bytes = 0;
-    absl::Duration begin;
+    absl::Duration begin;  // of its run, since it may have waited for others
     // These are guarded by the mutex of the imports.
     bool is_done = false;
     absl::StatusOr<v1::Checkpoint> result = absl::UnavailableError("it is not there yet");
@@ -78,6 +85,10 @@ class CheckpointImports {
   using Key = std::tuple<std::string, std::string, std::string>;  // user, place, project
 
   absl::Status CheckPlace(const std::string& place) const;
+  // Returns SERVER_BUSY if there are too many imports.
+  absl::Status CheckRoomFor(const std::string& user) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Forgets the answers for which nobody has come, but for that of `key`.
+  void DropAnswers(const Key& key, absl::Duration now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // These run on the executor.
   void Run(const std::shared_ptr<Import>& import);
   absl::StatusOr<v1::Checkpoint> Take(Import& import);

@@ -23,10 +23,8 @@ constexpr int64_t kOwnerBytesMax = 4096;
 // Small files of a checkpoint hide each other's way to the store. Large ones go in parts by
 // themselves.
 constexpr size_t kParallel = 4;
-// Reading stops there, so that a store whose lists never end does not keep us for ever.
-constexpr int64_t kObjectsMax = 50'000'000;
 
-absl::Status ForEachObject(s3::Client& client, const std::string& prefix,
+absl::Status ForEachObject(s3::Client& client, const std::string& prefix, int64_t objects_max,
                            const std::function<void(const std::string& key)>& function) {
   s3::ListRequest request{.prefix = prefix};
   for (int64_t listed = 0;;) {
@@ -35,9 +33,13 @@ absl::Status ForEachObject(s3::Client& client, const std::string& prefix,
       // Stores do not always list only what was asked for.
       if (absl::StartsWith(object.key, prefix)) function(object.key);
     }
+    listed += s3::CountOf(page);
+    if (listed > objects_max) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("'", prefix, "' has over ", objects_max, " objects"));
+    }
     if (page.next.empty()) return absl::OkStatus();
-    listed += static_cast<int64_t>(page.objects.size());
-    if (listed > kObjectsMax || page.next == request.token) {
+    if (page.next == request.token) {
       return absl::DataLossError(absl::StrCat("the list of '", prefix, "' does not end"));
     }
     request.token = page.next;
@@ -89,11 +91,12 @@ absl::Status CopyFolder::Send(const core::CheckpointRef& id, const std::vector<F
   return store.Commit(manifest, before).status();
 }
 
-absl::StatusOr<std::map<core::CheckpointRef, bool>> CopyFolder::List(std::optional<JobId> job) {
+absl::StatusOr<std::map<core::CheckpointRef, bool>> CopyFolder::List(std::optional<JobId> job,
+                                                                     int64_t objects_max) {
   const std::string folder = absl::StrCat(prefix_, kFolder);
   const std::string prefix = job.has_value() ? absl::StrCat(folder, job->value, "/") : folder;
   std::map<core::CheckpointRef, bool> copies;
-  TY_RETURN_IF_ERROR(ForEachObject(client_, prefix, [&](const std::string& key) {
+  TY_RETURN_IF_ERROR(ForEachObject(client_, prefix, objects_max, [&](const std::string& key) {
     const std::vector<absl::string_view> parts =
         absl::StrSplit(absl::StripPrefix(key, folder), '/');
     core::CheckpointRef id;
@@ -115,8 +118,8 @@ absl::StatusOr<bool> CopyFolder::IsWhole(const core::CheckpointRef& id) {
 absl::Status CopyFolder::Remove(const core::CheckpointRef& id) {
   const std::string prefix = absl::StrCat(prefix_, CopyName(id), "/");
   std::vector<std::string> keys;
-  TY_RETURN_IF_ERROR(
-      ForEachObject(client_, prefix, [&](const std::string& key) { keys.push_back(key); }));
+  TY_RETURN_IF_ERROR(ForEachObject(client_, prefix, kObjectsMax,
+                                   [&](const std::string& key) { keys.push_back(key); }));
   // Whoever finds no manifest looks for no blob.
   std::stable_partition(keys.begin(), keys.end(), [&](const std::string& key) {
     return !absl::StartsWith(key, absl::StrCat(prefix, "blobs/"));

@@ -48,8 +48,12 @@ class CopyFolder {
   absl::Status Send(const core::CheckpointRef& id, const std::vector<File>& files,
                     const std::string& manifest, std::atomic<int64_t>& sent_bytes);
 
+  // Reading stops there, so that a store whose lists never end does not keep us for ever.
+  static constexpr int64_t kObjectsMax = 50'000'000;
   // Returns the copies of a job, or all of them. The value is true for those that have a manifest.
-  absl::StatusOr<std::map<core::CheckpointRef, bool>> List(std::optional<JobId> job);
+  // Returns RESOURCE_EXHAUSTED for more than `objects_max` objects, as s3::CountOf counts them.
+  absl::StatusOr<std::map<core::CheckpointRef, bool>> List(std::optional<JobId> job,
+                                                           int64_t objects_max = kObjectsMax);
   // Returns true if the copy has a manifest.
   absl::StatusOr<bool> IsWhole(const core::CheckpointRef& id);
   // Removes a copy, the manifest first.

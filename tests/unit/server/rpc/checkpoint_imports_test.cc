@@ -33,13 +33,15 @@ class CheckpointImportsTest : public CheckpointTest {
     ASSERT_TRUE(Append(file, 0, kWeights).ok());
     ASSERT_TRUE(Commit({file, empty}).ok());
     Copy(600, Manifest());
-    CheckpointImports::Options options;
+    MakeImports({});
+  }
+  void MakeImports(CheckpointImports::Options options) {
     options.places = {Place("there")};
     options.connect = [this](const std::string& bucket) {
       s3::ClientOptions client = fake_.ClientOptions();
       client.bucket = bucket;
       client.tries = 3;
-      client.stall_timeout = absl::Seconds(1);
+      client.stall_timeout = stall_timeout_;
       return s3::Client::Create(client, *Clock::Real(), *Rng::Real());
     };
     imports_ = std::make_unique<CheckpointImports>(std::move(options), *services_, clock_);
@@ -90,14 +92,44 @@ class CheckpointImportsTest : public CheckpointTest {
     if (!status.ok()) return FromGrpcStatus(status);
     return response.checkpoint();
   }
+  // Asks once.
+  absl::Status Ask(const std::string& place, const std::string& user = "anna",
+                   const std::string& project = "") {
+    access::Caller caller;
+    caller.user = user;
+    v1::ImportCheckpointRequest request;
+    request.set_place(place);
+    request.set_project(project);
+    return imports_->Ask(caller, request).status();
+  }
+  std::string Missing(size_t number) const {
+    return Place(absl::StrCat("there/checkpoints/9/", number));
+  }
+  // Asks for two checkpoints that take until fake_.Wake(), so that all others wait.
+  void OccupyBothThreads() {
+    stall_timeout_ = absl::Minutes(1);
+    fake_.Inject(FakeS3::Fault::kHang, 2, "GET", "checkpoints/8/");
+    for (const char* step : {"1", "2"}) {
+      ASSERT_TRUE(Ask(Place(absl::StrCat("there/checkpoints/8/", step)), "mia").ok());
+    }
+    ASSERT_TRUE(WaitUntil([this] { return fake_.CountRequests("GET there/checkpoints/8/") == 2; }));
+  }
+  // Makes this the newest manifest of the copy.
+  void WriteManifest(const std::string& manifest) {
+    const std::string name = absl::StrCat("00000000000000000009-", s3::HexSha256(manifest));
+    fake_.Write(absl::StrCat("there/checkpoints/1/600/manifests/", name), manifest);
+    fake_.Write("there/checkpoints/1/600/latest", name);
+  }
   size_t Jobs() const {
     return board_.ListJobs(0, 100, [](const auto&) { return true; }).size();
   }
   std::string Blob(const std::string& content) const {
     return absl::StrCat("there/checkpoints/1/600/blobs/sha256/", s3::HexSha256(content));
   }
+  int BlobsAskedFor() const { return fake_.CountRequests("GET there/checkpoints/1/600/blobs/"); }
 
   static constexpr char kWeights[] = "the weights";
+  absl::Duration stall_timeout_ = absl::Seconds(1);
   FakeS3 fake_;
   std::unique_ptr<CheckpointImports> imports_;
 };
@@ -207,13 +239,116 @@ TEST_F(CheckpointImportsTest, TroubleOnTheWayPasses) {
   }
 }
 
+TEST_F(CheckpointImportsTest, AStoreThatIsAwayIsToldWithWhatToDo) {
+  fake_.Inject(FakeS3::Fault::kInternalError, 3);
+  const absl::Status away = Import(Place("there/checkpoints/1/600")).status();
+  EXPECT_EQ(ErrorReason(away), "S3_UNAVAILABLE") << away;
+  EXPECT_THAT(away.message(), HasSubstr("see that this server reaches the bucket"));
+}
+
+TEST_F(CheckpointImportsTest, AnswersForWhichNobodyComesKeepNobodyOut) {
+  // More of them than may be under way, and than are kept.
+  const size_t count = CheckpointImports::kAnswersMax + 2 * CheckpointImports::kImportsOfUserMax;
+  for (size_t i = 0; i < count; ++i) {
+    // It is busy until one of the last few has ended.
+    ASSERT_TRUE(WaitUntil([&] { return Ask(Missing(i)).ok(); })) << i;
+    clock_.Advance(absl::Milliseconds(1));
+  }
+  EXPECT_TRUE(absl::IsNotFound(Import(Missing(count - 1)).status()));
+  EXPECT_TRUE(Ask(Missing(0)).ok()) << "the oldest answer is forgotten, so it begins again";
+  EXPECT_TRUE(Import(Place("there/checkpoints/1/600")).ok());
+}
+
+TEST_F(CheckpointImportsTest, OneUserDoesNotTakeAllPlaces) {
+  OccupyBothThreads();
+  for (size_t i = 0; i < CheckpointImports::kImportsOfUserMax; ++i) {
+    EXPECT_TRUE(Ask(Missing(i)).ok());
+    EXPECT_TRUE(Ask(Missing(i)).ok()) << "it is known";
+  }
+  const absl::Status busy = Ask(Missing(100));
+  EXPECT_EQ(ErrorReason(busy), "SERVER_BUSY");
+  EXPECT_THAT(busy.message(), HasSubstr("8 checkpoints are being imported for 'anna'"));
+  EXPECT_TRUE(GetRetryDelay(busy).has_value());
+  size_t all = 2 + CheckpointImports::kImportsOfUserMax;
+  for (int user = 0; all < CheckpointImports::kImportsMax; ++user) {
+    for (size_t i = 0; i < CheckpointImports::kImportsOfUserMax; ++i) {
+      if (all++ == CheckpointImports::kImportsMax) break;
+      EXPECT_TRUE(Ask(Missing(i), absl::StrCat("user", user)).ok());
+    }
+  }
+  EXPECT_THAT(Ask(Missing(0), "bert").message(), HasSubstr("too many checkpoints"));
+}
+
+TEST_F(CheckpointImportsTest, TheTimeOfAnImportBeginsWhenItRuns) {
+  OccupyBothThreads();
+  const std::string place = Place("there/checkpoints/1/600");
+  ASSERT_TRUE(Ask(place).ok());
+  clock_.Advance(absl::Hours(13));
+  fake_.Wake();
+  const auto taken = Import(place);
+  EXPECT_TRUE(taken.ok()) << taken.status();
+}
+
+TEST_F(CheckpointImportsTest, OnlyWhatMayBeAProjectIsOne) {
+  for (const std::string& project : {std::string(64, 'a'), std::string("a b")}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(Ask(Missing(0), "anna", project))) << project;
+  }
+  EXPECT_TRUE(Ask(Missing(0), "anna", std::string(63, 'a')).ok());
+}
+
+TEST_F(CheckpointImportsTest, AHugeManifestIsNotRead) {
+  const std::string place = Place("there/checkpoints/1/600");
+  std::string manifest = Manifest();
+  manifest.resize((size_t{16} << 20) + 1, ' ');
+  WriteManifest(manifest);
+  const absl::Status refused = Import(place).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+  EXPECT_THAT(refused.message(), HasSubstr("has over 16777216 bytes"));
+  manifest.pop_back();
+  WriteManifest(manifest);
+  const auto taken = Import(place);
+  EXPECT_TRUE(taken.ok()) << taken.status();
+}
+
+TEST_F(CheckpointImportsTest, ManyManifestsAreNotRead) {
+  const std::string folder = "there/checkpoints/1/600/manifests/";
+  for (const std::string& key : fake_.Keys(folder)) fake_.Remove(key);
+  fake_.Remove("there/checkpoints/1/600/latest");
+  const auto write = [&](int number) {
+    // Their hashes are wrong.
+    fake_.Write(
+        absl::StrCat(folder, "0000000000", 1'000'000'000 + number, "-", s3::HexSha256("something")),
+        "something else");
+  };
+  for (int i = 0; i < 100; ++i) write(i);
+  EXPECT_TRUE(absl::IsNotFound(Import(Place("there/checkpoints/1/600")).status()));
+  write(100);
+  const absl::Status refused = Import(Place("there/checkpoints/1/600")).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+  EXPECT_THAT(refused.message(), HasSubstr("has over 100 manifests"));
+}
+
+TEST_F(CheckpointImportsTest, AFullFolderIsNotSearched) {
+  const size_t there = fake_.Keys("there/checkpoints/1/").size();
+  CheckpointImports::Options options;
+  options.objects_max = static_cast<int64_t>(there) + 1;
+  MakeImports(std::move(options));
+  fake_.Write("there/checkpoints/1/500/x", "");
+  EXPECT_TRUE(Import(Place("there/checkpoints/1")).ok());
+  fake_.Write("there/checkpoints/1/500/y", "");
+  const absl::Status refused = Import(Place("there/checkpoints/1")).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+  EXPECT_THAT(refused.message(), HasSubstr("/there/checkpoints/1/STEP"));
+  EXPECT_TRUE(Import(Place("there/checkpoints/1/600")).ok());
+}
+
 TEST_F(CheckpointImportsTest, AStopEndsIt) {
   fake_.Inject(FakeS3::Fault::kHang, 1, "GET", "blobs");
   v1::ImportCheckpointRequest request;
   request.set_place(Place("there/checkpoints/1/600"));
   v1::ImportCheckpointResponse response;
   ASSERT_TRUE(bundles_->ImportCheckpoint(Context().get(), request, &response).ok());
-  ASSERT_TRUE(WaitUntil([this] { return fake_.CountRequests("/blobs/") > 0; }));
+  ASSERT_TRUE(WaitUntil([this] { return BlobsAskedFor() > 0; }));
   imports_->Stop();
   EXPECT_TRUE(absl::IsUnavailable(Import(request.place()).status()));
 }
