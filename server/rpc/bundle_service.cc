@@ -220,10 +220,15 @@ grpc::ServerUnaryReactor* BundleServiceImpl::CommitImportedCheckpoint(
 grpc::ServerUnaryReactor* BundleServiceImpl::ImportCheckpoint(
     const access::Caller& caller, grpc::CallbackServerContext* context,
     const v1::ImportCheckpointRequest* request, v1::ImportCheckpointResponse* response) {
-  if (services_.checkpoint_imports == nullptr) {
-    return Finished(context, error::PlaceNotAllowed(request->place(), {}));
+  using Answer = absl::StatusOr<v1::ImportCheckpointResponse>;
+  Answer answer = services_.checkpoint_imports == nullptr
+                      ? Answer(error::PlaceNotAllowed(request->place(), {}))
+                      : services_.checkpoint_imports->Ask(caller, *request);
+  // The import itself decides the rest, once for all questions about it.
+  if (ErrorReason(answer.status()) == "PLACE_NOT_ALLOWED") {
+    WriteDecision(access::RuleOf("BundleService/ImportCheckpoint"), caller, services_,
+                  request->place(), answer.status());
   }
-  auto answer = services_.checkpoint_imports->Ask(caller, *request);
   if (answer.ok()) *response = *std::move(answer);
   return Finished(context, answer.status());
 }

@@ -296,6 +296,24 @@ TEST_F(CheckpointImportsTest, OnlyWhatMayBeAProjectIsOne) {
   EXPECT_TRUE(Ask(Missing(0), "anna", std::string(63, 'a')).ok());
 }
 
+TEST_F(CheckpointImportsTest, RefusedPlacesAreInTheAuditLog) {
+  const std::string place = Place("elsewhere/checkpoints/1/600");
+  EXPECT_EQ(ErrorReason(Import(place).status()), "PLACE_NOT_ALLOWED");
+  services_->checkpoint_imports = nullptr;
+  EXPECT_EQ(ErrorReason(Import(place).status()), "PLACE_NOT_ALLOWED");
+  v1::ListAuditEntriesRequest request;
+  request.set_only_refused(true);
+  v1::ListAuditEntriesResponse audit;
+  ASSERT_TRUE(access_->ListAuditEntries(Context("").get(), request, &audit).ok());
+  ASSERT_EQ(audit.entries_size(), 2);
+  for (const v1::AuditEntry& entry : audit.entries()) {
+    EXPECT_EQ(entry.rpc(), "BundleService/ImportCheckpoint");
+    EXPECT_EQ(entry.user(), "anna");
+    EXPECT_EQ(entry.resource(), place);
+    EXPECT_THAT(entry.reason(), HasSubstr("takes no checkpoints from"));
+  }
+}
+
 TEST_F(CheckpointImportsTest, AHugeManifestIsNotRead) {
   const std::string place = Place("there/checkpoints/1/600");
   std::string manifest = Manifest();
