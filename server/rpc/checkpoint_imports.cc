@@ -27,6 +27,7 @@
 #include "server/rpc/copied_checkpoint.h"
 #include "server/rpc/decisions.h"
 #include "server/rpc/import_job.h"
+#include "server/rpc/limits.h"
 #include "server/rpc/request.h"
 #include "server/runtime/copy_errors.h"
 #include "server/runtime/copy_folder.h"
@@ -241,16 +242,54 @@ absl::StatusOr<v1::Checkpoint> CheckpointImports::TakeFrom(s3::Client& client, I
   auto taken = ImportOf(request, import.caller, services_, check, decisions);
   decisions.Write();
   TY_RETURN_IF_ERROR(taken.status());
-  TY_ASSIGN_OR_RETURN(const core::Reply made,
-                      PostAndWait(services_.runtime, std::move(taken->input)));
-  auto stored = Store({client, prefix, shown}, copied, made.job, import);
-  if (!stored.ok() && !made.existed) {
-    // A job without its checkpoint is of no use to anybody.
-    PostAndWait(services_.runtime, core::DeleteJob{made.job, {}, UserActor(import.caller.user)})
-        .status()
-        .IgnoreError();
-  }
+  TY_ASSIGN_OR_RETURN(const JobId job,
+                      BeginJob(std::move(taken->input), copied.manifest.checkpoint().step()));
+  auto stored = Store({client, prefix, shown}, copied, job, import);
+  EndJob(job, import.caller.user, stored.ok());
   return stored;
+}
+
+absl::StatusOr<JobId> CheckpointImports::BeginJob(core::ImportJob input, int64_t step) {
+  const std::string request_id = input.request_id;
+  const std::map<JobId, int64_t> uploads = services_.blobs.UploadedBytes();
+  const MutexLock lock(&jobs_mutex_);
+  // Each round finds another job of an earlier import, so there are no more rounds than those.
+  for (int round = 2;; ++round) {
+    TY_ASSIGN_OR_RETURN(const core::Reply reply, PostAndWait(services_.runtime, input));
+    if (!reply.existed || IsOfUse(reply.job, step, uploads)) {
+      Filling& filling = filling_[reply.job];
+      ++filling.imports;
+      if (!reply.existed) filling.is_new = true;
+      return reply.job;
+    }
+    input.request_id = absl::StrCat(request_id, "/", round);
+  }
+}
+
+// A job that has lost its checkpoint gets none again. It counts as old: retention would delete the
+// checkpoint at once, and the files that arrive for it would be those of an import that was given
+// up.
+bool CheckpointImports::IsOfUse(JobId job, int64_t step,
+                                const std::map<JobId, int64_t>& uploads) const {
+  const auto known = services_.board.FindCheckpoint({job, step});
+  if (known != nullptr && known->is_whole()) return true;
+  // Some of the files are there if the server died in the middle of an import.
+  if (!filling_.contains(job) && !uploads.contains(job)) return false;
+  const auto view = services_.board.FindJob(job);
+  return view != nullptr && absl::FromUnixMicros(view->record.create_us) >
+                                clock_.Now() - kImportTime + options_.time_max;
+}
+
+void CheckpointImports::EndJob(JobId job, const std::string& user, bool is_stored) {
+  const MutexLock lock(&jobs_mutex_);
+  Filling& filling = filling_.at(job);
+  filling.is_done |= is_stored;
+  if (--filling.imports > 0) return;
+  const bool is_needed = !filling.is_new || filling.is_done;
+  filling_.erase(job);
+  // A job without its checkpoint is of no use to anybody. Its owner may have added another one.
+  if (is_needed || !services_.board.CheckpointsOf(job).empty()) return;
+  PostAndWait(services_.runtime, core::DeleteJob{job, {}, UserActor(user)}).status().IgnoreError();
 }
 
 absl::StatusOr<v1::Checkpoint> CheckpointImports::Store(const Source& source,

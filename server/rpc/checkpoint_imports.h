@@ -83,6 +83,13 @@ class CheckpointImports {
     std::string shown;
   };
   using Key = std::tuple<std::string, std::string, std::string>;  // user, place, project
+  // A job into which imports bring their files: two, if one names a checkpoint by its step and the
+  // other one takes the newest.
+  struct Filling {
+    int imports = 0;
+    bool is_new = false;  // one of them has made it
+    bool is_done = false;
+  };
 
   absl::Status CheckPlace(const std::string& place) const;
   // Returns SERVER_BUSY if there are too many imports.
@@ -93,6 +100,12 @@ class CheckpointImports {
   void Run(const std::shared_ptr<Import>& import);
   absl::StatusOr<v1::Checkpoint> Take(Import& import);
   absl::StatusOr<v1::Checkpoint> TakeFrom(s3::Client& client, Import& import);
+  // Returns the job for a checkpoint of this step, which is known by its request or made. EndJob
+  // follows, which deletes it if it has come to nothing.
+  absl::StatusOr<JobId> BeginJob(core::ImportJob input, int64_t step);
+  bool IsOfUse(JobId job, int64_t step, const std::map<JobId, int64_t>& uploads) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(jobs_mutex_);
+  void EndJob(JobId job, const std::string& user, bool is_stored);
   // Makes a checkpoint of the job from the files of the copy.
   absl::StatusOr<v1::Checkpoint> Store(const Source& source, const CopiedFiles& copied, JobId job,
                                        Import& import);
@@ -105,6 +118,9 @@ class CheckpointImports {
   Mutex mutex_;
   std::atomic<bool> is_stopping_ = false;
   std::map<Key, std::shared_ptr<Import>> imports_ ABSL_GUARDED_BY(mutex_);
+  // It is held while the runtime makes or deletes a job, so only the executor takes it.
+  Mutex jobs_mutex_;
+  std::map<JobId, Filling> filling_ ABSL_GUARDED_BY(jobs_mutex_);
   runtime::Executor executor_{kThreads, kImportsMax};  // it ends first
 };
 

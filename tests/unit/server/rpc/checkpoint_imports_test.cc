@@ -114,6 +114,14 @@ class CheckpointImportsTest : public CheckpointTest {
     }
     ASSERT_TRUE(WaitUntil([this] { return fake_.CountRequests("GET there/checkpoints/8/") == 2; }));
   }
+  void DeleteCheckpointsOf(const std::string& job) {
+    v1::DeleteJobDataRequest request;
+    request.set_name(job);
+    request.add_parts(v1::JOB_PART_CHECKPOINTS);
+    v1::DeleteJobResponse response;
+    const auto status = jobs_->DeleteJobData(Context().get(), request, &response);
+    ASSERT_TRUE(status.ok()) << status.error_message();
+  }
   // Makes this the newest manifest of the copy.
   void WriteManifest(const std::string& manifest) {
     const std::string name = absl::StrCat("00000000000000000009-", s3::HexSha256(manifest));
@@ -294,6 +302,58 @@ TEST_F(CheckpointImportsTest, OnlyWhatMayBeAProjectIsOne) {
     EXPECT_TRUE(absl::IsInvalidArgument(Ask(Missing(0), "anna", project))) << project;
   }
   EXPECT_TRUE(Ask(Missing(0), "anna", std::string(63, 'a')).ok());
+}
+
+TEST_F(CheckpointImportsTest, AJobThatHasLostItsCheckpointGetsNoneAgain) {
+  const std::string place = Place("there/checkpoints/1/600");
+  ASSERT_EQ(Import(place)->name(), "jobs/2/checkpoints/600");
+  DeleteCheckpointsOf("jobs/2");
+  EXPECT_EQ(Import(place)->name(), "jobs/3/checkpoints/600");
+  EXPECT_EQ(Import(place)->name(), "jobs/3/checkpoints/600");
+  DeleteCheckpointsOf("jobs/3");
+  EXPECT_EQ(Import(place)->name(), "jobs/4/checkpoints/600");
+}
+
+TEST_F(CheckpointImportsTest, AnImportThatWasCutOffGoesOnForHalfADay) {
+  const std::string place = Place("there/checkpoints/1/600");
+  ASSERT_EQ(Import(place)->name(), "jobs/2/checkpoints/600");
+  DeleteCheckpointsOf("jobs/2");
+  const std::string content = "of a server that has died";
+  const core::CheckpointFile begun{"begun", 100, ContentHash(content)};
+  ASSERT_TRUE(blobs_->Append({{JobId{2}, 1}, 600}, begun, 0, content).ok());
+  EXPECT_EQ(Import(place)->name(), "jobs/2/checkpoints/600");
+  DeleteCheckpointsOf("jobs/2");
+  ASSERT_TRUE(blobs_->Append({{JobId{2}, 1}, 600}, begun, 0, content).ok());
+  clock_.Advance(absl::Hours(13));
+  EXPECT_EQ(Import(place)->name(), "jobs/3/checkpoints/600") << "what has come would soon go";
+}
+
+TEST_F(CheckpointImportsTest, OneOfTwoImportsOfACopyMayFail) {
+  stall_timeout_ = absl::Minutes(1);
+  fake_.Inject(FakeS3::Fault::kHang, 1, "GET", "blobs");
+  ASSERT_TRUE(Ask(Place("there/checkpoints/1")).ok());
+  ASSERT_TRUE(WaitUntil([this] { return BlobsAskedFor() == 1; }));
+  ASSERT_EQ(Import(Place("there/checkpoints/1/600"))->name(), "jobs/2/checkpoints/600");
+  fake_.Remove(Blob(kWeights));
+  fake_.Wake();
+  EXPECT_EQ(ErrorReason(Import(Place("there/checkpoints/1")).status()), "CORRUPT_FILE");
+  EXPECT_NE(board_.FindCheckpoint({JobId{2}, 600}), nullptr) << "the other one has it";
+}
+
+TEST_F(CheckpointImportsTest, IfBothImportsOfACopyFailNoJobStays) {
+  stall_timeout_ = absl::Minutes(1);
+  fake_.Inject(FakeS3::Fault::kHang, 2, "GET", "blobs");
+  const std::vector<std::string> places = {Place("there/checkpoints/1"),
+                                           Place("there/checkpoints/1/600")};
+  for (const std::string& place : places) ASSERT_TRUE(Ask(place).ok());
+  ASSERT_TRUE(WaitUntil([this] { return BlobsAskedFor() == 2; }));
+  EXPECT_EQ(Jobs(), 2) << "they share one";
+  fake_.Remove(Blob(kWeights));
+  fake_.Wake();
+  for (const std::string& place : places) {
+    EXPECT_EQ(ErrorReason(Import(place).status()), "CORRUPT_FILE");
+  }
+  EXPECT_EQ(Jobs(), 1);
 }
 
 TEST_F(CheckpointImportsTest, RefusedPlacesAreInTheAuditLog) {
