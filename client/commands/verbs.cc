@@ -158,6 +158,11 @@ void AddProgramAdvice(const std::vector<std::string>& args, std::string& refusal
   if (verb == args.end() || (verb != args.begin() && *(verb - 1) == "sweep")) return;
   const std::string advice = ProgramAdvice(*verb, {verb + 1, args.end()});
   if (advice.empty()) return;
+  // The nearest flag of ours is not meant by those who give the flags of their program.
+  const size_t suggestion = refusal.find("; did you mean ");
+  if (suggestion != std::string::npos) {
+    refusal.erase(suggestion, refusal.find('\n', suggestion) - suggestion);
+  }
   refusal.insert(std::min(refusal.find('\n'), refusal.size()), "; " + advice);
 }
 

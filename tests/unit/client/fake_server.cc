@@ -520,10 +520,7 @@ grpc::Status FakeServer::TailLogs(grpc::ServerContext* context, const v1::TailLo
       writer->Write(response);
       sent[rank] = size;
     }
-    if (!std::exchange(is_counted, true)) {
-      ++tails_;
-      changed_.notify_all();
-    }
+    if (!std::exchange(is_counted, true)) ++tails_;
     v1::Job* job = nullptr;
     if (!Find(request->name(), job).ok() || !request->follow() || IsFinal(job->state())) {
       return grpc::Status::OK;

@@ -2,6 +2,7 @@
 // they are given, and a test moves them along.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <map>
@@ -96,7 +97,7 @@ class FakeServer : public v1::JobService::Service,
   // Blocks until this many logs have been followed since the start, and sent what there was.
   void WaitForTails(int count) {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return tails_ >= count; });
+    while (tails_ < count) changed_.wait_for(lock, std::chrono::milliseconds(20));
   }
 
   v1::CreateJobRequest last_create();
