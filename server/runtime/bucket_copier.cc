@@ -192,14 +192,12 @@ void BucketCopier::Run() {
   }
 }
 
-// The bucket is looked through before anything is sent to it. Later a sweep comes after each copy,
-// so that a bucket that is too slow does not grow.
+// A sweep comes after each copy, so that a bucket that is too slow does not grow.
 BucketCopier::Work BucketCopier::Await() {
   const MutexLock lock(&mutex_);
   while (true) {
     if (is_stopping_) return Work::kStop;
     const bool may_sweep = sweeps_all_ || !sweeps_.empty();
-    if (!has_looked_) return Work::kSweep;
     if (may_sweep && std::exchange(was_copy_, false)) return Work::kSweep;
     if (!waiting_.empty()) {
       was_copy_ = true;
@@ -344,6 +342,8 @@ absl::Status BucketCopier::CopyPinned(const core::CheckpointRef& id) {
 
 absl::Status BucketCopier::Copy(const core::CheckpointRecord& checkpoint) {
   TY_RETURN_IF_ERROR(Open());
+  // The bucket is looked through before anything is sent to it.
+  if (!has_looked_) TY_RETURN_IF_ERROR(SweepNext());
   const JobId job = checkpoint.id.job;
   if (unknown_.contains(job)) {
     TY_ASSIGN_OR_RETURN(const Copies others, folder_->List(job));
@@ -443,11 +443,11 @@ absl::Status BucketCopier::SweepNext() {
     }
     return absl::OkStatus();
   }();
-  const MutexLock lock(&mutex_);
   if (swept.ok()) {
     has_looked_ = true;
     return swept;
   }
+  const MutexLock lock(&mutex_);
   deleted_.merge(deleted);
   if (job.has_value()) {
     Sweep(*job);

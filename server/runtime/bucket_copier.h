@@ -150,7 +150,8 @@ class BucketCopier {
   // Only the thread uses these.
   std::unique_ptr<s3::Client> client_;
   std::optional<CopyFolder> folder_;
-  bool was_copy_ = false;  // the last work
+  bool was_copy_ = false;    // the last work
+  bool has_looked_ = false;  // through the whole bucket since the start
   // Jobs that have copies and were not known when the bucket was looked through. Should a new job
   // have such a number, nothing of it is sent there.
   std::set<JobId> unknown_;
@@ -173,7 +174,6 @@ class BucketCopier {
   // Checkpoints that were deleted since the last sweep of their jobs.
   std::set<core::CheckpointRef> deleted_ ABSL_GUARDED_BY(mutex_);
   bool has_started_ ABSL_GUARDED_BY(mutex_) = false;
-  bool has_looked_ ABSL_GUARDED_BY(mutex_) = false;  // through the whole bucket since the start
   Figures figures_ ABSL_GUARDED_BY(mutex_);
 };
 

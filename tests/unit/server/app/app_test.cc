@@ -210,7 +210,9 @@ TEST_P(OlderDatabase, DestroysNothingThatIsNewer) {
   // On a new machine nobody knows any more what was committed.
   ServerOptions options = Options("a");
   options.accept_lost_commits = GetParam();
-  if (!GetParam()) ASSERT_EQ(unlink((database + "-committed").c_str()), 0);
+  if (!GetParam()) {
+    ASSERT_EQ(unlink((database + "-committed").c_str()), 0);
+  }
   app = Start(options);
   ASSERT_NE(app, nullptr);
   EXPECT_FALSE(FileExists(dir_.File("a/logs/1")));

@@ -57,10 +57,10 @@ class CheckpointImportsTest : public CheckpointTest {
   }
   // Returns what the server of the job writes into the bucket.
   std::string Manifest() {
-    return DescribeCopy(*board_.FindCheckpoint({JobId{1}, 600}),
-                        {{"model.safetensors", absl::StrCat("sha256:", s3::HexSha256(kWeights))},
-                         {"state.json", absl::StrCat("sha256:", s3::HexSha256(""))}},
-                        *services_);
+    return *DescribeCopy(*board_.FindCheckpoint({JobId{1}, 600}),
+                         {{"model.safetensors", absl::StrCat("sha256:", s3::HexSha256(kWeights))},
+                          {"state.json", absl::StrCat("sha256:", s3::HexSha256(""))}},
+                         *services_);
   }
   void Copy(int64_t step, const std::string& manifest) {
     const auto client = s3::Client::Create(fake_.ClientOptions(), *Clock::Real(), *Rng::Real());
