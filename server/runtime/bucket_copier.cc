@@ -253,36 +253,44 @@ absl::Status BucketCopier::Open() {
   return opened;
 }
 
-void BucketCopier::Fill() {
-  {
-    const MutexLock lock(&mutex_);
-    is_incomplete_ = false;
-  }
+void BucketCopier::ForEachCheckpoint(
+    const std::function<bool(const core::CheckpointRecord& checkpoint)>& function) const {
   const auto has_files = [](const JobView& view) { return view.checkpoint_bytes > 0; };
   int64_t before = 0;
   while (!is_stopping_) {
     const auto jobs = board_.ListJobs(before, kJobsOfPage, has_files);
     for (const auto& job : jobs) {
       for (const auto& checkpoint : board_.CheckpointsOf(job->record.id)) {
-        if (!IsWanted(*checkpoint)) continue;
-        {
-          const MutexLock lock(&mutex_);
-          if (waiting_.size() >= options_.queue_max) {
-            is_incomplete_ = true;
-            return;
-          }
-          Enqueue(*checkpoint);
-          // It may have been deleted before the pin was there, and its files left to us.
-          const auto now = board_.FindCheckpoint(checkpoint->id);
-          if (now != nullptr && IsWanted(*now)) continue;
-          Drop(checkpoint->id);
-        }
-        RemoveUnneeded(HashesOf(*checkpoint));
+        if (!function(*checkpoint)) return;
       }
     }
     if (jobs.size() < kJobsOfPage) return;
     before = jobs.back()->record.id.value;
   }
+}
+
+void BucketCopier::Fill() {
+  {
+    const MutexLock lock(&mutex_);
+    is_incomplete_ = false;
+  }
+  ForEachCheckpoint([this](const core::CheckpointRecord& checkpoint) {
+    if (!IsWanted(checkpoint)) return true;
+    {
+      const MutexLock lock(&mutex_);
+      if (waiting_.size() >= options_.queue_max) {
+        is_incomplete_ = true;
+        return false;
+      }
+      Enqueue(checkpoint);
+      // It may have been deleted before the pin was there, and its files left to us.
+      const auto now = board_.FindCheckpoint(checkpoint.id);
+      if (now != nullptr && IsWanted(*now)) return true;
+      Drop(checkpoint.id);
+    }
+    RemoveUnneeded(HashesOf(checkpoint));
+    return true;
+  });
 }
 
 absl::Status BucketCopier::CopyNext() {
@@ -484,27 +492,25 @@ absl::Status BucketCopier::CompareAll(const Copies& copies) {
     auto last = unknown_.lower_bound({next_job_ + kSkippedMax});
     if (last != unknown_.begin()) options_.skip_numbers(*--last);
   }
-  const auto has_files = [](const JobView& view) { return view.checkpoint_bytes > 0; };
-  int64_t before = 0;
-  while (!is_stopping_) {
-    const auto jobs = board_.ListJobs(before, kJobsOfPage, has_files);
-    for (const auto& job : jobs) {
-      for (const auto& checkpoint : board_.CheckpointsOf(job->record.id)) {
-        if (checkpoint->copy != PlaceOf(checkpoint->id)) continue;
-        const auto copy = copies.find(checkpoint->id);
-        if (copy != copies.end() && copy->second) continue;
-        // Lists of some stores are late.
-        TY_ASSIGN_OR_RETURN(const bool is_there, folder_->IsWhole(checkpoint->id));
-        if (is_there) continue;
-        const absl::Status noted =
-            Note(*checkpoint, "", "the copy that was there is gone from the bucket");
-        if (!absl::IsNotFound(noted)) TY_RETURN_IF_ERROR(noted);
-      }
-    }
-    if (jobs.size() < kJobsOfPage) break;
-    before = jobs.back()->record.id.value;
-  }
-  return absl::OkStatus();
+  absl::Status noted;
+  ForEachCheckpoint([&](const core::CheckpointRecord& checkpoint) {
+    noted = NoteIfGone(checkpoint, copies);
+    return noted.ok();
+  });
+  return noted;
+}
+
+absl::Status BucketCopier::NoteIfGone(const core::CheckpointRecord& checkpoint,
+                                      const Copies& copies) {
+  if (checkpoint.copy != PlaceOf(checkpoint.id)) return absl::OkStatus();
+  const auto copy = copies.find(checkpoint.id);
+  if (copy != copies.end() && copy->second) return absl::OkStatus();
+  // Lists of some stores are late.
+  TY_ASSIGN_OR_RETURN(const bool is_there, folder_->IsWhole(checkpoint.id));
+  if (is_there) return absl::OkStatus();
+  const absl::Status noted =
+      Note(checkpoint, "", "the copy that was there is gone from the bucket");
+  return absl::IsNotFound(noted) ? absl::OkStatus() : noted;
 }
 
 absl::Status BucketCopier::SweepJob(JobId job, const Copies& copies,

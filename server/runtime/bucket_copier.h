@@ -117,11 +117,15 @@ class BucketCopier {
   // Waits after a failure. Returns false at the end.
   bool Pause(absl::Duration duration);
   absl::Status Open();
+  // Calls the function for each checkpoint that the server has, until it returns false.
+  void ForEachCheckpoint(
+      const std::function<bool(const core::CheckpointRecord& checkpoint)>& function) const;
   // Queues checkpoints that have no copy.
   void Fill();
   absl::Status SweepNext();
   // Finds the jobs of the bucket that the server does not know, and the copies that are not there.
   absl::Status CompareAll(const Copies& copies);
+  absl::Status NoteIfGone(const core::CheckpointRecord& checkpoint, const Copies& copies);
   // Returns true if the job is not here, and nobody has deleted it.
   absl::StatusOr<bool> IsUnknown(JobId job) const;
   // Removes the copies of one job that may go. `deleted` has checkpoints that were deleted lately.

@@ -26,6 +26,16 @@ class StreamTest : public DoorTest {
     attempt_ = StartRunning();
     ASSERT_TRUE(AppendLog(attempt_, 0, "one\ntwo\n").ok());
   }
+  void SubmitArray(int size) {
+    const std::string made = Ask(
+        "anna",
+        Post("JobService/CreateJob", absl::StrCat(R"({"spec": {"name": "many", "model": {"mlp": {}},
+                             "data": {"dataset": "glyphs"}, "train": {"epochs": 2},
+                             "optimizer": {"sgd": {"lr": 0.05}}, "schedule": "cosine",
+                             "devices": 1}, "options": {"array_size": )",
+                                                  size, "}}")));
+    ASSERT_EQ(StatusOf(made), 200) << made;
+  }
   static std::string Tail(bool follow, const std::string& id = "") {
     return Post("JobService/TailLogs",
                 absl::StrCat(R"({"name":"jobs/1","follow":)", follow ? "true}" : "false}"),
@@ -123,11 +133,7 @@ TEST_F(StreamTest, ChangesOfJobsGoOnFromTheirRevision) {
 }
 
 TEST_F(StreamTest, JobsOfOneCommitComeOnceEach) {
-  const std::string made = Ask("anna", Post("JobService/CreateJob", R"({"spec": {"name": "many",
-      "model": {"mlp": {}}, "data": {"dataset": "glyphs"}, "train": {"epochs": 2},
-      "optimizer": {"sgd": {"lr": 0.05}}, "schedule": "cosine", "devices": 1},
-      "options": {"array_size": 3}})"));
-  ASSERT_EQ(StatusOf(made), 200) << made;
+  SubmitArray(3);
   const auto read = [](RawClient& client) {
     client.ReadTo("id: ");
     std::string id = client.ReadTo("\n");
@@ -148,11 +154,7 @@ TEST_F(StreamTest, JobsOfOneCommitComeOnceEach) {
 }
 
 TEST_F(StreamTest, EventsThatComeTogetherAreSentTogether) {
-  const std::string made = Ask("anna", Post("JobService/CreateJob", R"({"spec": {"name": "many",
-      "model": {"mlp": {}}, "data": {"dataset": "glyphs"}, "train": {"epochs": 2},
-      "optimizer": {"sgd": {"lr": 0.05}}, "schedule": "cosine", "devices": 1},
-      "options": {"array_size": 200}})"));
-  ASSERT_EQ(StatusOf(made), 200) << made;
+  SubmitArray(200);
   RawClient watcher = OpenAs("anna");
   watcher.Send(Post("JobService/WatchJobs", "{}"));
   std::string all;
