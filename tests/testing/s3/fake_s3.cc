@@ -483,9 +483,8 @@ FakeS3::Answer FakeS3::DoGet(const Request& request) {
   const std::string match = request.Header("if-match");
   if (!match.empty() && match != etag) return Answer::Error(412, "PreconditionFailed");
   Answer answer{200, content, {{"ETag", etag}}};
-  absl::string_view range = request.Header("range");
-  const std::string kept(range);
-  range = kept;
+  const std::string asked_range = request.Header("range");
+  absl::string_view range = asked_range;
   if (absl::ConsumePrefix(&range, "bytes=")) {
     const std::pair<std::string, std::string> ends = absl::StrSplit(range, '-');
     size_t begin = 0;
