@@ -39,9 +39,8 @@ absl::StatusOr<JsonCache::Text> JsonCache::ToJson(const google::protobuf::Messag
   }
   TY_ASSIGN_OR_RETURN(std::string json, http::ToJson(message));
   Text text = std::make_shared<const std::string>(std::move(json));
-  const MutexLock lock(&mutex_);
-  ++written_;
   if (!is_kept) return text;
+  const MutexLock lock(&mutex_);
   const auto [entry, is_new] = texts_.emplace(std::move(key), text);
   if (!is_new) return text;
   keys_.push_back(&entry->first);
@@ -53,11 +52,6 @@ absl::StatusOr<JsonCache::Text> JsonCache::ToJson(const google::protobuf::Messag
     texts_.erase(oldest);
   }
   return text;
-}
-
-size_t JsonCache::written() const {
-  const MutexLock lock(&mutex_);
-  return written_;
 }
 
 }  // namespace trainyard::http

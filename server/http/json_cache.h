@@ -28,17 +28,13 @@ class JsonCache {
   // Returns what http::ToJson returns for the message.
   absl::StatusOr<Text> ToJson(const google::protobuf::Message& message);
 
-  // Returns how many messages were written as JSON, and not found.
-  size_t written() const;
-
  private:
   const size_t bytes_max_;
-  mutable Mutex mutex_;
+  Mutex mutex_;
   // By the name of the type and the bytes of the message.
   absl::node_hash_map<std::string, Text> texts_ ABSL_GUARDED_BY(mutex_);
   std::deque<const std::string*> keys_ ABSL_GUARDED_BY(mutex_);  // of texts_; the oldest one first
   size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  size_t written_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace trainyard::http
