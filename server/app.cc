@@ -247,8 +247,7 @@ absl::Status App::Impl::Open(const std::string& state_dir, const ServerOptions& 
     next_job = stored.next_job;
     TY_RETURN_IF_ERROR(OpenNotifications(given, stored.next_event));
     for (const store::RemarkedJob& job : remarks_->ListJobs()) {
-      if (stored.jobs.contains(job.number)) continue;
-      TY_ASSIGN_OR_RETURN(const bool was_deleted, WasDeleted(*store_, job.number));
+      TY_ASSIGN_OR_RETURN(const bool was_deleted, WasDeleted(stored, *store_, job.number));
       if (was_deleted) RemoveRemarksOn(job.number);
     }
     TY_ASSIGN_OR_RETURN(deleted, FindDeletedStreams(stored, *store_, *logs_, *metrics_));

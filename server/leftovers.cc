@@ -23,7 +23,7 @@ constexpr int64_t kEventsOfDeleted = 10;
 absl::StatusOr<bool> MayHaveOrphans(const core::Snapshot& stored, store::Store& store, JobId job) {
   const auto found = stored.jobs.find(job);
   if (found != stored.jobs.end()) return !core::job_fsm::IsFinal(found->second.state);
-  TY_ASSIGN_OR_RETURN(const bool was_deleted, WasDeleted(store, job));
+  TY_ASSIGN_OR_RETURN(const bool was_deleted, WasDeleted(stored, store, job));
   return !was_deleted;
 }
 
@@ -49,10 +49,7 @@ absl::StatusOr<std::set<AttemptId>> OrphanedMetrics(const core::Snapshot& stored
   TY_ASSIGN_OR_RETURN(const std::vector<AttemptId> attempts, metrics.ListAttempts());
   for (const AttemptId attempt : attempts) {
     if (stored.attempts.contains(attempt)) continue;
-    bool was_deleted = false;
-    if (!stored.jobs.contains(attempt.job)) {
-      TY_ASSIGN_OR_RETURN(was_deleted, WasDeleted(store, attempt.job));
-    }
+    TY_ASSIGN_OR_RETURN(const bool was_deleted, WasDeleted(stored, store, attempt.job));
     if (!was_deleted) orphans.insert(attempt);
   }
   return orphans;
@@ -68,6 +65,10 @@ absl::StatusOr<bool> WasDeleted(store::Store& store, JobId job) {
   });
 }
 
+absl::StatusOr<bool> WasDeleted(const core::Snapshot& stored, store::Store& store, JobId job) {
+  return stored.jobs.contains(job) ? absl::StatusOr<bool>(false) : WasDeleted(store, job);
+}
+
 absl::StatusOr<DeletedStreams> FindDeletedStreams(const core::Snapshot& stored, store::Store& store,
                                                   const runtime::LogStore& logs,
                                                   store::MetricsStore& metrics) {
@@ -79,11 +80,10 @@ absl::StatusOr<DeletedStreams> FindDeletedStreams(const core::Snapshot& stored, 
   const auto take = [&](JobId job, bool core::JobRecord::*are_deleted,
                         std::set<JobId>& jobs) -> absl::Status {
     const auto found = stored.jobs.find(job);
-    bool is_deleted = found != stored.jobs.end() && found->second.*are_deleted;
-    if (found == stored.jobs.end()) {
-      TY_ASSIGN_OR_RETURN(is_deleted, WasDeleted(store, job));
-    }
-    if (is_deleted) jobs.insert(job);
+    const bool stays = found != stored.jobs.end() && !(found->second.*are_deleted);
+    if (stays) return absl::OkStatus();
+    TY_ASSIGN_OR_RETURN(const bool was_deleted, WasDeleted(stored, store, job));
+    if (found != stored.jobs.end() || was_deleted) jobs.insert(job);
     return absl::OkStatus();
   };
   for (const JobId job : logged) {

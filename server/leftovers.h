@@ -29,6 +29,8 @@ namespace trainyard {
 // number of a job alone says nothing: after a restore, numbers of jobs that were lost are not given
 // out again.
 absl::StatusOr<bool> WasDeleted(store::Store& store, JobId job);
+// Does the same, and asks the store only about jobs that it has not.
+absl::StatusOr<bool> WasDeleted(const core::Snapshot& stored, store::Store& store, JobId job);
 
 // Jobs whose logs, or whose metrics, are to be deleted.
 struct DeletedStreams {
