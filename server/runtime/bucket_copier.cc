@@ -520,10 +520,8 @@ absl::Status BucketCopier::SweepJob(JobId job, const Copies& copies,
   const auto checkpoints = board_.CheckpointsOf(job);
   std::set<core::CheckpointRef> present;
   for (const auto& checkpoint : checkpoints) present.insert(checkpoint->id);
-  bool is_deleted = board_.FindJob(job) == nullptr && checkpoints.empty();
-  if (is_deleted) {
-    TY_ASSIGN_OR_RETURN(is_deleted, options_.was_deleted(job));
-  }
+  // A job that was here when the bucket was looked through, or came later, and is not now.
+  const bool is_deleted = board_.FindJob(job) == nullptr && checkpoints.empty();
   // One that is damaged here gets no copy, and leaves the job without a newer one all the same.
   const bool is_lagging =
       std::any_of(checkpoints.begin(), checkpoints.end(), [this](const auto& checkpoint) {

@@ -181,6 +181,10 @@ class BucketCopierTest : public ::testing::Test {
   static std::string Folder(int64_t step, JobId job = JobId{1}) {
     return absl::StrCat("yard/checkpoints/", job.value, "/", step, "/");
   }
+  // Returns the key of a manifest that only a list shows.
+  static std::string Manifest(int64_t step, JobId job = JobId{1}) {
+    return absl::StrCat(Folder(step, job), "manifests/", std::string(20, '0'), "-x");
+  }
   // Expects that the copy can be read, and is what was committed.
   void ExpectWhole(int64_t step, JobId job = JobId{1}) {
     auto client = s3::Client::Create(fake_.ClientOptions(), *Clock::Real(), *Rng::Real());
@@ -358,11 +362,10 @@ TEST_F(BucketCopierTest, AStartRemovesOnlyWhatTheDatabaseKnowsToBeGone) {
   ASSERT_TRUE(Post(testing::SubmitJob("b")).ok());
   const JobId deleted = Import({});
   ASSERT_TRUE(Post(core::DeleteJob{deleted, {}, "user:anna"}).ok());
-  const std::string name = absl::StrCat("manifests/", std::string(20, '0'), "-x");
-  const std::string replaced = Folder(5) + name;
-  const std::string newer = Folder(30) + name;
-  const std::string of_deleted = Folder(7, deleted) + name;
-  const std::string unknown = Folder(7, JobId{77}) + name;
+  const std::string replaced = Manifest(5);
+  const std::string newer = Manifest(30);
+  const std::string of_deleted = Manifest(7, deleted);
+  const std::string unknown = Manifest(7, JobId{77});
   const std::string foreign = "yard/checkpoints/readme";
   for (const std::string& key : {replaced, newer, of_deleted, unknown, foreign}) {
     fake_.Write(key, "text");
@@ -380,10 +383,9 @@ TEST_F(BucketCopierTest, AStartRemovesOnlyWhatTheDatabaseKnowsToBeGone) {
 TEST_F(BucketCopierTest, JobsThatWereLostWithARestoreKeepTheirCopies) {
   // The number was given to a job of which the database knows nothing any more.
   ASSERT_TRUE(Post(core::SkipJobNumbers{JobId{5}}).ok());
-  const std::string manifest = absl::StrCat("manifests/", std::string(20, '0'), "-x");
-  const std::string lost = Folder(7, JobId{3}) + manifest;
-  const std::string ahead = Folder(7, JobId{9}) + manifest;
-  const std::string absurd = Folder(7, JobId{int64_t{1} << 60}) + manifest;
+  const std::string lost = Manifest(7, JobId{3});
+  const std::string ahead = Manifest(7, JobId{9});
+  const std::string absurd = Manifest(7, JobId{int64_t{1} << 60});
   for (const std::string& key : {lost, ahead, absurd}) fake_.Write(key, "text");
   Commit(10);
   StartCopier();
@@ -397,7 +399,7 @@ TEST_F(BucketCopierTest, JobsThatWereLostWithARestoreKeepTheirCopies) {
 TEST_F(BucketCopierTest, AJobWithTheNumberOfALostOneHarmsNoCopies) {
   skips_ = false;  // as if the job had come before the server has looked at the bucket
   const JobId next{store_.Load()->next_job};
-  const std::string lost = absl::StrCat(Folder(7, next), "manifests/", std::string(20, '0'), "-x");
+  const std::string lost = Manifest(7, next);
   fake_.Write(lost, "text");
   StartCopier();
   Commit(10);
