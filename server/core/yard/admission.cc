@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/errors.h"
+#include "common/base/isolation.h"
 #include "common/base/strings.h"
 #include "server/core/scheduling/eligibility.h"
 #include "server/core/scheduling/explain_reasons.h"
@@ -23,8 +23,6 @@ namespace {
 
 // At most this many names are listed, so that a message stays readable in a large pool.
 constexpr size_t kNamed = 5;
-// The labels of common/base/isolation.h begin so.
-constexpr char kIsolationLabels[] = "isolation.";
 
 constexpr size_t kMismatches = static_cast<size_t>(Mismatch::kNone) + 1;
 
@@ -143,9 +141,9 @@ class Census {
     const auto counts = counts_.find("");
     if (counts != counts_.end() && counts->second[static_cast<size_t>(Mismatch::kHost)] == 0) {
       const bool is_label = counts->second[static_cast<size_t>(Mismatch::kLabels)] > 0;
-      return absl::StrCat(needs, "; no known worker has ",
-                          is_label ? "these labels; change devices.labels"
-                                   : absl::StrCat(DatasetText(demand_), "; change data"));
+      return absl::StrCat(
+          needs, "; there is no known worker ",
+          is_label ? LabelsText() : absl::StrCat("with ", DatasetText(demand_), "; change data"));
     }
     return absl::StrCat(needs, "; ", LargestHostText(),
                         "; ask for less (resources.cpus, resources.memory)");
@@ -261,11 +259,13 @@ class Census {
 
   // The server itself asks for a label where a program is to be isolated.
   std::string LabelsText() const {
-    const bool is_isolation = std::all_of(
-        demand_.labels.begin(), demand_.labels.end(),
-        [](const auto& label) { return absl::StartsWith(label.first, kIsolationLabels); });
-    return is_isolation ? "that can isolate programs so; choose a weaker program.isolation, or see "
-                          "what `trainyard doctor` says on their hosts"
+    const bool is_isolation =
+        std::all_of(demand_.labels.begin(), demand_.labels.end(), [](const auto& label) {
+          return label.first == kCgroupLabel || label.first == kSandboxLabel ||
+                 label.first == kContainerLabel;
+        });
+    return is_isolation ? "that can isolate programs so; choose a weaker program.isolation or no "
+                          "container, or see what `trainyard doctor` says on their hosts"
                         : "with these labels; change devices.labels";
   }
 

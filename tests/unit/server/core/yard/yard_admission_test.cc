@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "common/base/errors.h"
+#include "common/base/isolation.h"
 #include "tests/unit/server/core/yard/yard_fixture.h"
 
 namespace trainyard::core {
@@ -161,7 +162,7 @@ TEST_F(YardAdmission, LabelsAndNumberTypesThatNobodyHasAreRefused) {
   Submission submission = Strict(1);
   submission.demand.labels = {{"zone", "b"}};
   EXPECT_THAT(Refusal(submission), HasSubstr("0 are on workers with these labels"));
-  submission.demand.labels = {{"isolation.cgroup", "yes"}};
+  submission.demand.labels = {{kCgroupLabel, kIsolationYes}};
   EXPECT_THAT(Refusal(submission), AllOf(HasSubstr("0 are on workers that can isolate programs so"),
                                          HasSubstr("choose a weaker program.isolation")));
   submission = Strict(1);
