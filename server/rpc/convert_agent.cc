@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/base/checkpoint_file.h"
+#include "common/base/device_type.h"
 #include "common/base/hash.h"
 #include "common/base/labels.h"
 #include "common/base/report_limits.h"
@@ -51,7 +52,7 @@ core::DeviceRecord FromProto(const v1::Device& device, const std::string& field,
                                             "' is not accepted; expected letters, digits, '-', "
                                             "'_', '.' and ':'"));
   }
-  if (!IsWord(device.type(), "-_.", 63)) {
+  if (!IsDeviceType(device.type())) {
     check.Add(field + ".type", absl::StrCat("'", device.type().substr(0, 64),
                                             "' is no device type, such as cpu or h200"));
   }

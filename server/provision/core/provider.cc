@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/base/device_type.h"
 #include "common/base/errors.h"
 #include "common/base/strings.h"
 
@@ -18,8 +19,8 @@ namespace {
 constexpr size_t kNumberDigitsMax = 12;
 constexpr int64_t kTimeLimitUsMax = 366 * 24 * kHourUs;
 constexpr double kCostPerHourMax = 1e9;
-constexpr size_t kDeviceTypeBytesMax = 63;
 constexpr size_t kDatasetBytesMax = 200;
+constexpr size_t kShownBytesMax = 64;
 
 bool IsLowerOrDigit(char c) {
   return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
@@ -30,15 +31,6 @@ bool IsProviderName(absl::string_view name) {
   if (name.front() == '-' || name.back() == '-') return false;
   return std::all_of(name.begin(), name.end(),
                      [](char c) { return IsLowerOrDigit(c) || c == '-'; });
-}
-
-// Tells whether a worker may call its devices so.
-bool IsDeviceType(absl::string_view type) {
-  return !type.empty() && type.size() <= kDeviceTypeBytesMax &&
-         std::all_of(type.begin(), type.end(), [](char c) {
-           return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' ||
-                  c == '.';
-         });
 }
 
 // Tells whether a data set may have this name, which may end with a folder: images:flowers/small.
@@ -84,7 +76,7 @@ absl::Status CheckProviderSpec(const ProviderSpec& spec) {
   }
   if (!IsDeviceType(spec.node.device_type)) {
     violations.Add("node.device_type",
-                   absl::StrCat("'", PlainText(spec.node.device_type, kDeviceTypeBytesMax),
+                   absl::StrCat("'", PlainText(spec.node.device_type, kShownBytesMax),
                                 "' is no device type, such as cpu or h200"));
   }
   violations.Range("node.devices", spec.node.devices, 1, 1024);
@@ -110,7 +102,7 @@ absl::Status CheckProviderSpec(const ProviderSpec& spec) {
   }
   for (const std::string& name : spec.datasets) {
     if (IsDatasetName(name)) continue;
-    violations.Add("datasets", absl::StrCat("'", PlainText(name, kDatasetBytesMax),
+    violations.Add("datasets", absl::StrCat("'", PlainText(name, kShownBytesMax),
                                             "' is no name of a data set; `trainyard data ls` has "
                                             "those that workers find"));
     break;
