@@ -55,12 +55,7 @@ std::string EndText(const v1::Token& token, absl::Time now) {
   if (token.has_revoke_time()) return token.is_invitation() ? "used" : "revoked";
   const absl::Duration left = output::ToTime(token.expire_time()) - now;
   if (left <= absl::ZeroDuration()) return "expired";
-  // An age is cut, but a token of 90 days has 90 days left right after it was made.
-  const absl::Duration unit = left < absl::Minutes(2)  ? absl::Seconds(1)
-                              : left < absl::Hours(2)  ? absl::Minutes(1)
-                              : left < absl::Hours(48) ? absl::Hours(1)
-                                                       : absl::Hours(24);
-  return absl::StrCat("in ", output::AgeText(left + unit / 2));
+  return absl::StrCat("in ", output::TimeLeftText(left));
 }
 
 Result CreateToken(const Context& context, const CreateOptions& options) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -20,6 +21,14 @@ namespace {
 std::string Word(const std::string& name, absl::string_view prefix, int number) {
   if (name.empty()) return absl::StrCat("UNKNOWN_", number);
   return name.substr(prefix.size());
+}
+
+// Returns the unit of an age, in seconds, and its letter.
+std::pair<int64_t, const char*> UnitOf(int64_t seconds) {
+  if (seconds < 120) return {1, "s"};
+  if (seconds < 7'200) return {60, "m"};
+  if (seconds < 172'800) return {3'600, "h"};
+  return {86'400, "d"};
 }
 
 }  // namespace
@@ -154,10 +163,13 @@ std::string Fitted(absl::string_view line, int width) {
 std::string AgeText(absl::Duration age) {
   // The clocks of two processes may differ a little, so an age may come out negative.
   const int64_t seconds = std::max<int64_t>(absl::ToInt64Seconds(age), 0);
-  if (seconds < 120) return absl::StrCat(seconds, "s");
-  if (seconds < 7'200) return absl::StrCat(seconds / 60, "m");
-  if (seconds < 172'800) return absl::StrCat(seconds / 3600, "h");
-  return absl::StrCat(seconds / 86'400, "d");
+  const auto [unit, name] = UnitOf(seconds);
+  return absl::StrCat(seconds / unit, name);
+}
+
+std::string TimeLeftText(absl::Duration left) {
+  const auto [unit, name] = UnitOf(absl::ToInt64Seconds(left));
+  return AgeText(left + absl::Seconds(unit) / 2);
 }
 
 absl::Time ToTime(const google::protobuf::Timestamp& time) {

@@ -50,6 +50,9 @@ std::string Shortened(absl::string_view text, int width);
 
 // Returns an age in one unit, for columns: "12s", "5m", "3h", "2d".
 std::string AgeText(absl::Duration age);
+// Returns a time to come in the same form. An age is cut, and this is rounded: what was to last 90
+// days has "90d" left right after its begin.
+std::string TimeLeftText(absl::Duration left);
 // Returns a time in the local time zone, which it names: "2026-11-20 22:57:55 CET". Returns an
 // empty text if it is unset.
 std::string TimeText(const google::protobuf::Timestamp& time);

@@ -16,6 +16,12 @@ TEST(Text, AgesHaveOneUnit) {
   EXPECT_EQ(AgeText(absl::Hours(49)), "2d");
 }
 
+TEST(Text, TimesLeftAreRounded) {
+  EXPECT_EQ(TimeLeftText(absl::Hours(24 * 90) - absl::Seconds(1)), "90d");
+  EXPECT_EQ(TimeLeftText(absl::Hours(24 * 90) - absl::Hours(13)), "89d");
+  EXPECT_EQ(TimeLeftText(absl::Minutes(30) - absl::Seconds(2)), "30m");
+}
+
 TEST(Text, StatesAreTheirNamesWithoutPrefix) {
   EXPECT_EQ(StateText(v1::JOB_STATE_RUNNING), "RUNNING");
   EXPECT_EQ(StateText(v1::WORKER_STATE_UNREACHABLE), "UNREACHABLE");
