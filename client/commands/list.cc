@@ -48,7 +48,7 @@ bool IsFiltered(const ListOptions& options) {
 constexpr int kLimitDefault = 20;
 constexpr int kPageSizeMax = 1000;
 
-// Reads the name of a state, such as "running" or "RUNNING".
+// Returns the names of all states: "queued", "running".
 std::vector<std::string> StateNames() {
   std::vector<std::string> names;
   for (int i = v1::JobState_MIN + 1; i <= v1::JobState_MAX; ++i) {
@@ -57,6 +57,7 @@ std::vector<std::string> StateNames() {
   return names;
 }
 
+// Reads the name of a state, such as "running" or "RUNNING".
 absl::StatusOr<v1::JobState> ParseState(const std::string& text) {
   v1::JobState state = v1::JOB_STATE_UNSPECIFIED;
   if (v1::JobState_Parse("JOB_STATE_" + absl::AsciiStrToUpper(text), &state) &&

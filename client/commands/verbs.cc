@@ -145,10 +145,6 @@ void TellError(const Context& context, const absl::Status& status) {
   context.err << std::flush;
 }
 
-}  // namespace
-
-namespace {
-
 // Adds to a refusal how a program is run, if the words after `run` or `submit` are those of one.
 void AddProgramAdvice(const std::vector<std::string>& args, std::string& refusal) {
   if (std::find(args.begin(), args.end(), "--") != args.end()) return;

@@ -3,8 +3,8 @@
 
 namespace trainyard::error {
 
-// TUNNEL_LOST: the worker has not come, or its connection broke; `trainyard workers` tells whether
-// it is there. Begin again.
+// TUNNEL_LOST: the worker has not come, or its connection broke; `trainyard workers ls` tells
+// whether it is there. Begin again.
 inline constexpr char kTunnelLost[] = "TUNNEL_LOST";
 // TUNNEL_NOT_FOUND: a worker is too late, for its user has gone. Nobody has to do anything.
 inline constexpr char kTunnelNotFound[] = "TUNNEL_NOT_FOUND";
