@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "client/output/text.h"
 #include "common/base/check.h"
 #include "common/base/errors.h"
 #include "common/base/hash.h"
@@ -18,14 +19,6 @@
 #include "grpcpp/server_builder.h"
 
 namespace trainyard::testing {
-namespace {
-
-bool IsFinal(v1::JobState state) {
-  return state == v1::JOB_STATE_SUCCEEDED || state == v1::JOB_STATE_FAILED ||
-         state == v1::JOB_STATE_CANCELLED;
-}
-
-}  // namespace
 
 FakeServer::FakeServer() : address_(absl::StrCat("unix:", dir_.File("s"))) {
   Start();
@@ -294,7 +287,7 @@ grpc::Status FakeServer::DeleteParts(const std::string& name, const std::set<v1:
   v1::Job* job = nullptr;
   grpc::Status found = Find(name, job);
   if (!found.ok()) return found;
-  if (!IsFinal(job->state())) {
+  if (!output::IsFinal(job->state())) {
     return grpc::Status(grpc::StatusCode::FAILED_PRECONDITION,
                         absl::StrCat(name, " is RUNNING; `trainyard cancel ", name.substr(5),
                                      "` stops it, and then it can be deleted"));
@@ -468,90 +461,6 @@ grpc::Status FakeServer::ListEvents(grpc::ServerContext*, const v1::ListEventsRe
   event->set_actor("user:anna");
   event->set_message("submitted");
   return grpc::Status::OK;
-}
-
-grpc::Status FakeServer::WatchJobs(grpc::ServerContext* context,
-                                   const v1::WatchJobsRequest* request,
-                                   grpc::ServerWriter<v1::WatchJobsResponse>* writer) {
-  std::unique_lock lock(mutex_);
-  int64_t seen = request->start_revision();
-  bool is_first = true;
-  do {
-    for (const auto& job : jobs_) {
-      const auto& names = request->names();
-      if (!names.empty() && std::find(names.begin(), names.end(), job->name()) == names.end()) {
-        continue;
-      }
-      if (revision_of_[job->name()] <= seen) continue;
-      v1::WatchJobsResponse response;
-      *response.mutable_job() = *job;
-      response.set_revision(revision_of_[job->name()]);
-      writer->Write(response);
-    }
-    seen = revision_;
-    if (is_first) {
-      is_first = false;
-      ++watches_;
-      changed_.notify_all();
-    }
-  } while (WaitForChange(lock, *context));
-  return grpc::Status(grpc::StatusCode::UNAVAILABLE, "shutting down");
-}
-
-grpc::Status FakeServer::TailLogs(grpc::ServerContext* context, const v1::TailLogsRequest* request,
-                                  grpc::ServerWriter<v1::TailLogsResponse>* writer) {
-  std::unique_lock lock(mutex_);
-  std::map<int, int64_t> sent;
-  bool is_counted = !request->follow();
-  while (true) {
-    auto& streams = request->stream() == v1::RANK_STREAM_TRACE ? traces_ : logs_;
-    for (const auto& [rank, text] : streams[request->name()]) {
-      if (request->has_rank() && request->rank() != rank) continue;
-      const auto size = static_cast<int64_t>(text.size());
-      const int64_t start = request->offset() < 0 ? std::max<int64_t>(size + request->offset(), 0)
-                                                  : request->offset();
-      const int64_t from = sent.emplace(rank, start).first->second;
-      if (from >= size) continue;
-      v1::TailLogsResponse response;
-      response.set_attempt(1);
-      response.set_rank(rank);
-      response.set_offset(from);
-      response.set_data(text.substr(static_cast<size_t>(from)));
-      writer->Write(response);
-      sent[rank] = size;
-    }
-    if (!std::exchange(is_counted, true)) ++tails_;
-    v1::Job* job = nullptr;
-    if (!Find(request->name(), job).ok() || !request->follow() || IsFinal(job->state())) {
-      return grpc::Status::OK;
-    }
-    if (!WaitForChange(lock, *context)) {
-      return grpc::Status(grpc::StatusCode::UNAVAILABLE, "shutting down");
-    }
-  }
-}
-
-grpc::Status FakeServer::WatchMetrics(grpc::ServerContext* context,
-                                      const v1::WatchMetricsRequest* request,
-                                      grpc::ServerWriter<v1::WatchMetricsResponse>* writer) {
-  std::unique_lock lock(mutex_);
-  auto cursor = static_cast<size_t>(request->cursor());
-  while (true) {
-    const auto& points = points_[request->name()];
-    if (cursor < points.size()) {
-      v1::WatchMetricsResponse response;
-      for (; cursor < points.size(); ++cursor) *response.add_points() = points[cursor];
-      response.set_cursor(static_cast<int64_t>(cursor));
-      writer->Write(response);
-    }
-    v1::Job* job = nullptr;
-    if (!Find(request->name(), job).ok() || !request->follow() || IsFinal(job->state())) {
-      return grpc::Status::OK;
-    }
-    if (!WaitForChange(lock, *context)) {
-      return grpc::Status(grpc::StatusCode::UNAVAILABLE, "shutting down");
-    }
-  }
 }
 
 grpc::Status FakeServer::QueryMetrics(grpc::ServerContext*, const v1::QueryMetricsRequest* request,
