@@ -23,6 +23,16 @@ TEST_F(YardRestart, WhatRunsIsAdopted) {
   EXPECT_EQ(Desired("lab-1"), "jobs/1/attempts/1 RUN");
 }
 
+TEST_F(YardRestart, NumbersThatWerePassedOverStaySo) {
+  Join("lab-1", 1);
+  EXPECT_EQ(Submit(1), JobId{1});
+  ASSERT_TRUE(Apply(SkipJobNumbers{JobId{7}}).ok());
+  Restart();
+  EXPECT_EQ(Submit(1), JobId{8});
+  ASSERT_TRUE(Apply(SkipJobNumbers{JobId{5}}).ok());
+  EXPECT_EQ(Submit(1), JobId{9}) << "none comes back";
+}
+
 TEST_F(YardRestart, WorkersGetOneLeaseToComeBack) {
   Join("lab-1", 1);
   now_.uptime_us = 5 * kSecond;  // the machine was restarted too
