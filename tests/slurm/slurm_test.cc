@@ -41,7 +41,8 @@ trap 'touch "$folder/$name.told"; exit 0' TERM
 [ -z "${STUBBORN:-}" ] || trap '' TERM
 env > "$folder/$name.environment"
 cat "$7" > "$folder/$name.read"
-echo "$@" > "$folder/$name.args"
+echo "$@" > "$folder/$name.args.part"
+mv "$folder/$name.args.part" "$folder/$name.args"
 while true; do sleep 0.1; done
 )";
 
