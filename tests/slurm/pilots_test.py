@@ -92,7 +92,8 @@ class Pilots(unittest.TestCase):
 
     def test_jobs_bring_workers_that_go_again(self):
         self.cli("providers", "add", "lab", "--slurm", "--devices", "1", "--cpus", "1", "--max", "2", "--time-limit", "30m",
-                 "--idle-time", "15s", "--server-address", self.port, "--", "--mem=100")
+                 "--idle-time", "15s", "--server-address", self.port, "--dataset", "cifar10", "--", "--mem=100")
+        self.assertIn("data sets cifar10", self.cli("providers", "show", "lab"), "the jobs here need none of them")
         self.assertIn("lab", self.cli("providers", "ls"))
         self.assertEqual(self.pilots(), [], "nothing waits yet")
         jobs = [self.submit(), self.submit()]
@@ -110,6 +111,8 @@ class Pilots(unittest.TestCase):
         listed = subprocess.run(["squeue", "-h", "--me"], env=self.environment, capture_output=True, text=True, timeout=60)
         self.assertEqual(listed.stdout, "")
         self.wait_for(lambda: not json.loads(self.cli("workers", "ls", "-o", "json")), "the end of their workers")
+        self.cli("providers", "update", "lab", "--dataset", "any")
+        self.assertNotIn("data sets", self.cli("providers", "show", "lab"))
         self.cli("providers", "rm", "lab")
         self.wait_for(lambda: "no providers" in subprocess.run(
             [BIN / "trainyard", "--server", self.address, "providers", "ls"], capture_output=True, text=True,
@@ -133,6 +136,7 @@ class Pilots(unittest.TestCase):
         for flags, reason in ((["--server-address", "nonsense"], "nonsense"),
                               (["--server-address", "unix:/s.sock"], "no address with TLS"),
                               (["--server-address", self.port, "--worker-program", "worker"], "no absolute path"),
+                              (["--server-address", self.port, "--dataset", "my data"], "'my data' is no name of a data set"),
                               (["--server-address", self.port, "--folder", str(shared)], "can be written by others")):
             done = subprocess.run([BIN / "trainyard", "--server", self.address, "providers", "add", "lab", "--slurm", *flags],
                                   capture_output=True, text=True, timeout=60)
