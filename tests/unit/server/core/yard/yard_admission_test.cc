@@ -205,6 +205,21 @@ TEST_F(YardAdmission, AReservationMustExistAndBeForTheOwner) {
   EXPECT_THAT(Refusal(submission), HasSubstr("reservation 'night' has 1 device (lab-1: 1)"));
 }
 
+TEST_F(YardAdmission, AJobWithoutADeviceNeedsAHostThatSuits) {
+  RegisterWorker host{"lab-2", "lab-2", "lab-2/1", "1.0", "lab-2", "10.0.0.1", {}};
+  host.host = {8, int64_t{64} << 30};
+  ASSERT_TRUE(Apply(host).ok());
+  Submission submission = Strict(1);
+  submission.demand.is_deviceless = true;
+  submission.demand.type = "";
+  submission.demand.labels = {{"zone", "b"}};
+  EXPECT_THAT(Refusal(submission), HasSubstr("there is no known worker with these labels; change "
+                                             "devices.labels"));
+  submission.demand.labels = {{kSandboxLabel, kIsolationYes}};
+  EXPECT_THAT(Refusal(submission),
+              HasSubstr("there is no known worker that can isolate programs so; choose a weaker"));
+}
+
 TEST_F(YardAdmission, ADataSetThatNoWorkerHasIsRefused) {
   Submission submission = Strict(1);
   submission.demand.dataset = "cifar10";
