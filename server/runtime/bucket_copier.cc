@@ -484,8 +484,8 @@ absl::Status BucketCopier::CompareAll(const Copies& copies) {
   if (!unknown_.empty()) {
     LogWarning(
         "the bucket has copies of jobs that this server does not know, as after the restore of an "
-        "older backup; they stay, `trainyard submit --from` goes on from them, and they can be "
-        "deleted once nobody wants them",
+        "older backup; they stay. With their folder in --checkpoint_sources, `trainyard submit "
+        "--from` goes on from them. Delete them once nobody wants them",
         {{"jobs", absl::StrCat(unknown_.size())},
          {"first", FolderOf(*unknown_.begin())},
          {"last", FolderOf(*unknown_.rbegin())}});
