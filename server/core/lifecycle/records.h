@@ -139,6 +139,7 @@ struct AttemptRecord {
   int64_t start_us = 0;  // when all ranks ran
   int64_t end_us = 0;
   Isolation isolation = Isolation::kUnspecified;  // the weakest of its parts
+  JobId guest_of;  // the job that kept its devices (see RunningJob::guest); 0 if there is none
 
   friend bool operator==(const AttemptRecord&, const AttemptRecord&) = default;
 };

@@ -26,7 +26,6 @@ struct LiveAttempt {
   std::optional<int64_t> step;
   // The number of the last request; 0 if there is none yet.
   int64_t checkpoint_request = 0;
-  JobId guest_of;          // the job that kept its devices; 0 if there is none
   bool is_warned = false;  // true if it was warned that its time limit is near
   std::map<std::string, std::map<std::string, std::string>> rendezvous;  // by worker
 };

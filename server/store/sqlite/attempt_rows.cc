@@ -39,7 +39,8 @@ const Table<AttemptRow>& Attempts() {
        TY_COLUMN(Row, "failure_exit_code", failure.exit_code),
        TY_COLUMN(Row, "resume_job", resume_job), TY_COLUMN(Row, "resume_step", resume_step),
        TY_COLUMN(Row, "create_us", attempt.create_us), TY_COLUMN(Row, "start_us", attempt.start_us),
-       TY_COLUMN(Row, "end_us", attempt.end_us), TY_COLUMN(Row, "isolation", attempt.isolation)});
+       TY_COLUMN(Row, "end_us", attempt.end_us), TY_COLUMN(Row, "isolation", attempt.isolation),
+       TY_COLUMN(Row, "guest_of", attempt.guest_of)});
   return *table;
 }
 
@@ -127,6 +128,7 @@ absl::Status WriteAttempt(Database& db, const AttemptRecord& attempt) {
   row.attempt.start_us = attempt.start_us;
   row.attempt.end_us = attempt.end_us;
   row.attempt.isolation = attempt.isolation;
+  row.attempt.guest_of = attempt.guest_of;
   Flatten(attempt.state, row);
   if (attempt.resume_from.has_value()) {
     row.resume_job = attempt.resume_from->job.value;

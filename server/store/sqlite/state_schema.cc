@@ -386,12 +386,18 @@ ALTER TABLE checkpoints ADD COLUMN copy TEXT NOT NULL DEFAULT '';
 ALTER TABLE checkpoints ADD COLUMN copy_failure TEXT NOT NULL DEFAULT '';
 )sql";
 
+// From this version on, an attempt records the queued job that kept its devices, so that the server
+// still knows after a restart whom it may stop for that job at any time.
+constexpr char kState13[] = R"sql(
+ALTER TABLE attempts ADD COLUMN guest_of INTEGER NOT NULL DEFAULT 0;
+)sql";
+
 }  // namespace
 
 const std::vector<Migration>& StateMigrations() {
   static const auto* migrations =
-      new std::vector<Migration>{kState1, kState2, kState3, kState4,  Version5(), kState6,
-                                 kState7, kState8, kState9, kState10, kState11,   kState12};
+      new std::vector<Migration>{kState1, kState2, kState3,  kState4,  Version5(), kState6, kState7,
+                                 kState8, kState9, kState10, kState11, kState12,   kState13};
   return *migrations;
 }
 

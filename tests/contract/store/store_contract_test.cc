@@ -260,6 +260,7 @@ TEST_P(StoreContract, EveryAttemptStateAndPartComesBack) {
     attempt.start_us = 2;
     attempt.end_us = 3;
     attempt.isolation = core::Isolation::kSandbox;
+    attempt.guest_of = JobId{7};
     delta.attempts.push_back(attempt);
   }
   ASSERT_TRUE(store_->Commit(delta).ok());

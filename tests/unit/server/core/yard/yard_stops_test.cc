@@ -381,6 +381,28 @@ TEST_F(YardStops, AGuestGoesForWhomItsDevicesAreKept) {
   EXPECT_EQ(State(guest), "QUEUED");
 }
 
+TEST_F(YardStops, AGuestIsStillOneAfterARestart) {
+  config_.min_runtime_us = kHour;
+  Renew();
+  Join("lab-1", 2);
+  const JobId first = Submit(1);
+  const JobId wide = Submit(2);
+  const JobId guest = Submit(1);
+  const std::vector<ObservedAttempt> both = {See(first, ObservedState::kRunning),
+                                             See(guest, ObservedState::kRunning)};
+  ASSERT_TRUE(Sync("lab-1", both).ok());
+  Restart();
+  ASSERT_TRUE(Register("lab-1", 2).ok());
+  ASSERT_TRUE(Sync("lab-1", both).ok());
+  ASSERT_TRUE(
+      Sync("lab-1", {SeeExit(first, OutcomeKind::kSucceeded), See(guest, ObservedState::kRunning)})
+          .ok());
+  EXPECT_TRUE(HasEvent("CHECKPOINT_REQUESTED")) << "no minimum runtime protects a guest";
+  Commit(guest, "lab-1", 40);
+  ASSERT_TRUE(Sync("lab-1", {SeeExit(guest, OutcomeKind::kStopped)}).ok());
+  EXPECT_EQ(State(wide), "STARTING");
+}
+
 TEST_F(YardStops, AGuestStaysOnceNobodyWaitsForItsDevices) {
   Join("lab-1", 2);
   const JobId first = Submit(1);
