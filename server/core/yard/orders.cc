@@ -118,11 +118,13 @@ std::map<std::string, AttemptId> HoldersOn(const YardState& state, const std::st
   return holders;
 }
 
-bool RunsUnknown(const Snapshot& snapshot, const Contact& contact) {
+bool RunsUnknown(const Snapshot& snapshot, const std::string& worker, const Contact& contact) {
   for (const auto& [id, observed] : contact.observed) {
     if (observed.state == ObservedState::kExited) continue;
     const auto found = snapshot.attempts.find(id);
-    if (found == snapshot.attempts.end() || found->second.fencing_token != observed.fencing_token) {
+    // After a restore, a number may name an attempt that was placed elsewhere.
+    if (found == snapshot.attempts.end() || found->second.fencing_token != observed.fencing_token ||
+        FindPart(found->second, worker) == nullptr) {
       return true;
     }
   }

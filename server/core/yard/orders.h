@@ -21,6 +21,6 @@ std::map<AttemptId, std::vector<RankPlacement>> RanksOn(const YardState& state,
                                                         const std::string& worker);
 
 // Returns true if the worker runs something whose devices are unknown.
-bool RunsUnknown(const Snapshot& snapshot, const Contact& contact);
+bool RunsUnknown(const Snapshot& snapshot, const std::string& worker, const Contact& contact);
 
 }  // namespace trainyard::core

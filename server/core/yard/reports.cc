@@ -2,6 +2,7 @@
 #include "server/core/yard/reports.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string>
@@ -19,6 +20,8 @@ namespace {
 // The keys of one worker's part of an attempt. They bound the memory; a gang has a few for each
 // rank.
 constexpr size_t kRendezvousKeysMax = 8192;
+// A worker that reports a job which is further ahead is wrong.
+constexpr int64_t kLostJobsMax = 100'000;
 
 // A worker may judge for itself that the user or the hardware is at fault. All other failures are
 // only known to be failures.
@@ -103,6 +106,11 @@ void Reader::TakeHealth() {
 void Reader::TakeAttempts() {
   std::map<AttemptId, const ObservedAttempt*> seen;
   for (const ObservedAttempt& attempt : report_.attempts) seen[attempt.attempt] = &attempt;
+  // After a restore, workers know jobs that this server has lost. A new job of such a number would
+  // be taken for the old one, whose ranks have not stopped yet.
+  const JobId limit{yard_.snapshot().next_job + kLostJobsMax};
+  const auto beyond = seen.lower_bound({limit, 0});
+  if (beyond != seen.begin()) stepper_.SkipJobNumbers(std::prev(beyond)->first.job);
   const std::set<AttemptId> attempts = yard_.live.On(worker_);
   for (const AttemptId& id : attempts) {
     const auto found = seen.find(id);

@@ -38,6 +38,8 @@ class Stepper {
   // Returns the time until a delayed start must be looked at again. It is 0 or less if the delay is
   // over.
   int64_t StartDelay(const Submission& submission) const;
+  // Sees to it that no new job gets the number of this one or a lower one.
+  void SkipJobNumbers(JobId last);
   void AddCheckpoint(CheckpointRecord checkpoint, const std::string& actor);
   // Notes what is wrong with the checkpoint, or, if `damage` is empty, that it is whole again.
   void SetDamage(const CheckpointRef& id, const std::string& damage);

@@ -84,6 +84,15 @@ std::string ActorOf(absl::string_view worker) {
   return absl::StrCat("worker:", worker);
 }
 
+void Stepper::SkipJobNumbers(JobId last) {
+  const JobId first{yard_.snapshot().next_job};
+  if (last < first) return;
+  yard_.ledger.SkipJobs(last);
+  AddEvent(JobName(first), "JOB_NUMBERS_SKIPPED", "server",
+           absl::StrCat("no new job gets a number up to ", JobName(last),
+                        ", since there were such jobs before a restore"));
+}
+
 void Stepper::AddEvent(std::string resource, std::string type, absl::string_view actor,
                        std::string message) {
   yard_.ledger.AddEvent(now_.wall_us, std::move(resource), std::move(type), actor,

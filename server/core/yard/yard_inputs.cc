@@ -149,12 +149,7 @@ absl::StatusOr<Reply> Yard::Take(const NoteStreams& in, Now) {
 }
 
 absl::StatusOr<Reply> Yard::Take(const SkipJobNumbers& in, Now now) {
-  if (in.last.value < snapshot().next_job) return Reply{};
-  const JobId first{snapshot().next_job};
-  state_.ledger.SkipJobs(in.last);
-  state_.ledger.AddEvent(now.wall_us, JobName(first), "JOB_NUMBERS_SKIPPED", "server",
-                         absl::StrCat("no new job gets a number up to ", JobName(in.last),
-                                      ", since there were such jobs before a restore"));
+  Stepper(state_, now).SkipJobNumbers(in.last);
   return Reply{};
 }
 

@@ -1,5 +1,7 @@
 // Tests a server that dies and comes back: the store has everything, and the workers report the
 // rest.
+#include <limits>
+
 #include "common/base/errors.h"
 #include "yard_fixture.h"
 
@@ -31,6 +33,25 @@ TEST_F(YardRestart, NumbersThatWerePassedOverStaySo) {
   EXPECT_EQ(Submit(1), JobId{8});
   ASSERT_TRUE(Apply(SkipJobNumbers{JobId{5}}).ok());
   EXPECT_EQ(Submit(1), JobId{9}) << "none comes back";
+}
+
+TEST_F(YardRestart, ANumberThatAWorkerKnowsIsNotGivenAgain) {
+  Join("lab-1", 1);
+  EXPECT_EQ(Submit(1), JobId{1});
+  // The backup from which this server was restored did not know jobs 2 to 5 yet.
+  ObservedAttempt lost;
+  lost.attempt = {JobId{5}, 1};
+  lost.fencing_token = 1;
+  lost.state = ObservedState::kRunning;
+  Restart();
+  ASSERT_TRUE(Register("lab-1", 1).ok());
+  ASSERT_TRUE(Sync("lab-1", {lost}).ok());
+  EXPECT_TRUE(HasEvent("JOB_NUMBERS_SKIPPED"));
+  EXPECT_EQ(Submit(1), JobId{6});
+  // No worker can use the numbers up.
+  lost.attempt = {JobId{std::numeric_limits<int64_t>::max()}, 1};
+  ASSERT_TRUE(Sync("lab-1", {lost}).ok());
+  EXPECT_EQ(Submit(1), JobId{7});
 }
 
 TEST_F(YardRestart, WorkersGetOneLeaseToComeBack) {
