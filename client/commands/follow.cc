@@ -172,11 +172,11 @@ void JobReporter::TellState(const v1::Job& before) {
 }
 
 void JobReporter::TellQueue(const v1::Job& before) {
-  if (job_.state() != v1::JOB_STATE_QUEUED) return;
+  const bool waits = job_.state() == v1::JOB_STATE_QUEUED;
   const std::vector<std::string> now(job_.queue_reasons().begin(), job_.queue_reasons().end());
   const std::vector<std::string> was(before.queue_reasons().begin(), before.queue_reasons().end());
   if (now == was && before.state() == job_.state()) return;
-  for (const std::string& reason : now) Tell("  waits: " + reason);
+  for (const std::string& reason : now) Tell((waits ? "  waits: " : "  ") + reason);
 }
 
 void JobReporter::OnPoints(const std::vector<v1::MetricPoint>& points) {

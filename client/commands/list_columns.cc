@@ -72,11 +72,10 @@ std::string CutText(const Context& context, const std::string& text, int width) 
   return is_cut ? output::Shortened(text, width) : text;
 }
 
-// Returns the reason for the state of a job that waits or has failed.
+// Returns the reason for the state of a job that waits or has failed, or what is wrong with one
+// that runs.
 std::string WhyText(const v1::Job& job) {
-  if (job.state() == v1::JOB_STATE_QUEUED && job.queue_reasons_size() > 0) {
-    return job.queue_reasons(0);
-  }
+  if (job.queue_reasons_size() > 0) return job.queue_reasons(0);
   if (job.state() == v1::JOB_STATE_FAILED || output::IsHeld(job)) {
     return FirstLine(job.failure().message());
   }

@@ -106,6 +106,8 @@ void PrintState(const Context& context, const v1::Job& job, Sheet& sheet) {
     sheet.Line("waits", absl::StrJoin(job.queue_reasons(), "\n"));
     sheet.Line("", absl::StrCat("`trainyard explain ", id,
                                 "` says when it starts, and what would start it now"));
+  } else {
+    sheet.Line("contact", absl::StrJoin(job.queue_reasons(), "\n"));
   }
   if (output::IsHeld(job)) {
     sheet.Line("held", absl::StrCat("for a person: `trainyard resume ", id,

@@ -82,10 +82,10 @@ class Board {
     std::string line = absl::StrCat(output::ShortName(job.name()), "  ",
                                     context_.terminal.Style(output::StateStyle(job.state()), state),
                                     "  ", job.resolved_spec().name());
-    if (job.state() == v1::JOB_STATE_RUNNING) {
-      absl::StrAppend(&line, "  ", output::ProgressTextLine(output::ViewOf(job.progress())));
-    } else if (job.state() == v1::JOB_STATE_QUEUED && !job.queue_reasons().empty()) {
+    if (!job.queue_reasons().empty()) {
       absl::StrAppend(&line, "  ", job.queue_reasons(0));
+    } else if (job.state() == v1::JOB_STATE_RUNNING) {
+      absl::StrAppend(&line, "  ", output::ProgressTextLine(output::ViewOf(job.progress())));
     }
     return line;
   }

@@ -59,7 +59,7 @@ def job(name: str, state: str, data: Mapping[str, Any], metric: str, points: Seq
         total = progress.get("total_steps")
         rows.append(_row("step", f"{progress['step']}{' of ' + str(total) if total else ''}"))
     for reason in data.get("queue_reasons") or []:
-        rows.append(_row("waits", reason))
+        rows.append(_row("waits" if data.get("state") == "JOB_STATE_QUEUED" else "contact", reason))
     if data.get("failure"):
         rows.append(_row("failure", data["failure"].get("message", "")))
     for key, value in sorted((data.get("final_metrics") or {}).items()):

@@ -33,7 +33,7 @@ std::string WhyNoRanks(const YardState& state, const WorkerRecord& worker) {
   const Contact& contact = state.contacts.of(worker.name);
   if (std::holds_alternative<worker_fsm::Unreachable>(worker.state)) return "is unreachable";
   if (!contact.synced) return "has not reported yet what it runs";
-  if (RunsUnknown(state.snapshot(), contact))
+  if (RunsUnknown(state.snapshot(), worker.name, contact))
     return "runs an attempt that this server does not know";
   if (contact.leaves) return "is being stopped";
   if (worker.scheduling == Scheduling::kEligible) return "";
@@ -302,7 +302,7 @@ void Picture::RefreshRunning(const YardState& state, Now now) {
     const LiveAttempt& live = state.live.at(attempt);
     const PendingStop* stop = state.stops.Find(attempt);
     const bool runs = std::holds_alternative<job_fsm::Running>(record.state);
-    job.guest = queue_.Find(live.guest_of) != nullptr;
+    job.guest = queue_.Find(state.ledger.attempt(attempt).guest_of) != nullptr;
     job.stops = stop != nullptr || std::holds_alternative<job_fsm::Stopping>(record.state);
     job.end_us = ExpectedEnd(state, record, live, stop, now);
     job.at_risk_us = now.uptime_us - live.safe_since_us;

@@ -28,6 +28,7 @@ struct Changes {
   bool plan_again = true;  // true if something has changed that a pass bases decisions on
   bool has_new_jobs = false;
   std::set<JobId> jobs;                   // jobs that have begun or ceased to wait or to run
+  std::set<JobId> contacts;               // jobs whose workers have come into or out of contact
   std::set<std::string> workers;          // workers whose capacity may have changed
   std::set<std::string> touched_workers;  // workers whose orders or timers must be computed again
 

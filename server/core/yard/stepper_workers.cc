@@ -27,6 +27,7 @@ void Stepper::StepWorker(const std::string& name, const worker_fsm::Input& input
   auto* transition = std::get_if<Transition<WorkerState, worker_fsm::Effect>>(&result);
   if (transition == nullptr) return;  // ignored
   yard_.changes.Touch(name);
+  for (const AttemptId& id : yard_.live.On(name)) yard_.changes.contacts.insert(id.job);
   WorkerRecord& worker = yard_.ledger.EditWorker(name);
   worker.state = transition->next;
   worker.last_seen_us = yard_.contacts.of(name).last_seen_wall_us;

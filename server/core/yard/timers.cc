@@ -190,6 +190,22 @@ std::optional<int64_t> NextTimer(const YardState& state) {
   return next;
 }
 
+std::vector<std::string> ContactRemarks(const YardState& state, AttemptId attempt) {
+  std::vector<std::string> remarks;
+  for (const AttemptPart& part : state.ledger.attempt(attempt).parts) {
+    if (!HoldsDevices(part.state)) continue;
+    const WorkerState& worker = state.ledger.worker(part.worker).state;
+    if (!std::holds_alternative<worker_fsm::Unreachable>(worker)) continue;
+    const Contact& contact = state.contacts.of(part.worker);
+    const int64_t wait_us =
+        LostDeadline(state, contact, attempt.job) - contact.unreachable_since_us;
+    remarks.push_back(absl::StrCat("worker ", part.worker, " is out of contact; if that lasts ",
+                                   DurationText(absl::Microseconds(wait_us)),
+                                   ", its part of the job counts as lost"));
+  }
+  return remarks;
+}
+
 bool HasHoldingParts(const YardState& state, const std::string& worker) {
   const std::set<AttemptId>& on = state.live.On(worker);
   return std::any_of(on.begin(), on.end(),

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "server/core/yard/state.h"
 
@@ -20,6 +21,9 @@ void RefreshTimers(YardState& state);
 void FireTimers(YardState& state, Now now);
 // Returns the earliest deadline.
 std::optional<int64_t> NextTimer(const YardState& state);
+
+// Returns a sentence for each worker of a live attempt that is out of contact.
+std::vector<std::string> ContactRemarks(const YardState& state, AttemptId attempt);
 
 // Returns true if an attempt may still hold devices of the worker.
 bool HasHoldingParts(const YardState& state, const std::string& worker);

@@ -99,6 +99,7 @@ Turn Yard::Settle(Now now) {
   state_.changes.plan_again = false;
   RefreshTimers(state_);
   GiveOrders();
+  turn_.reasons_changed.merge(std::exchange(state_.changes.contacts, {}));
   turn_.delta = state_.ledger.Take();
   return std::exchange(turn_, Turn{});
 }

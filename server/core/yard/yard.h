@@ -92,7 +92,8 @@ class Yard {
   // NOT_FOUND if there is no such job, NOT_IMPORTED if it ran here, FAILED_PRECONDITION if it has
   // no attempt, and QUOTA_EXCEEDED if `bytes` more cannot be stored for it.
   absl::StatusOr<AttemptId> CheckImport(JobId job, int64_t bytes) const;  // imports.cc
-  // Returns every reason why a queued job waits, in sentences. There are none for other jobs.
+  // Returns every reason why a queued job waits, and for one that runs, which of its workers are
+  // out of contact, in sentences. There are none for other jobs.
   std::vector<std::string> QueueReasons(JobId job) const;
   // Returns the first jobs of the queue in its order, as of the last pass, at most kFrontMax.
   std::vector<JobId> QueueFront() const;

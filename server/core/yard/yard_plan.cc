@@ -137,6 +137,7 @@ bool Yard::Start(const GangPlacement& placement, Now now) {
   }
   attempt.resume_from = ResumePoint(snapshot(), job);
   attempt.create_us = now.wall_us;
+  attempt.guest_of = placement.guest_of;
   job.worker_version = state_.ledger.worker(attempt.ranks.front().worker).version;
   const bool decides_precision =
       job.submission->auto_precision && job.precision == Precision::kNone;
@@ -144,7 +145,6 @@ bool Yard::Start(const GangPlacement& placement, Now now) {
     job.precision = AutoPrecision(DevicesOf(state_.ledger, attempt.ranks));
   }
   LiveAttempt& live = state_.live.Add(attempt);
-  live.guest_of = placement.guest_of;
   live.placed_us = now.uptime_us;
   live.charged_us = now.uptime_us;
   live.safe_since_us = now.uptime_us;
@@ -222,6 +222,11 @@ void Yard::ShowReasons(Now now) {
 std::vector<std::string> Yard::QueueReasons(JobId job) const {
   const auto known = reasons_.find(job);
   if (known != reasons_.end()) return known->second;
+  const JobRecord* record = FindJob(job);
+  if (record == nullptr) return {};
+  if (const AttemptId newest{job, record->attempt}; state_.live.Find(newest) != nullptr) {
+    return ContactRemarks(state_, newest);
+  }
   if (record_ == nullptr || picture_.queue().Find(job) == nullptr) return {};
   return record_->Reasons(picture_.Input(state_, planned_at_), job);
 }

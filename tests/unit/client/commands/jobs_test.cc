@@ -169,6 +169,17 @@ TEST_F(Jobs, AProgramIsShownWithItsParameters) {
                                                         "params        epochs=2, lr=0.3\n"));
 }
 
+TEST_F(Jobs, OneThatRunsSaysThatAWorkerIsOutOfContact) {
+  const std::string remark =
+      "worker lab-2 is out of contact; if that lasts 10m 25s, its part of the "
+      "job counts as lost";
+  server_.AddJob("first", v1::JOB_STATE_RUNNING);
+  EXPECT_THAT(runner_.Run({"show", "1"}).out, Not(HasSubstr("contact")));
+  server_.ChangeJob("jobs/1", [&](v1::Job& job) { job.add_queue_reasons(remark); });
+  EXPECT_THAT(runner_.Run({"ls"}).out, HasSubstr(remark));
+  EXPECT_THAT(runner_.Run({"show", "1"}).out, HasSubstr("contact       " + remark));
+}
+
 TEST_F(Jobs, TextsAreCutOnATerminalOnly) {
   const std::string why =
       "3 devices of the 8 that it needs are free, and the others are held by jobs/7";

@@ -1,11 +1,19 @@
 // Tests workers that disappear, and come back or not.
 #include <gmock/gmock.h>
 
+#include "absl/strings/str_cat.h"
+#include "common/base/duration.h"
 #include "common/base/errors.h"
 #include "yard_fixture.h"
 
 namespace trainyard::core {
 namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
 
 using YardLoss = YardTest;
 
@@ -22,6 +30,31 @@ TEST_F(YardLoss, UnreachableCostsARunningJobNothing) {
   EXPECT_EQ(WorkerState("lab-1"), "ACTIVE");
   EXPECT_EQ(State(job), "RUNNING");
   EXPECT_EQ(Job(job).attempt, 1);
+}
+
+TEST_F(YardLoss, AJobSaysWhichOfItsWorkersIsOutOfContact) {
+  Join("lab-1", 1);
+  Join("lab-2", 1);
+  const JobId job = Submit(2);
+  const JobId waiting = Submit(1);
+  Run("lab-1", job);
+  Run("lab-2", job);
+  EXPECT_THAT(yard_->QueueReasons(job), IsEmpty());
+  Advance(config_.lease_us / 2);
+  Run("lab-2", job);
+  Advance(config_.lease_us / 2);
+  ASSERT_EQ(WorkerState("lab-1"), "UNREACHABLE");
+  EXPECT_TRUE(turn_.reasons_changed.contains(job));
+  const int64_t wait_us =
+      Job(job).submission->disconnect_keep_us + config_.lease_grace_us + config_.lost_margin_us;
+  EXPECT_THAT(yard_->QueueReasons(job),
+              ElementsAre(absl::StrCat("worker lab-1 is out of contact; if that lasts ",
+                                       DurationText(absl::Microseconds(wait_us)),
+                                       ", its part of the job counts as lost")));
+  EXPECT_THAT(yard_->QueueReasons(waiting), Not(Contains(HasSubstr("out of contact"))));
+  Run("lab-1", job);
+  EXPECT_TRUE(turn_.reasons_changed.contains(job));
+  EXPECT_THAT(yard_->QueueReasons(job), IsEmpty());
 }
 
 TEST_F(YardLoss, AnAttemptIsLostAfterKeepStopAndMargin) {

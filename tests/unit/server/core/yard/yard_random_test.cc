@@ -363,10 +363,19 @@ class History {
       const bool lives =
           newest != state.attempts.end() && !attempt_fsm::IsFinal(newest->second.state);
       EXPECT_EQ(placed, lives) << JobName(id) << " is " << job_fsm::Name(job.state);
-      EXPECT_EQ(std::holds_alternative<job_fsm::Queued>(job.state),
+      const bool is_queued = std::holds_alternative<job_fsm::Queued>(job.state);
+      EXPECT_EQ(is_queued || (lives && IsOutOfContact(newest->second)),
                 !yard_->QueueReasons(id).empty());
       EXPECT_LE(job.retries, job.submission->max_retries);
     }
+  }
+
+  // Returns true if a worker that may still run a part of the attempt is out of contact.
+  bool IsOutOfContact(const AttemptRecord& attempt) {
+    return std::any_of(attempt.parts.begin(), attempt.parts.end(), [this](const AttemptPart& part) {
+      return HoldsDevices(part.state) &&
+             std::holds_alternative<worker_fsm::Unreachable>(yard_->FindWorker(part.worker)->state);
+    });
   }
 
   // Checks the state outside of the server: no device ever runs two attempts.
