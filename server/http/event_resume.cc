@@ -12,6 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/base/ids.h"
+#include "common/spec/interval.h"
+#include "server/http/limits.h"
 #include "trainyard/v1/job.pb.h"
 
 namespace trainyard::http {
@@ -59,7 +61,13 @@ class NumberCursor : public Cursor {
 // the revision before, and the commit and the number of the last one of its jobs: "6;7;12".
 class JobsCursor : public Cursor {
  public:
-  explicit JobsCursor(const v1::WatchJobsRequest& request) : request_(request) {}
+  // A client that does not say for how long changes wait for each other gets them together, since a
+  // message of a call costs more than an event.
+  explicit JobsCursor(const v1::WatchJobsRequest& request) : request_(request) {
+    if (!request_.has_gather_interval()) {
+      *request_.mutable_gather_interval() = spec::ToProto(kGatherInterval);
+    }
+  }
 
   bool Resume(absl::string_view id) override {
     const std::vector<absl::string_view> parts = absl::StrSplit(id, ';');
@@ -79,6 +87,15 @@ class JobsCursor : public Cursor {
 
   std::unique_ptr<Message> Request() const override {
     return std::make_unique<v1::WatchJobsRequest>(request_);
+  }
+
+  std::vector<Message*> Parts(Message& message) override {
+    auto& first = static_cast<v1::WatchJobsResponse&>(message);
+    more_.Clear();
+    more_.Swap(first.mutable_more());
+    std::vector<Message*> parts = {&first};
+    for (v1::WatchJobsResponse& change : more_) parts.push_back(&change);
+    return parts;
   }
 
   bool Take(Message& message) override {
@@ -108,6 +125,7 @@ class JobsCursor : public Cursor {
   using Place = std::pair<int64_t, int64_t>;
 
   v1::WatchJobsRequest request_;
+  google::protobuf::RepeatedPtrField<v1::WatchJobsResponse> more_;  // of the last message
   int64_t revision_ = 0;
   Place sent_ = {0, 0};
   Place had_ = {0, 0};  // by a client that goes on

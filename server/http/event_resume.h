@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -27,10 +28,15 @@ class Cursor {
   // Returns the attempt whose number of ranks would help Request, or nothing.
   virtual std::optional<AttemptId> AttemptToKnow() const { return std::nullopt; }
   virtual void SetRanks(int) {}
-  // Takes a message of the present call, and may cut off what the client has. Returns false if
-  // nothing is left of it.
+  // Takes a message apart into those that become events. They live until the next call of this
+  // function, or as long as the message.
+  virtual std::vector<google::protobuf::Message*> Parts(google::protobuf::Message& message) {
+    return {&message};
+  }
+  // Takes a part of a message of the present call, and may cut off what the client has. Returns
+  // false if nothing is left of it.
   virtual bool Take(google::protobuf::Message& message) = 0;
-  // Returns the id of the event with the message that was taken last; empty if it cannot have one.
+  // Returns the id of the event with the part that was taken last; empty if it cannot have one.
   virtual std::string Id() const = 0;
   // Returns the request of the call that follows a call which has ended with `status`, or nothing
   // if the stream is over.

@@ -9,9 +9,11 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
 #include "common/base/mutex.h"
+#include "common/base/status_macros.h"
 #include "common/base/strings.h"
 #include "server/http/connect_error.h"
 #include "server/http/event_resume.h"
+#include "server/http/limits.h"
 #include "server/http/rpc_call.h"
 #include "server/http/stream_call.h"
 #include "server/http/unary_call.h"
@@ -22,8 +24,6 @@ namespace {
 
 // A call that fails does so at once. After this time the client is told that the stream is open.
 constexpr absl::Duration kOpenAfter = absl::Milliseconds(500);
-// People see no difference, and a list in which 50 jobs run gets a fifth of the parts.
-constexpr absl::Duration kPause = absl::Milliseconds(100);
 // So many bytes do not wait for the end of the pause.
 constexpr size_t kPartBytes = 64 * 1024;
 
@@ -96,19 +96,33 @@ class EventStream : public std::enable_shared_from_this<EventStream> {
     exchange_->Begin(std::move(head));
   }
 
+  // Returns the events of the message; empty if the client has them.
+  absl::StatusOr<std::string> EventsOf(google::protobuf::Message& message) {
+    std::string events;
+    if (cursor_ == nullptr) {
+      TY_ASSIGN_OR_RETURN(const JsonCache::Text json, texts_.ToJson(message));
+      return EventText("", "", *json);
+    }
+    for (google::protobuf::Message* part : cursor_->Parts(message)) {
+      if (!cursor_->Take(*part)) continue;
+      TY_ASSIGN_OR_RETURN(const JsonCache::Text json, texts_.ToJson(*part));
+      events += EventText(cursor_->Id(), "", *json);
+    }
+    return events;
+  }
+
   void Take(google::protobuf::Message& message) {
-    if (cursor_ != nullptr && !cursor_->Take(message)) return call()->Next();
-    const absl::StatusOr<JsonCache::Text> json = texts_.ToJson(message);
-    if (!json.ok()) {  // this cannot be: messages hold texts that are UTF-8
+    const absl::StatusOr<std::string> events = EventsOf(message);
+    if (!events.ok()) {  // this cannot be: messages hold texts that are UTF-8
       call()->Cancel();
       return call()->Next();
     }
+    if (events->empty()) return call()->Next();
     Open();
-    const std::string event = EventText(cursor_ != nullptr ? cursor_->Id() : "", "", **json);
     std::shared_ptr<StreamCall> gathering;
     {
       const MutexLock lock(&mutex_);
-      gathered_ += event;
+      gathered_ += *events;
       const bool is_full = phase_ == Phase::kPausing && gathered_.size() >= kPartBytes;
       if (phase_ == Phase::kIdle || is_full) SendGathered();
       if (phase_ == Phase::kPausing) gathering = call_;
@@ -135,7 +149,7 @@ class EventStream : public std::enable_shared_from_this<EventStream> {
       is_owed = std::exchange(owes_next_, false);
     }
     if (is_there) {
-      exchange_->After(kPause, [weak = weak_from_this()] {
+      exchange_->After(kGatherInterval, [weak = weak_from_this()] {
         if (const auto self = weak.lock()) self->EndPause();
       });
     }

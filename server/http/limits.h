@@ -7,6 +7,10 @@
 
 namespace trainyard::http {
 
+// Changes of jobs that come within this time are sent together. People see no difference, and a
+// list in which 50 jobs run gets a fifth of the messages.
+inline constexpr absl::Duration kGatherInterval = absl::Milliseconds(100);
+
 struct Limits {
   // Connections of all clients, and of one user or address. Each takes some 200 KiB, with its
   // channel to the services. A browser opens six.

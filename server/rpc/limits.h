@@ -57,6 +57,10 @@ inline constexpr size_t kUserBytesMax = 64;
 inline constexpr int kRefusedUsersMax = 256;
 inline constexpr int kChangesMax = 1000;
 inline constexpr int kWatchedJobsMax = 1000;
+// Changes of jobs wait at most so long for each other, and a message of them has no more bytes
+// before its last one.
+inline constexpr absl::Duration kGatherMax = absl::Seconds(1);
+inline constexpr size_t kGatheredBytes = size_t{64} << 10;
 // The jobs of an array. They are one transaction, and each takes some hundred bytes of memory.
 inline constexpr int32_t kArrayJobsMax = 100'000;
 inline constexpr int kDependenciesMax = 100;

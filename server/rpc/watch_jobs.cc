@@ -1,11 +1,17 @@
 // Streams jobs as they change. A slow watcher skips states: only the newest one of a job is kept
-// for it.
+// for it. A watcher that gathers gets a message for each interval in place of one for each change.
+// Its intervals begin for everybody at the same moments, so that those who may see the same jobs
+// get the same messages, which are made into JSON only once.
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
 
+#include "common/spec/interval.h"
+#include "grpc/support/time.h"
+#include "grpcpp/alarm.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/gate.h"
 #include "server/rpc/job_streams.h"
@@ -20,11 +26,12 @@ namespace {
 class WatchJobsStream : public PullStream<v1::WatchJobsResponse> {
  public:
   WatchJobsStream(Services& services, access::Caller caller, std::set<JobId> jobs,
-                  int64_t start_revision)
+                  int64_t start_revision, int64_t gather_us)
       : PullStream(services.streams, services.executor),
         services_(services),
         caller_(std::move(caller)),
         jobs_(std::move(jobs)),
+        gather_us_(gather_us),
         revision_(start_revision) {}
 
  private:
@@ -51,6 +58,32 @@ class WatchJobsStream : public PullStream<v1::WatchJobsResponse> {
     {
       const absl::MutexLock lock(&changed_mutex_);
       changed_.insert(job);
+      if (is_gathering_) return;
+    }
+    Wake();
+  }
+
+  // Lets changes wait until the interval ends that has begun before now.
+  void Gather() {
+    {
+      const absl::MutexLock lock(&changed_mutex_);
+      is_gathering_ = true;
+    }
+    const gpr_timespec now = gpr_now(GPR_CLOCK_MONOTONIC);
+    const int64_t now_us = now.tv_sec * GPR_US_PER_SEC + now.tv_nsec / GPR_NS_PER_US;
+    const gpr_timespec left = gpr_time_from_micros(gather_us_ - now_us % gather_us_, GPR_TIMESPAN);
+    const std::weak_ptr<WatchJobsStream> weak =
+        std::static_pointer_cast<WatchJobsStream>(shared_from_this());
+    alarm_.emplace();  // the old one may still be within its callback
+    alarm_->Set(gpr_time_add(now, left), [weak](bool) {
+      if (const auto self = weak.lock()) self->EndGathering();
+    });
+  }
+
+  void EndGathering() {
+    {
+      const absl::MutexLock lock(&changed_mutex_);
+      is_gathering_ = false;
     }
     Wake();
   }
@@ -89,6 +122,28 @@ class WatchJobsStream : public PullStream<v1::WatchJobsResponse> {
   }
 
   absl::StatusOr<Pulled> Next(v1::WatchJobsResponse& response) override {
+    if (gather_us_ == 0) return NextChange(response);
+    {
+      const absl::MutexLock lock(&changed_mutex_);
+      if (is_gathering_) return Pulled::kNothingYet;
+    }
+    const Pulled first = NextChange(response);
+    if (first != Pulled::kMessage) return first;
+    size_t bytes = response.ByteSizeLong();
+    while (bytes < kGatheredBytes) {
+      v1::WatchJobsResponse& change = *response.add_more();
+      if (NextChange(change) != Pulled::kMessage) {
+        response.mutable_more()->RemoveLast();
+        Gather();
+        break;
+      }
+      bytes += change.ByteSizeLong();
+    }
+    return Pulled::kMessage;
+  }
+
+  // Takes the change that comes next.
+  Pulled NextChange(v1::WatchJobsResponse& response) {
     // This is read before the changes are taken, which then include all up to it.
     const int64_t announced = services_.board.announced_revision();
     TakeChanged();
@@ -129,10 +184,14 @@ class WatchJobsStream : public PullStream<v1::WatchJobsResponse> {
   Services& services_;
   const access::Caller caller_;
   const std::set<JobId> jobs_;  // empty means all
+  const int64_t gather_us_;     // 0 for a message for each change
   std::vector<std::unique_ptr<runtime::Notifier::Subscription>> subscriptions_;
   absl::Mutex changed_mutex_;
   std::set<JobId> changed_ ABSL_GUARDED_BY(changed_mutex_);
+  // True from a message until its interval ends.
+  bool is_gathering_ ABSL_GUARDED_BY(changed_mutex_) = false;
   // Only the executor uses these.
+  std::optional<grpc::Alarm> alarm_;
   int64_t revision_;
   std::set<JobId> deleted_;  // still to be sent
   std::set<JobId> gone_;     // jobs of jobs_ whose deletion was sent
@@ -148,6 +207,12 @@ grpc::ServerWriteReactor<v1::WatchJobsResponse>* StartWatchJobs(
   std::set<JobId> jobs;
   check.MaxCount("names", request.names_size(), kWatchedJobsMax);
   check.NotNegative("start_revision", request.start_revision());
+  const absl::Duration gather = spec::FromProto(request.gather_interval());
+  if (gather < absl::ZeroDuration() || gather > kGatherMax) {
+    check.Add("gather_interval",
+              absl::StrCat("is ", spec::PlainDurationText(gather), "; expected at most ",
+                           spec::PlainDurationText(kGatherMax)));
+  }
   for (int i = 0; i < request.names_size() && i < kWatchedJobsMax; ++i) {
     jobs.insert(check.Job(absl::StrCat("names[", i, "]"), request.names(i)));
   }
@@ -159,8 +224,8 @@ grpc::ServerWriteReactor<v1::WatchJobsResponse>* StartWatchJobs(
   }
   return StartStream<v1::WatchJobsResponse>(
       services.streams, OwnerOf(caller),
-      std::make_shared<WatchJobsStream>(services, caller, std::move(jobs),
-                                        request.start_revision()));
+      std::make_shared<WatchJobsStream>(services, caller, std::move(jobs), request.start_revision(),
+                                        absl::ToInt64Microseconds(gather)));
 }
 
 }  // namespace trainyard::rpc

@@ -1,12 +1,16 @@
 // Tests of the places in a stream, which clients send back.
 #include "server/http/event_resume.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
+#include "common/spec/interval.h"
+#include "server/http/limits.h"
 #include "trainyard/v1/job.pb.h"
 
 namespace trainyard::http {
 namespace {
+
+using ::testing::ElementsAre;
 
 const RpcMethod& Method(const std::string& name) {
   static const auto* methods = new std::vector<RpcMethod>(RpcMethods());
@@ -148,6 +152,33 @@ TEST(JobsCursor, GoesOnInTheMiddleOfACommit) {
   for (const char* id : {"6;7", "6;6;3", "6;7;0", "6;7;3;4", "x", "-1", "6;;3"}) {
     EXPECT_FALSE(again->Resume(id)) << id;
   }
+}
+
+TEST(JobsCursor, TakesAMessageOfManyChangesApart) {
+  const auto cursor = MakeCursor(Method("WatchJobs"), v1::WatchJobsRequest());
+  ASSERT_TRUE(cursor->Resume("6;7;3"));
+  v1::WatchJobsResponse message = Changed(3, 7, 6);
+  *message.add_more() = Changed(4, 7, 7);
+  *message.add_more() = Changed(5, 9, 9);
+  std::vector<std::string> ids;
+  for (google::protobuf::Message* part : cursor->Parts(message)) {
+    EXPECT_EQ(static_cast<const v1::WatchJobsResponse&>(*part).more_size(), 0);
+    ids.push_back(cursor->Take(*part) ? cursor->Id() : "known");
+  }
+  EXPECT_THAT(ids, ElementsAre("known", "7", "9"));
+}
+
+TEST(JobsCursor, GathersUnlessTheClientSaysForHowLong) {
+  v1::WatchJobsRequest request;
+  const auto gathered = [&request] {
+    const auto asked = MakeCursor(Method("WatchJobs"), request)->Request();
+    return spec::FromProto(static_cast<const v1::WatchJobsRequest&>(*asked).gather_interval());
+  };
+  EXPECT_EQ(gathered(), kGatherInterval);
+  request.mutable_gather_interval()->set_seconds(1);
+  EXPECT_EQ(gathered(), absl::Seconds(1));
+  request.mutable_gather_interval()->clear_seconds();
+  EXPECT_EQ(gathered(), absl::ZeroDuration());
 }
 
 TEST(JobsCursor, CountsWithTheNumbersOfTheService) {

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <map>
 #include <set>
 #include <thread>
 
@@ -13,7 +14,9 @@
 namespace trainyard::rpc {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 class JobStreamsTest : public RpcTest {
  protected:
@@ -134,6 +137,87 @@ TEST_F(JobStreamsTest, AWatchOfSomeJobsShowsOnlyThose) {
     ASSERT_TRUE(stream->Read(&response));
     EXPECT_EQ(response.job().name(), "jobs/2");
   }
+}
+
+TEST_F(JobStreamsTest, AWatchThatGathersGetsManyChangesInAMessage) {
+  constexpr int kJobs = 500;
+  v1::CreateJobRequest create;
+  *create.mutable_spec() = Spec("a");
+  create.mutable_options()->set_array_size(kJobs);
+  v1::Job first;
+  ASSERT_TRUE(jobs_->CreateJob(Context().get(), create, &first).ok());
+  const auto context = Context();
+  v1::WatchJobsRequest request;
+  request.mutable_gather_interval()->set_nanos(50'000'000);
+  const auto stream = jobs_->WatchJobs(context.get(), request);
+  v1::WatchJobsResponse response;
+  std::map<std::string, v1::JobState> seen;
+  int64_t revision = 0;
+  int messages = 0;
+  const auto read = [&] {
+    ASSERT_TRUE(stream->Read(&response));
+    ++messages;
+    // The changes that came alone would have come in the same order.
+    const auto take = [&](const v1::WatchJobsResponse& change) {
+      EXPECT_LE(revision, change.revision());
+      EXPECT_EQ(&change == &response ? 0 : change.more_size(), 0);
+      revision = change.revision();
+      seen[change.job().name()] = change.job().state();
+    };
+    take(response);
+    for (const v1::WatchJobsResponse& change : response.more()) take(change);
+  };
+  while (seen.size() < kJobs) ASSERT_NO_FATAL_FAILURE(read());
+  EXPECT_LT(messages, kJobs / 10);
+  Cancel("jobs/1");
+  Cancel("jobs/2");
+  while (seen["jobs/1"] != v1::JOB_STATE_CANCELLED || seen["jobs/2"] != v1::JOB_STATE_CANCELLED) {
+    ASSERT_NO_FATAL_FAILURE(read());
+  }
+}
+
+TEST_F(JobStreamsTest, AWatchThatGathersEndsWithItsJobs) {
+  CreateJob("a");
+  CreateJob("b");
+  Cancel("jobs/1");
+  Cancel("jobs/2");
+  const auto context = Context();
+  v1::WatchJobsRequest request;
+  request.mutable_gather_interval()->set_nanos(10'000'000);
+  request.add_names("jobs/1");
+  request.add_names("jobs/2");
+  const auto stream = jobs_->WatchJobs(context.get(), request);
+  v1::WatchJobsResponse response;
+  ASSERT_TRUE(stream->Read(&response));
+  ASSERT_EQ(response.more_size(), 1);
+  for (const char* name : {"jobs/1", "jobs/2"}) {
+    v1::DeleteJobRequest deleting;
+    deleting.set_name(name);
+    v1::DeleteJobResponse deleted;
+    ASSERT_TRUE(jobs_->DeleteJob(Context().get(), deleting, &deleted).ok());
+  }
+  std::set<std::string> gone;
+  while (stream->Read(&response)) {
+    if (response.deleted()) gone.insert(response.job().name());
+    for (const v1::WatchJobsResponse& change : response.more()) {
+      if (change.deleted()) gone.insert(change.job().name());
+    }
+  }
+  EXPECT_TRUE(stream->Finish().ok());
+  EXPECT_THAT(gone, ElementsAre("jobs/1", "jobs/2"));
+}
+
+TEST_F(JobStreamsTest, ChangesWaitForEachOtherAtMostASecond) {
+  v1::WatchJobsRequest request;
+  request.mutable_gather_interval()->set_seconds(2);
+  v1::WatchJobsResponse response;
+  const auto context = Context();
+  const auto stream = jobs_->WatchJobs(context.get(), request);
+  EXPECT_FALSE(stream->Read(&response));
+  const grpc::Status status = stream->Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(status.error_message(),
+              AllOf(HasSubstr("gather_interval"), HasSubstr("is 2 s; expected at most 1 s")));
 }
 
 TEST_F(JobStreamsTest, AWatchOfAJobThatIsNotThereIsRefused) {
