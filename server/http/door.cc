@@ -18,7 +18,6 @@
 #include "common/base/check.h"
 #include "common/base/env.h"
 #include "common/base/log.h"
-#include "server/http/checkpoint_file.h"
 #include "server/http/event_stream.h"
 #include "server/http/json.h"
 #include "server/http/json_cache.h"
@@ -27,6 +26,7 @@
 #include "server/http/rpc_methods.h"
 #include "server/http/session.h"
 #include "server/http/sign_in.h"
+#include "server/http/stored_file.h"
 #include "server/http/unary_call.h"
 
 namespace trainyard::http {
@@ -112,13 +112,13 @@ class Door::Impl {
   }
 
   void AddRoutes() {
-    const RpcMethod* get_checkpoint = nullptr;
-    const RpcMethod* download = nullptr;
     const RpcMethod* list_attempts = nullptr;
     for (const RpcMethod& method : methods_) {
       const std::string& name = method.descriptor->name();
-      if (name == "GetCheckpoint") get_checkpoint = &method;
-      if (name == "DownloadCheckpoint") download = &method;
+      if (name == "GetCheckpoint") file_calls_.get_checkpoint = &method;
+      if (name == "DownloadCheckpoint") file_calls_.download_checkpoint = &method;
+      if (name == "GetOutputs") file_calls_.get_outputs = &method;
+      if (name == "DownloadOutput") file_calls_.download_output = &method;
       if (name == "WhoAmI") SetCheck(method);
       if (name == "WhoAmI" && options_.write_metrics != nullptr) AddMetrics(method);
       if (name == "ListAttempts") list_attempts = &method;
@@ -138,10 +138,9 @@ class Door::Impl {
     AddPage(routes_);
     AddSignIn(routes_);
     TY_CHECK(env_.check_caller != nullptr);
-    if (get_checkpoint == nullptr || download == nullptr) return;
-    routes_.Add(kFilesPath, {"GET"}, [get_checkpoint, download](const ExchangePtr& exchange) {
-      ServeCheckpointFile(*get_checkpoint, *download, exchange);
-    });
+    if (!file_calls_.is_complete()) return;
+    routes_.Add(kFilesPath, {"GET"},
+                [this](const ExchangePtr& exchange) { ServeFile(file_calls_, exchange); });
   }
 
   void AddMetrics(const RpcMethod& who_am_i) {
@@ -245,6 +244,7 @@ class Door::Impl {
                   BodyBytes(options_.limits.all_body_bytes, options_.limits.body_bytes_of_client)};
   boost::asio::thread_pool readers_{kReaders};
   const RpcMethod* list_attempts_ = nullptr;
+  FileCalls file_calls_;
   JsonCache json_cache_{kJsonCacheBytes};
   std::atomic<size_t> connections_ = 0;
   // Only the thread uses these.

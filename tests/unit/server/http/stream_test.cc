@@ -53,13 +53,14 @@ class StreamTest : public DoorTest {
     return log;
   }
 
-  // Commits a checkpoint with one file at step 600.
-  void Commit(const std::string& name, const std::string& content) {
+  // Commits a checkpoint with one file at step 600, or outputs of one file.
+  void Commit(const std::string& name, const std::string& content, bool is_output = false) {
     v1::AppendCheckpointFileRequest part;
     part.set_session(session_);
     part.set_attempt(attempt_.attempt());
     part.set_fencing_token(attempt_.fencing_token());
-    part.set_step(600);
+    part.set_step(is_output ? 0 : 600);
+    part.set_is_output(is_output);
     part.mutable_file()->set_name(name);
     part.mutable_file()->set_size(static_cast<int64_t>(content.size()));
     part.mutable_file()->set_hash(ContentHash(content));
@@ -70,7 +71,8 @@ class StreamTest : public DoorTest {
     commit.set_session(session_);
     commit.set_attempt(attempt_.attempt());
     commit.set_fencing_token(attempt_.fencing_token());
-    commit.set_step(600);
+    commit.set_step(part.step());
+    commit.set_is_output(is_output);
     *commit.add_files() = part.file();
     v1::CommitCheckpointResponse committed;
     ASSERT_TRUE(agents_->CommitCheckpoint(Context().get(), commit, &committed).ok());
@@ -214,6 +216,30 @@ TEST_F(StreamTest, AFileMayHaveFolders) {
     EXPECT_TRUE(absl::EndsWith(answer, "\r\n\r\nsome bytes")) << answer;
   }
   EXPECT_EQ(StatusOf(Ask("anna", Get("/files/jobs/1/checkpoints/600/sub/../sub/m.bin"))), 404);
+}
+
+TEST_F(StreamTest, AnOutputIsServedAsAFileOfACheckpointIs) {
+  StartJob();
+  const auto get = [&](const std::string& path, const std::string& headers = "") {
+    return Ask("anna", Get(absl::StrCat("/files/jobs/1/", path), headers));
+  };
+  EXPECT_EQ(StatusOf(get("outputs/results/table.csv")), 404) << "none have come";
+  Commit("results/table.csv", "a,b\n1,2\n", /*is_output=*/true);
+  const std::string answer = get("outputs/results/table.csv");
+  EXPECT_EQ(StatusOf(answer), 200) << answer;
+  EXPECT_THAT(answer, HasSubstr("ETag: \"xxh3-128:"));
+  EXPECT_TRUE(absl::EndsWith(answer, "\r\n\r\na,b\n1,2\n")) << answer;
+  const std::string rest = get("outputs/results/table.csv", "Range: bytes=4-\r\n");
+  EXPECT_EQ(StatusOf(rest), 206) << rest;
+  EXPECT_TRUE(absl::EndsWith(rest, "\r\n\r\n1,2\n")) << rest;
+  EXPECT_EQ(StatusOf(get("outputs/results/table.csv",
+                         "Range: bytes=4-\r\nIf-Range: \"xxh3-128:of-another-one\"\r\n")),
+            200)
+      << "the client has the beginning of another file";
+  for (const char* path : {"outputs/table.csv", "outputs/results/../results/table.csv", "outputs",
+                           "outputs/", "checkpoints/600/table.csv"}) {
+    EXPECT_EQ(StatusOf(get(path)), 404) << path;
+  }
 }
 
 }  // namespace
