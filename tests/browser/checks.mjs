@@ -445,9 +445,12 @@ export const checks = [
   ],
 
   [
-    "the schedule shows who held what, and who is expected when",
-    async (browser) => {
+    "the schedule shows who held what, who is expected when, and what is reserved",
+    async (browser, yard) => {
       const { page } = browser;
+      // Its project is that of the job that waits, which it does not keep back.
+      const kSoon = ["--for", "project:vision", "--devices", "1", "--start", "+15m", "--end", "+20m"];
+      await yard.run("reservations", "create", "course", ...kSoon);
       await browser.open("/queue");
       await page.getByRole("link", { name: "Schedule" }).last().click();
       await page.getByRole("button", { name: "1 h", exact: true }).click();
@@ -460,6 +463,9 @@ export const checks = [
       assert.equal(await figure.locator(".gantt-bar").count(), 3 + 2 + 1 + 2 + 1);
       await figure.getByRole("link", { name: `${jobs.talks} talks` }).first().hover();
       await figure.locator(".gantt-marked").getByText(/talks, attempt 1 of .*, running, .* expected to end/).waitFor();
+      await figure.getByRole("img", { name: /^reservation course for project:vision, from / }).hover();
+      await figure.locator(".gantt-marked").getByText("reservation course").waitFor();
+      await yard.run("reservations", "rm", "course");
       await figure.getByRole("group", { name: "Picture of the schedule" }).focus();
       await page.keyboard.press("ArrowDown");
       await page.keyboard.press("ArrowRight");

@@ -118,6 +118,8 @@ try {
   await script("cleo", "one-more", "sleep 30", "--time-limit", "40s");
   await script("anna", "waits", "sleep 10", "--devices", "2", "--time-limit", "20s");
   await script("cleo", "waits-for-all", "sleep 10", "--devices", "3", "--time-limit", "15s");
+  const kCourse = ["--for", "project:course", "--devices", "1", "--start", "+45s", "--end", "+130s"];
+  await yard.run("reservations", "create", "course", ...kCourse);
   await new Promise((done) => setTimeout(done, 8000));
 
   const answers = {};

@@ -4,7 +4,7 @@ import { differencesOf } from "../src/pure/differences.js";
 import { withChanges } from "../src/pure/edits.js";
 import { momentsOf } from "../src/pure/hosting.js";
 import { median, scalingOf } from "../src/pure/scaling.js";
-import { barsOf, expectedEnd, expectedLanes, lanesOf, needsAttempts, timeTicks } from "../src/pure/schedule.js";
+import { barsOf, expectedEnd, expectedLanes, lanesOf, needsAttempts, reservedOf, timeTicks } from "../src/pure/schedule.js";
 import { addLines, covered, spanOf, stepOf } from "../src/pure/timeline.js";
 
 const kNow = 1000_000;
@@ -101,6 +101,29 @@ test("jobs that wait stand by their expected starts, if these are in sight", () 
       [1, kNow + 5000, kNow + 65_000, "when jobs/9 ends"],
     ],
   );
+});
+
+test("a reservation is shown on each of its devices, as far as it is in sight", () => {
+  const at = (ms) => new Date(ms).toISOString();
+  const devices = [
+    { worker: "workers/a", device: "gpu-0" },
+    { worker: "workers/a", device: "gpu-1" },
+  ];
+  const reservations = [
+    { name: "later", start_time: at(1500_000), end_time: at(1600_000), devices, subjects: ["project:x", "user:anna"] },
+    { name: "begun", end_time: at(1200_000), devices: devices.slice(1), subjects: ["user:*"] },
+    { name: "over", start_time: at(-2000), end_time: at(-1000), devices, subjects: ["user:*"] },
+    { name: "far", start_time: at(3000_000), end_time: at(4000_000), devices, subjects: ["user:*"] },
+  ];
+  const reserved = reservedOf(reservations, sight);
+  const shown = (key) => reserved.get(key).map(({ name, begin, end }) => [name, begin, end]);
+  assert.deepEqual([...reserved.keys()].sort(), ["workers/a/gpu-0", "workers/a/gpu-1"]);
+  assert.deepEqual(shown("workers/a/gpu-0"), [["later", 1500_000, 1600_000]]);
+  assert.deepEqual(shown("workers/a/gpu-1"), [
+    ["begun", kNow, 1200_000],
+    ["later", 1500_000, 1600_000],
+  ]);
+  assert.deepEqual(reserved.get("workers/a/gpu-0")[0].subjects, ["project:x", "user:anna"]);
 });
 
 test("times of the axis are round, and few", () => {

@@ -73,7 +73,9 @@ export function Checkpoints({ job, checkpoints }) {
                     ${files.map(
                       (file) =>
                         html`<tr key=${file.name}>
-                          <td class="mono">${file.name}</td>
+                          <td class="mono">
+                            <a href=${filePath(`${job.name}/outputs`, file.name)} download title=${file.hash}>${file.name}</a>
+                          </td>
                           <td class="right">${bytes(file.size)}</td>
                         </tr>`,
                     )}

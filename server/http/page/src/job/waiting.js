@@ -1,4 +1,5 @@
-// Says why a job waits, what would start it, and when it is expected to start.
+// Says why a job waits, what would start it, and when it is expected to start. Of a job that runs, it
+// says which workers are out of contact.
 import { now } from "../connection.js";
 import { html } from "../html.js";
 import { useCall } from "../load.js";
@@ -14,7 +15,7 @@ export function Waiting({ job, etag }) {
     { name: job.name },
     { key: etag, everyMs: 8000, isOff: !isQueued },
   );
-  if (!isQueued) return null;
+  if (!isQueued) return html`<${OutOfContact} remarks=${job.queue_reasons ?? []} />`;
   const reasons = data?.reasons?.length ? data.reasons : (job.queue_reasons ?? []);
   const start = millis(data?.start_time);
   return html`<section class="panel waiting" aria-label="Why it waits">
@@ -40,6 +41,18 @@ export function Waiting({ job, etag }) {
             html`<${Link} href=${cloneWith(job, data.change)}>Clone with it</${Link}>`}
         </p>`
       }
+    </div>
+  </section>`;
+}
+
+function OutOfContact({ remarks }) {
+  if (remarks.length === 0) return null;
+  return html`<section class="panel waiting" aria-label="Workers out of contact">
+    <div class="panel-body">
+      <h2>Out of contact</h2>
+      <ul class="reasons">
+        ${remarks.map((remark) => html`<li key=${remark}>${remark}</li>`)}
+      </ul>
     </div>
   </section>`;
 }

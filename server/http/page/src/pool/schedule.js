@@ -1,4 +1,4 @@
-// The schedule: which job held which device when, and when those that wait are expected to start.
+// The schedule: which job held which device when, when those that wait are expected to start, and what is reserved.
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { sayError } from "../api.js";
 import { runColour } from "../charts/colours.js";
@@ -10,7 +10,7 @@ import { JobList } from "../jobs.js";
 import { useKeys } from "../keys.js";
 import { useCall } from "../load.js";
 import { clock, counted, duration, lastPart } from "../pure/format.js";
-import { barsOf, expectedLanes, lanesOf, needsAttempts, timeTicks } from "../pure/schedule.js";
+import { barsOf, expectedLanes, lanesOf, needsAttempts, reservedOf, timeTicks } from "../pure/schedule.js";
 import { go, jobPath, Link, param, setParams } from "../router.js";
 import { Empty } from "../widgets.js";
 import { useAttemptsOf } from "./attempts_of.js";
@@ -64,6 +64,7 @@ export function Schedule() {
     if (returns.value > 0) list.reload();
   }, [returns.value]);
   const workers = useCall("FleetService/ListWorkers", {}, { everyMs: kEveryMs });
+  const reservations = useCall("SharingService/ListReservations", {}, { everyMs: kEveryMs });
   const queue = useCall("JobService/ListQueue", { page_size: kQueueShown }, { everyMs: kEveryMs });
   const waiting = queue.data?.jobs ?? [];
   const explained = useExplanations(waiting);
@@ -78,6 +79,7 @@ export function Schedule() {
   const bars = barsOf(near, attemptsOf, view).slice(-kBarsMax);
   const lanes = lanesOf(workers.data?.workers ?? [], bars);
   const expected = expectedLanes(waits, explained, view);
+  const reserved = reservedOf(reservations.data?.reservations ?? [], view);
   const by = param("by") === "job" ? "job" : "user";
   const pan = (share) => {
     const to = view.to + view.span * share;
@@ -118,7 +120,8 @@ export function Schedule() {
     </div>
     ${
       lanes.length + expected.length > 0
-        ? html`<${Gantt} view=${view} lanes=${lanes} bars=${bars} expected=${expected} by=${by} />`
+        ? html`<${Gantt} view=${view} lanes=${lanes} bars=${bars} expected=${expected} reserved=${reserved}
+            by=${by} />`
         : error
           ? html`<${Empty} title="The schedule cannot be shown">${sayError(error)}</${Empty}>`
           : workers.data
@@ -140,7 +143,7 @@ const Chip = ({ text, isOn, onClick }) =>
 
 const jobText = ({ id, title }) => `${id} ${title}`;
 
-function Gantt({ view, lanes, bars, expected, by }) {
+function Gantt({ view, lanes, bars, expected, reserved, by }) {
   const svg = useRef(null);
   const scroller = useRef(null);
   const [marked, setMarked] = useState(null);
@@ -185,7 +188,11 @@ function Gantt({ view, lanes, bars, expected, by }) {
   const owners = [...new Map(bars.map(({ row }) => [by === "job" ? jobText(row) : row.user, colourOf(row)]))];
   return html`<figure class="panel" aria-label="Schedule">
     <figcaption class="panel-head"><h2>Devices over time</h2>
-      <span class="dim gantt-marked">${marked ?? "what is paler is expected; arrow keys move, Enter opens a job"}</span>
+      <span class="dim gantt-marked">${
+        marked ??
+        `what is paler is expected${reserved.size > 0 ? ", what is striped is reserved" : ""}; arrow keys move, ` +
+          "Enter opens a job"
+      }</span>
       <span class="spacer"></span>
       <${SaveMenu} title="Save the schedule" what="Attempts" file="schedule" svg=${svg}
         table=${() => tableOf(bars, expected)} /></figcaption>
@@ -193,6 +200,8 @@ function Gantt({ view, lanes, bars, expected, by }) {
       onKeyDown=${move}>
       <svg ref=${svg} class="parallel gantt" viewBox=${`0 0 ${kWidth} ${height}`} role="group"
         aria-label=${`${bars.length} attempts on ${lanes.length} devices, ${expected.length} expected starts`}>
+        <defs><pattern id="gantt-stripes" width="6" height="6" patternUnits="userSpaceOnUse"
+          patternTransform="rotate(45)"><rect class="gantt-stripe" width="2" height="6" /></pattern></defs>
         ${ticks.map(
           ({ at, text }) =>
             html`<g key=${at}><line class="gantt-grid" x1=${x(at)} x2=${x(at)} y1="20" y2=${height} />
@@ -207,6 +216,10 @@ function Gantt({ view, lanes, bars, expected, by }) {
                   kLeft,
                 )}</text>
                 <line class="gantt-line" x1=${kLeft} x2=${kWidth} y1=${top + kRow - 1} y2=${top + kRow - 1} />
+                ${(reserved.get(lane?.key) ?? []).map(
+                  (one) =>
+                    html`<${Reserved} key=${one.name} reservation=${one} x=${x} top=${top} mark=${mark} />`,
+                )}
                 ${lane?.bars.map(
                   (bar, index) =>
                     html`<${Bar} key=${`${bar.row.name} ${bar.number} ${index}`} bar=${bar} x=${x} top=${top}
@@ -297,6 +310,22 @@ function Wait({ wait, x, top, colour, mark, now }) {
     ${width > 30 &&
       html`<text class="gantt-text-expected" x=${left + 4} y=${top + 13}>${cut(jobText(row), width)}</text>`}
   </${Place}>`;
+}
+
+function Reserved({ reservation, x, top, mark }) {
+  const { name, subjects, begin, end } = reservation;
+  const text =
+    `reservation ${name} for ${subjects.join(", ")}, from ${clock(begin).slice(5, 16)} ` +
+    `to ${clock(end).slice(5, 16)}`;
+  const left = x(begin);
+  const width = Math.max(1.5, x(end) - left);
+  return html`<g role="img" aria-label=${text} ...${mark(text)}>
+    <rect x=${left} y=${top} width=${width} height=${kRow - 1} style=${{ fill: "url(#gantt-stripes)" }} />
+    ${
+      width > 40 &&
+      html`<text class="gantt-text-reserved" x=${left + width - 6} y=${top + 13} text-anchor="end">${cut(name, width)}</text>`
+    }
+  </g>`;
 }
 
 const cut = (text, width) => {

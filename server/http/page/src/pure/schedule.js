@@ -63,6 +63,20 @@ export function expectedLanes(rows, explanations, { to }) {
     .sort((a, b) => a.begin - b.begin || a.row.id - b.row.id);
 }
 
+// The reservations of a part of the time, by the keys of the lanes of their devices, the earliest first.
+export function reservedOf(reservations, { from, to, now }) {
+  const byLane = new Map();
+  for (const { name, start_time: start, end_time: end, devices, subjects } of reservations) {
+    const one = { name, subjects: subjects ?? [], begin: Date.parse(start ?? "") || now, end: Date.parse(end) };
+    if (one.begin > to || one.end < from) continue;
+    for (const { worker, device } of devices ?? []) {
+      const key = `${worker}/${device}`;
+      byLane.set(key, [...(byLane.get(key) ?? []), one].sort((a, b) => a.begin - b.begin));
+    }
+  }
+  return byLane;
+}
+
 const kTickSeconds = [60, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400, 172800];
 
 // Round times of the browser's zone, at most `most` of them: [{at, text}].
