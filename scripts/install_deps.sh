@@ -21,7 +21,9 @@ packages=(
 if [ "${1:-}" = "--peers" ]; then
   packages+=(python3-torch python3-torchvision python3-numpy python3-pil libopenblas0-pthread libopenblas0-openmp zstd)
 elif [ "${1:-}" = "--browser" ]; then
-  packages+=(chromium nodejs npm)
+  packages+=(chromium)
+  # A Node from elsewhere serves as well, and Debian's npm cannot be installed beside it.
+  command -v node >/dev/null && command -v npm >/dev/null || packages+=(nodejs npm)
 elif [ "${1:-}" = "--deploy" ]; then
   packages+=(mmdebstrap buildah podman runc etcd-server openssl tini)
 elif [ "${1:-}" = "--s3" ]; then
