@@ -50,7 +50,8 @@ foreach(daemon server worker)
   set(units_${daemon} deploy/systemd/trainyard-${daemon}.service)
 endforeach()
 install(FILES deploy/sysusers/trainyard-server.conf DESTINATION lib/sysusers.d COMPONENT server)
-list(APPEND units_server deploy/systemd/trainyard-server.socket deploy/systemd/trainyard-backup.service deploy/systemd/trainyard-backup.timer)
+list(APPEND units_server deploy/systemd/trainyard-server.socket deploy/systemd/trainyard-backup.service deploy/systemd/trainyard-backup.timer
+     deploy/systemd/trainyard-continuous-backup.service)
 list(APPEND units_worker deploy/systemd/trainyard-jobs.service)
 
 # The units name the folder of the programs, which is known only now. Files that an administrator has changed stay.

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdlib>
+#include <iostream>
 #include <utility>
 
 #include "common/base/env.h"
@@ -38,7 +39,14 @@ absl::StatusOr<std::unique_ptr<s3::Client>> ConnectBucket(const BucketFlags& fla
   TY_ASSIGN_OR_RETURN(s3::Found found,
                       has_identity ? identity->Get() : s3::FindCredentials(variables));
   s3::ClientOptions options;
-  if (has_identity) {
+  if (!has_identity) {
+    // Keys in a file may be replaced while the program runs. While the file cannot be read, the
+    // store judges the old ones.
+    options.find_credentials = [variables, old = found.credentials] {
+      const auto now = s3::FindCredentials(variables);
+      return now.ok() ? now->credentials : old;
+    };
+  } else {
     options.find_credentials = [identity]() -> absl::StatusOr<s3::Credentials> {
       TY_ASSIGN_OR_RETURN(s3::Found now, identity->Get());
       return std::move(now.credentials);
@@ -64,6 +72,12 @@ absl::StatusOr<OpenedBucket> OpenBucket(const BucketFlags& flags, bool is_for_wr
   opened.store =
       std::make_unique<s3::ManifestStore>(*opened.client, location.prefix, opened.conditions);
   return opened;
+}
+
+void TellOfConditions(const OpenedBucket& bucket, const std::string& place) {
+  if (s3::AreHonoured(bucket.conditions)) return;
+  std::cout << "The store knows no conditional writes: only one server may write to " << place
+            << std::endl;
 }
 
 }  // namespace trainyard

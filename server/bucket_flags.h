@@ -40,4 +40,7 @@ absl::StatusOr<std::unique_ptr<s3::Client>> ConnectBucket(const BucketFlags& fla
 // it treats conditions.
 absl::StatusOr<OpenedBucket> OpenBucket(const BucketFlags& flags, bool is_for_writing);
 
+// Tells the user of a bucket in which two writers do not notice each other.
+void TellOfConditions(const OpenedBucket& bucket, const std::string& place);
+
 }  // namespace trainyard

@@ -8,7 +8,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/duration.h"
 #include "common/base/env.h"
+#include "common/base/errors.h"
 #include "common/base/files.h"
 #include "common/base/status_macros.h"
 #include "common/base/strings.h"
@@ -17,18 +19,27 @@
 #include "server/backup/bucket.h"
 #include "server/backup/check.h"
 #include "server/backup/folder_lock.h"
+#include "server/backup/manifest.h"
 #include "server/backup/packed.h"
 #include "server/backup/restore.h"
+#include "server/backup_loop.h"
 #include "server/bucket_flags.h"
 
 namespace trainyard {
 namespace {
+
+constexpr absl::Duration kEveryMin = absl::Milliseconds(100);
+constexpr absl::Duration kEveryMax = absl::Hours(1);
 
 // Renaming needs the name of the folder itself, without a slash at its end.
 std::string Absolute(const std::string& path) {
   std::string absolute = std::filesystem::absolute(path).lexically_normal().string();
   while (absolute.size() > 1 && absolute.back() == '/') absolute.pop_back();
   return absolute;
+}
+
+bool IsInBucket(const std::string& snapshot) {
+  return absl::StartsWith(snapshot, "s3://");
 }
 
 int ExitCodeOf(const absl::Status& status) {
@@ -44,10 +55,7 @@ std::string Files(int64_t count) {
 absl::Status PushTo(const BucketFlags& flags, const std::string& snapshot, int keep,
                     absl::Time now) {
   TY_ASSIGN_OR_RETURN(const OpenedBucket bucket, OpenBucket(flags, /*is_for_writing=*/true));
-  if (!s3::AreHonoured(bucket.conditions)) {
-    std::cout << "The store knows no conditional writes: only one server may write to "
-              << flags.place << "\n";
-  }
+  TellOfConditions(bucket, flags.place);
   TY_ASSIGN_OR_RETURN(const backup::PushResult pushed, backup::Push(*bucket.store, snapshot, now));
   std::cout << flags.place << ": version " << pushed.version << ", " << Files(pushed.sent)
             << " sent (" << FormatBytes(pushed.sent_bytes) << "), " << Files(pushed.present)
@@ -114,10 +122,37 @@ absl::Status BackUp(backup::BackupOptions options, const BucketFlags& bucket) {
   return CheckNothingIsLost(*made);
 }
 
+absl::Status BackUpEvery(const std::string& every, const backup::BackupOptions& options,
+                         const BucketFlags& bucket) {
+  if (bucket.place.empty() || absl::EndsWith(options.directory, backup::kPackedSuffix)) {
+    return absl::InvalidArgumentError(
+        "--every keeps a bucket up to date; give it --bucket s3://BUCKET/FOLDER, and a folder for "
+        "the newest snapshot");
+  }
+  const auto interval = ParseDuration(every);
+  if (!interval.ok() || *interval < kEveryMin || *interval > kEveryMax) {
+    return absl::InvalidArgumentError(absl::StrCat("--every is '", every,
+                                                   "'; expected a time from 100ms to 1h, such as "
+                                                   "5s"));
+  }
+  return BackUpUntilStopped({options, bucket, *interval});
+}
+
+// Says how old a version is, since that is what is lost with the host.
+std::string AgeOf(const std::string& snapshot, absl::Time now) {
+  const auto manifest = backup::ReadManifest(snapshot);
+  absl::Time time;
+  std::string error;
+  if (!manifest.ok() || !absl::ParseTime(absl::RFC3339_sec, manifest->time, &time, &error))
+    return "";
+  return absl::StrCat(" It is of ", manifest->time, ", ", DurationText(now - time), " ago.");
+}
+
 absl::Status Fetch(const BucketFlags& flags, const std::string& directory) {
   TY_ASSIGN_OR_RETURN(const OpenedBucket bucket, OpenBucket(flags, /*is_for_writing=*/false));
   TY_ASSIGN_OR_RETURN(const std::string folder, backup::Pull(*bucket.store, directory));
-  std::cout << folder << " is whole; `trainyard-server restore` makes the state directory of it\n";
+  std::cout << folder << " is whole; `trainyard-server restore` makes the state directory of it."
+            << AgeOf(folder, Clock::Real()->Now()) << "\n";
   return absl::OkStatus();
 }
 
@@ -126,6 +161,55 @@ absl::Status RestoreFrom(const backup::RestoreOptions& options) {
   std::cout << options.state_dir << " is as it was at " << restored.time << ", with "
             << Files(restored.files) << "; start the server\n";
   if (!restored.aside.empty()) std::cout << "The old one is in " << restored.aside << "\n";
+  return absl::OkStatus();
+}
+
+std::string FetchedDirectory(const std::string& state_dir) {
+  return absl::StrCat(state_dir, ".fetched");
+}
+
+// Removes what a restore that was killed has left, unless another one is at work there.
+absl::Status RemoveFetched(const std::string& directory) {
+  if (!FileExists(directory)) return absl::OkStatus();
+  TY_ASSIGN_OR_RETURN(const DirectoryLock lock, DirectoryLock::Acquire(directory));
+  return backup::RemoveLocked(directory);
+}
+
+// Fetches the newest version to a folder beside the state directory, which goes in the end.
+absl::Status RestoreFromBucket(backup::RestoreOptions options, BucketFlags flags) {
+  flags.place = options.snapshot;
+  TY_RETURN_IF_ERROR(backup::CheckRestorable(options));
+  TY_ASSIGN_OR_RETURN(const OpenedBucket bucket, OpenBucket(flags, /*is_for_writing=*/false));
+  const std::string directory = FetchedDirectory(options.state_dir);
+  TY_RETURN_IF_ERROR(RemoveFetched(directory));
+  const auto fetched = backup::Pull(*bucket.store, directory);
+  absl::Status status = fetched.status();
+  if (status.ok()) {
+    std::cout << flags.place << ":" << AgeOf(*fetched, options.now) << "\n";
+    options.snapshot = *fetched;
+    options.takes_files = true;
+    status = RestoreFrom(options);
+  }
+  RemoveTree(directory).IgnoreError();  // the next restore removes it otherwise
+  return status;
+}
+
+struct RestoreFlags {
+  backup::RestoreOptions options;
+  BucketFlags bucket;
+  bool if_lost = false;
+};
+
+absl::Status RunRestore(const RestoreFlags& flags) {
+  if (flags.if_lost && FileExists(JoinPath(flags.options.state_dir, "trainyard.db"))) {
+    std::cout << flags.options.state_dir << " is there, so nothing is restored\n";
+    return RemoveFetched(FetchedDirectory(flags.options.state_dir));
+  }
+  const absl::Status status = IsInBucket(flags.options.snapshot)
+                                  ? RestoreFromBucket(flags.options, flags.bucket)
+                                  : RestoreFrom(flags.options);
+  if (!flags.if_lost || ErrorReason(status) != backup::kNoBackup) return status;
+  std::cout << flags.options.snapshot << " has no backup yet, so the server begins anew\n";
   return absl::OkStatus();
 }
 
@@ -150,12 +234,20 @@ void AddBackup(CLI::App& app, const std::string& state_dir, std::function<int()>
           "--keep holds for its versions too")
       ->type_name("PLACE");
   AddBucketFlags(*verb, *bucket);
-  verb->callback([options, bucket, &state_dir, &task] {
+  auto every = std::make_shared<std::string>();
+  verb->add_option(
+          "--every", *every,
+          "Go on until SIGTERM, and look this often if anything has changed that the bucket "
+          "does not have yet: 5s. DIR has one snapshot then, and --keep [10] holds for the "
+          "bucket")
+      ->type_name("DURATION");
+  verb->callback([options, bucket, every, &state_dir, &task] {
     options->state_dir = Absolute(state_dir);
     options->directory = Absolute(options->directory);
-    task = [options, bucket] {
+    task = [options, bucket, every] {
       options->now = Clock::Real()->Now();
-      return ExitCodeOf(BackUp(*options, *bucket));
+      return ExitCodeOf(every->empty() ? BackUp(*options, *bucket)
+                                       : BackUpEvery(*every, *options, *bucket));
     };
   });
 }
@@ -181,20 +273,28 @@ void AddFetch(CLI::App& app, std::function<int()>& task) {
 }
 
 void AddRestore(CLI::App& app, const std::string& state_dir, std::function<int()>& task) {
-  auto options = std::make_shared<backup::RestoreOptions>();
+  auto flags = std::make_shared<RestoreFlags>();
   CLI::App* verb = app.add_subcommand(
       "restore", "Make the state directory from a snapshot, while no server uses it");
-  verb->add_option("snapshot", options->snapshot, "DIR/<time> or FILE.tar, as backup has made it")
+  verb->add_option("snapshot", flags->options.snapshot,
+                   "DIR/<time> or FILE.tar, as backup has made it, or s3://BUCKET/FOLDER for the "
+                   "newest version there")
       ->required()
       ->type_name("SNAPSHOT");
-  verb->add_flag("--replace", options->replace,
+  verb->add_flag("--replace", flags->options.replace,
                  "Move a state directory that is not empty to STATE_DIR.before-<time>");
-  verb->callback([options, &state_dir, &task] {
-    options->state_dir = Absolute(state_dir);
-    options->snapshot = Absolute(options->snapshot);
-    task = [options] {
-      options->now = Clock::Real()->Now();
-      return ExitCodeOf(RestoreFrom(*options));
+  verb->add_flag("--if_lost", flags->if_lost,
+                 "Succeed without a change if there is a database, or if the bucket has no backup "
+                 "yet: for a host that comes up by itself, before the server starts");
+  AddBucketFlags(*verb, flags->bucket);
+  verb->callback([flags, &state_dir, &task] {
+    flags->options.state_dir = Absolute(state_dir);
+    if (!IsInBucket(flags->options.snapshot)) {
+      flags->options.snapshot = Absolute(flags->options.snapshot);
+    }
+    task = [flags] {
+      flags->options.now = Clock::Real()->Now();
+      return ExitCodeOf(RunRestore(*flags));
     };
   });
 }

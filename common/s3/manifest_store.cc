@@ -73,6 +73,17 @@ absl::Status ManifestStore::ReplaceBlob(const std::string& path, const Blob& blo
   return Send(path, blob, {});
 }
 
+absl::Status ManifestStore::PutContent(absl::string_view content, const Blob& blob) {
+  return client_.Put(KeyOf(blob), content).status();
+}
+
+absl::StatusOr<std::string> ManifestStore::GetContent(const Blob& blob) {
+  const std::string key = KeyOf(blob);
+  TY_ASSIGN_OR_RETURN(Object object, client_.Get(key, blob.size));
+  if (HexSha256(object.content) == blob.sha256) return std::move(object.content);
+  return error::CorruptFile(key, "its hash is not that of its name");
+}
+
 absl::Status ManifestStore::Send(const std::string& path, const Blob& blob,
                                  const PutCondition& condition) {
   TY_ASSIGN_OR_RETURN(const std::string hash, tls::Sha256OfFile(path));

@@ -65,11 +65,16 @@ class ManifestStore {
   absl::StatusOr<bool> PutHashedBlob(const std::string& path, const Blob& blob);
   // Sends the content of the file, whether it is in the bucket or not. The blob is young then.
   absl::Status ReplaceBlob(const std::string& path, const Blob& blob);
+  // Writes a blob of which the caller has the content and the hash.
+  absl::Status PutContent(absl::string_view content, const Blob& blob);
   // Calls `function` for each blob that is in the bucket, in any order, with its hex digits, its
   // size and its age. Objects that are none of ours are passed over.
   using BlobVisitor =
       std::function<absl::Status(const std::string& digits, const ListedObject& object)>;
   absl::Status ForEachBlob(const BlobVisitor& function);
+  // Returns the content of a blob, DATA_LOSS (CORRUPT_FILE) if the bucket has other bytes, or
+  // NOT_FOUND.
+  absl::StatusOr<std::string> GetContent(const Blob& blob);
   // Returns DATA_LOSS (CORRUPT_FILE) if the bucket has other bytes, and leaves no file then.
   absl::Status GetBlob(const Blob& blob, const std::string& path, int mode);
 

@@ -12,6 +12,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <ctime>
+#include <map>
+#include <optional>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -31,6 +35,27 @@ constexpr char kPartial[] = ".partial";
 constexpr int kRounds = 3;
 // Beside these, a state directory has databases, locks, sockets and uploads that begin again.
 constexpr const char* kFolders[] = {"blobs", "logs", "code/archives", "tls"};
+
+// A file system tells times that are some milliseconds apart, so a write that follows soon may show
+// no other time.
+constexpr int64_t kSettledNs = 1'000'000'000;
+
+// Looks at a database. Returns nothing if it was written to just now, and may be so again unseen.
+std::optional<CopiedDatabases::Look> LookAtDatabase(const std::string& path) {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  const int64_t settled_ns = now.tv_sec * 1'000'000'000 + now.tv_nsec - kSettledNs;
+  const auto database = Look(path);
+  const auto log = Look(absl::StrCat(path, "-wal"));
+  if (!database.ok() || (!log.ok() && !absl::IsNotFound(log.status()))) return std::nullopt;
+  CopiedDatabases::Look look{database->size, database->mtime_ns};
+  if (log.ok()) {
+    look.log_size = log->size;
+    look.log_mtime_ns = log->mtime_ns;
+  }
+  if (std::max(look.mtime_ns, look.log_mtime_ns) > settled_ns) return std::nullopt;
+  return look;
+}
 
 class Copier {
  public:
@@ -66,6 +91,13 @@ class Copier {
     for (const std::string name : kDatabases) {
       const std::string from = JoinPath(options_.state_dir, name);
       if (!FileExists(from)) continue;
+      const auto look = LookAtDatabase(from);
+      if (look.has_value() && IsUnchanged(name, *look) && LinkDatabase(name)) continue;
+      if (look.has_value()) {
+        looks_[name] = *look;
+      } else {
+        looks_.erase(name);
+      }
       TY_ASSIGN_OR_RETURN(auto db, store::Database::Open(from, store::Database::Mode::kReadOnly));
       const std::string raw = JoinPath(partial_, name + ".raw");
       TY_RETURN_IF_ERROR(db->CopyTo(raw));
@@ -95,8 +127,32 @@ class Copier {
   }
 
   Manifest& manifest() { return manifest_; }
+  // Returns how the databases were before they were copied; without those that change all the time.
+  std::map<std::string, CopiedDatabases::Look>& looks() { return looks_; }
 
  private:
+  // Returns true if the copy in the snapshot before was made of the database as it is.
+  bool IsUnchanged(const std::string& name, const CopiedDatabases::Look& look) const {
+    if (options_.databases == nullptr || options_.databases->snapshot != before_path_) return false;
+    const auto known = options_.databases->looks.find(name);
+    return known != options_.databases->looks.end() && known->second == look;
+  }
+
+  // Returns false if the snapshot before does not have it any more.
+  bool LinkDatabase(const std::string& name) {
+    if (looks_.contains(name)) return true;  // an earlier round has linked or copied it
+    const auto old = before_.files.find(name);
+    if (old == before_.files.end() || !CheckSize(before_path_, name, old->second).ok())
+      return false;
+    const std::string to = JoinPath(partial_, name);
+    if (link(JoinPath(before_path_, name).c_str(), to.c_str()) != 0) return false;
+    looks_[name] = options_.databases->looks.at(name);
+    manifest_.files[name] = old->second;
+    if (name == "trainyard.db") manifest_.revision = before_.revision;
+    ++result_.linked;
+    return true;
+  }
+
   // Links or copies one file, unless the snapshot has it already as it is.
   absl::Status Take(const std::string& name) {
     const std::string from = JoinPath(options_.state_dir, name);
@@ -121,12 +177,26 @@ class Copier {
         return absl::OkStatus();
       }
     }
-    auto entry = CopyFile(from, to);
+    auto entry =
+        IsNamedByHash(name) && options_.shares_files ? ShareFile(from, to) : CopyFile(from, to);
     if (absl::IsNotFound(entry.status())) return absl::OkStatus();
     TY_RETURN_IF_ERROR(entry.status());
     manifest_.files[name] = *std::move(entry);
     ++result_.copied;
     return absl::OkStatus();
+  }
+
+  static bool IsNamedByHash(const std::string& name) {
+    return absl::StartsWith(name, "blobs/") || absl::StartsWith(name, "code/archives/");
+  }
+
+  // Links a file if that is possible, and copies it if not. Returns what CopyFile returns.
+  static absl::StatusOr<FileEntry> ShareFile(const std::string& from, const std::string& to) {
+    TY_RETURN_IF_ERROR(MakeDirectories(to.substr(0, to.rfind('/')), 0700));
+    if (link(from.c_str(), to.c_str()) != 0) return CopyFile(from, to);
+    TY_ASSIGN_OR_RETURN(FileEntry entry, Look(to));
+    TY_ASSIGN_OR_RETURN(entry.sha256, tls::Sha256OfFile(to));
+    return entry;
   }
 
   // A copy of a damaged database is no backup, and must not push out whole ones.
@@ -164,10 +234,12 @@ class Copier {
   std::string before_path_;
   Manifest before_;
   Manifest manifest_;
+  std::map<std::string, CopiedDatabases::Look> looks_;
 };
 
 absl::Status Fill(const BackupOptions& options, const std::string& partial,
-                  const std::vector<std::string>& old, BackupResult& result) {
+                  const std::vector<std::string>& old, BackupResult& result,
+                  CopiedDatabases& databases) {
   Copier copier(options, partial, result);
   copier.LinkToOneOf(old);
   TY_RETURN_IF_ERROR(copier.CopyFiles());
@@ -181,7 +253,8 @@ absl::Status Fill(const BackupOptions& options, const std::string& partial,
   copier.manifest().server_version = Version();
   copier.manifest().time = absl::FormatTime(absl::RFC3339_sec, options.now, absl::UTCTimeZone());
   TY_RETURN_IF_ERROR(WriteManifest(partial, copier.manifest()));
-  return SyncFileSystem(partial);
+  databases = {result.snapshot, std::move(copier.looks())};
+  return options.is_synced ? SyncFileSystem(partial) : absl::OkStatus();
 }
 
 }  // namespace
@@ -227,7 +300,8 @@ absl::StatusOr<BackupResult> Backup(const BackupOptions& options, const Director
   }
   const std::string partial = absl::StrCat(result.snapshot, kPartial);
   TY_RETURN_IF_ERROR(MakeDirectories(partial, 0700));
-  absl::Status filled = Fill(options, partial, snapshots, result);
+  CopiedDatabases databases;
+  absl::Status filled = Fill(options, partial, snapshots, result, databases);
   if (filled.ok() && rename(partial.c_str(), result.snapshot.c_str()) != 0) {
     filled = ErrnoStatus(errno, "cannot rename", partial);
   }
@@ -235,6 +309,7 @@ absl::StatusOr<BackupResult> Backup(const BackupOptions& options, const Director
     RemoveTree(partial).IgnoreError();  // the next backup removes it otherwise
     return filled;
   }
+  if (options.databases != nullptr) *options.databases = std::move(databases);
   TY_RETURN_IF_ERROR(SyncDirectory(options.directory));
   snapshots.push_back(name);
   while (options.keep > 0 && result.lost.empty() &&

@@ -1,7 +1,9 @@
 // Copies a state directory while its server runs.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -11,6 +13,22 @@
 
 namespace trainyard::backup {
 
+// How the databases were when the newest snapshot was made. A program that makes one after the
+// other keeps it, and the next snapshot has a link to a database that nobody has written to since.
+struct CopiedDatabases {
+  // Sizes and times of a database and of its write-ahead log.
+  struct Look {
+    int64_t size = 0;
+    int64_t mtime_ns = 0;
+    int64_t log_size = 0;
+    int64_t log_mtime_ns = 0;
+
+    friend bool operator==(const Look&, const Look&) = default;
+  };
+  std::string snapshot;  // the path of the newest
+  std::map<std::string, Look> looks;
+};
+
 struct BackupOptions {
   std::string state_dir;
   std::string directory;  // of all snapshots
@@ -19,6 +37,11 @@ struct BackupOptions {
   // Tests change the state directory in these.
   std::function<void()> before_databases = nullptr;
   std::function<void()> after_databases = nullptr;
+  CopiedDatabases* databases = nullptr;  // null for a program that makes one snapshot
+  bool is_synced = true;                 // the snapshot is on disk in the end
+  // Files that are named by their hashes may be links to those of the state directory, which saves
+  // a copy where both are on one file system. Damage would then be in both.
+  bool shares_files = false;
 };
 
 struct BackupResult {

@@ -23,7 +23,10 @@
 namespace trainyard::backup {
 namespace {
 
-constexpr int kFormat = 1;
+// Format 2 has files in pieces. A manifest without any is written in format 1, which older servers
+// read.
+constexpr int kFormat = 2;
+constexpr int kFormatWithoutPieces = 1;
 constexpr size_t kBlockBytes = size_t{1} << 20;
 
 FileEntry EntryOf(const struct stat& info) {
@@ -40,6 +43,18 @@ bool IsSafe(const std::string& name) {
     if (part.empty() || part == "." || part == "..") return false;
   }
   return true;
+}
+
+// Reads the pieces of a file. Returns false if they cannot be all of it.
+bool ReadPieces(const nlohmann::json& list, FileEntry& entry) {
+  if (!list.is_array()) return false;
+  for (const nlohmann::json& piece : list) {
+    if (!piece.is_string()) return false;
+    entry.pieces.push_back(piece.get<std::string>());
+    if (!tls::Sha256Digits(absl::StrCat("sha256:", entry.pieces.back())).ok()) return false;
+  }
+  const int64_t count = entry.size / kPieceBytes + (entry.size % kPieceBytes == 0 ? 0 : 1);
+  return static_cast<int64_t>(entry.pieces.size()) == count;
 }
 
 // Reads to the end, and hashes and writes what comes. Returns the bytes.
@@ -90,32 +105,42 @@ absl::StatusOr<Manifest> ParseManifest(const std::string& text, const std::strin
   manifest.server_version = text_of(json, "server_version");
   manifest.time = text_of(json, "time");
   manifest.revision = number_of(json, "revision");
+  manifest.is_continuous = json.contains("continuous");
   for (const auto& [name, file] : json["files"].items()) {
-    const bool is_whole = file.is_object() && number_of(file, "size") >= 0 &&
-                          number_of(file, "mode") >= 0 && !text_of(file, "sha256").empty();
+    bool is_whole = file.is_object() && number_of(file, "size") >= 0 &&
+                    number_of(file, "mode") >= 0 && !text_of(file, "sha256").empty();
+    FileEntry entry;
+    if (is_whole) {
+      entry = {number_of(file, "size"), static_cast<int>(number_of(file, "mode") & 0777),
+               number_of(file, "mtime_ns"), text_of(file, "sha256")};
+      is_whole = !file.contains("pieces") || ReadPieces(file["pieces"], entry);
+    }
     if (!is_whole || !IsSafe(name)) {
       return error::CorruptFile(path, absl::StrCat("the entry of '", name, "' is damaged"));
     }
-    manifest.files[name] = {number_of(file, "size"),
-                            static_cast<int>(number_of(file, "mode") & 0777),
-                            number_of(file, "mtime_ns"), text_of(file, "sha256")};
+    manifest.files[name] = std::move(entry);
   }
   return manifest;
 }
 
 std::string TextOf(const Manifest& manifest) {
   nlohmann::json files = nlohmann::json::object();
+  int format = kFormatWithoutPieces;
   for (const auto& [name, file] : manifest.files) {
     files[name] = {{"size", file.size},
                    {"mode", file.mode},
                    {"mtime_ns", file.mtime_ns},
                    {"sha256", file.sha256}};
+    if (file.pieces.empty()) continue;
+    files[name]["pieces"] = file.pieces;
+    format = kFormat;
   }
-  const nlohmann::json json = {{"format", kFormat},
-                               {"server_version", manifest.server_version},
-                               {"time", manifest.time},
-                               {"revision", manifest.revision},
-                               {"files", files}};
+  nlohmann::json json = {{"format", format},
+                         {"server_version", manifest.server_version},
+                         {"time", manifest.time},
+                         {"revision", manifest.revision},
+                         {"files", files}};
+  if (manifest.is_continuous) json["continuous"] = true;
   return absl::StrCat(json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace), "\n");
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -24,11 +25,18 @@ inline constexpr const char* kDatabases[] = {"remarks.db",   "sweeps.db",  "noti
                                              "trainyard.db", "metrics.db", "access.db",
                                              "secrets.db",   "specs.db",   "providers.db"};
 
+// A bucket has a file that changes all the time in pieces of this size, of which the last may be
+// shorter, so that only those that have changed are sent again.
+inline constexpr int64_t kPieceBytes = int64_t{256} << 10;
+
 struct FileEntry {
   int64_t size = 0;
   int mode = 0600;
   int64_t mtime_ns = 0;  // of the source
   std::string sha256;    // "sha256:<64 hex digits>"
+  // The hashes of the pieces, as 64 hex digits each, if a bucket has the file in pieces; else
+  // empty.
+  std::vector<std::string> pieces = {};
 };
 
 struct Manifest {
@@ -36,6 +44,8 @@ struct Manifest {
   std::string time;
   int64_t revision = 0;
   std::map<std::string, FileEntry> files;  // by path in the snapshot
+  // It is a version of a backup that goes on, beside which no other one writes.
+  bool is_continuous = false;
 };
 
 // Reads the manifest of a snapshot. Returns NOT_FOUND if the folder has none, DATA_LOSS

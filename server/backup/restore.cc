@@ -37,10 +37,21 @@ absl::Status SetAttributes(const std::string& path, const FileEntry& entry) {
   return absl::OkStatus();
 }
 
+absl::Status MoveFile(const std::string& from, const std::string& to) {
+  TY_RETURN_IF_ERROR(MakeDirectories(std::filesystem::path(to).parent_path().string(), 0700));
+  if (rename(from.c_str(), to.c_str()) != 0) return ErrnoStatus(errno, "cannot move", from);
+  return absl::OkStatus();
+}
+
 absl::Status Fill(const RestoreOptions& options, const Manifest& manifest,
                   const std::string& staged) {
   for (const auto& [name, entry] : manifest.files) {
     const std::string from = JoinPath(options.snapshot, name);
+    if (options.takes_files) {
+      TY_RETURN_IF_ERROR(MoveFile(from, JoinPath(staged, name)));
+      TY_RETURN_IF_ERROR(SetAttributes(JoinPath(staged, name), entry));
+      continue;
+    }
     TY_ASSIGN_OR_RETURN(const FileEntry copied, CopyFile(from, JoinPath(staged, name)));
     if (copied.sha256 != entry.sha256) {
       return absl::DataLossError(absl::StrCat("the snapshot is damaged: '", from, "' has the hash ",
@@ -129,21 +140,32 @@ absl::StatusOr<RestoreResult> RestoreFile(RestoreOptions options, bool is_empty)
   return restored;
 }
 
-// The caller has locked the state directory.
-absl::StatusOr<RestoreResult> RestoreLocked(const RestoreOptions& options) {
+// Returns true if the state directory is empty, and FAILED_PRECONDITION if what is there must stay.
+// The caller has locked it.
+absl::StatusOr<bool> MayReplace(const RestoreOptions& options) {
   TY_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(options.state_dir));
   const bool is_empty = std::all_of(names.begin(), names.end(),
                                     [](const std::string& name) { return name == "lock"; });
-  if (!is_empty && !options.replace) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("'", options.state_dir,
-                     "' is not empty; --replace moves it aside, or choose another --state_dir"));
-  }
+  if (is_empty || options.replace) return is_empty;
+  return absl::FailedPreconditionError(
+      absl::StrCat("'", options.state_dir,
+                   "' is not empty; --replace moves it aside, or choose another --state_dir"));
+}
+
+// The caller has locked the state directory.
+absl::StatusOr<RestoreResult> RestoreLocked(const RestoreOptions& options) {
+  TY_ASSIGN_OR_RETURN(const bool is_empty, MayReplace(options));
   return std::filesystem::is_directory(options.snapshot) ? RestoreFolder(options, is_empty)
                                                          : RestoreFile(options, is_empty);
 }
 
 }  // namespace
+
+absl::Status CheckRestorable(const RestoreOptions& options) {
+  if (!FileExists(options.state_dir)) return absl::OkStatus();
+  TY_ASSIGN_OR_RETURN(const DirectoryLock lock, LockFolder(options.state_dir, options.state_dir));
+  return MayReplace(options).status();
+}
 
 absl::StatusOr<RestoreResult> Restore(const RestoreOptions& options) {
   const bool is_new = !FileExists(options.state_dir);

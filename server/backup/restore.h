@@ -14,6 +14,9 @@ struct RestoreOptions {
   std::string state_dir;
   bool replace = false;  // moves a state directory that is not empty aside
   absl::Time now;
+  // Files are moved out of the snapshot, a folder on the file system of the state directory whose
+  // hashes the caller has just checked. This takes no second place.
+  bool takes_files = false;
 };
 
 struct RestoreResult {
@@ -27,6 +30,9 @@ struct RestoreResult {
 // directory, if there is one. Returns DATA_LOSS if the snapshot is damaged, FAILED_PRECONDITION if
 // a server or another restore uses the state directory (STATE_LOCKED) or if it is not empty and
 // `replace` is not set. Nothing is changed then.
+// Returns FAILED_PRECONDITION as Restore would, for whoever has to fetch a snapshot first.
+absl::Status CheckRestorable(const RestoreOptions& options);
+
 absl::StatusOr<RestoreResult> Restore(const RestoreOptions& options);
 
 }  // namespace trainyard::backup

@@ -32,7 +32,7 @@ done
 
 has() { [ -s "$work/root/$1" ] || fail "no package has /$1"; }
 for path in usr/bin/trainyard{,-server,-worker} usr/libexec/trainyard/trainyard-{fetch,supervisor,trainer,program,enter} \
-    lib/systemd/system/trainyard-{server,worker,jobs,backup}.service lib/systemd/system/trainyard-{backup.timer,server.socket} \
+    lib/systemd/system/trainyard-{server,worker,jobs,backup,continuous-backup}.service lib/systemd/system/trainyard-{backup.timer,server.socket} \
     usr/lib/sysusers.d/trainyard-server.conf usr/lib/tmpfiles.d/trainyard-{server,worker}.conf \
     etc/trainyard/{server,worker}.yaml usr/share/man/man1/trainyard{,-submit,-admin}.1.gz \
     usr/share/man/man8/trainyard-{server,worker}.8.gz usr/share/bash-completion/completions/trainyard \

@@ -10,7 +10,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/base/files.h"
 #include "tests/integration/yard.h"
+#include "tests/testing/process.h"
 #include "tests/testing/s3/fake_s3.h"
 #include "tests/testing/wait.h"
 
@@ -126,6 +128,74 @@ TEST_F(Bucket, AnotherServerGoesOnOnceTheFirstIsGone) {
   EXPECT_EQ(again.state(), v1::JOB_STATE_SUCCEEDED) << again.failure().message();
   EXPECT_EQ(again.resolved_spec().from_checkpoint(), ended.resolved_spec().from_checkpoint());
   EXPECT_EQ(BlobsFetched(), fetched);
+}
+
+// The host is lost with its disk, in the middle of a job, and another one goes on.
+TEST_F(Bucket, AServerWhoseHostIsLostGoesOnFromTheBackupOfTheLastSeconds) {
+  Yard yard(Options({}));
+  yard.Start();
+  const std::string ended = yard.Submit(SmallSpec("ended", 1, 1, 64));
+  ASSERT_EQ(yard.WaitForEnd(ended).state(), v1::JOB_STATE_SUCCEEDED);
+  const std::string running = yard.Submit(SmallSpec("running", 1, 400, 64));
+  ASSERT_TRUE(yard.WaitForStep(running, 2));
+
+  const Yard::Options options = Options({});
+  const auto server = [&](std::vector<std::string> words) {
+    words.insert(words.begin(),
+                 {Yard::Binary("trainyard-server"), "--state_dir", yard.server_state_dir()});
+    return Process::Options{.args = std::move(words),
+                            .environment = options.server_environment,
+                            .stdout_path = yard.File("backup.out"),
+                            .stderr_path = yard.File("backup.err")};
+  };
+  const std::vector<std::string> store = {"--s3_endpoint", fake_.ClientOptions().endpoint};
+  std::vector<std::string> backup = {"backup", yard.File("newest"), "--every",
+                                     "200ms",  "--bucket",          Place("server")};
+  backup.insert(backup.end(), store.begin(), store.end());
+  auto following = Process::Start(server(backup));
+  ASSERT_TRUE(following.ok()) << following.status();
+  const auto versions = [&] { return fake_.Keys("server/manifests/").size(); };
+  ASSERT_TRUE(WaitUntil([&] { return versions() > 0; }, kPatience));
+  // A job waits that is younger than the first version, and is in a later one.
+  const std::string waiting = yard.Submit(SmallSpec("waiting", 2, 1, 64));
+  const size_t before = versions();
+  ASSERT_TRUE(WaitUntil([&] { return versions() >= before + 3; }, kPatience));
+  ASSERT_TRUE(yard.WaitForStep(running, 20));
+
+  yard.KillServer();
+  following->reset();
+  ASSERT_TRUE(RemoveTree(yard.server_state_dir()).ok());
+  ASSERT_TRUE(RemoveTree(yard.File("newest")).ok());
+  std::vector<std::string> fetch = {"fetch", Place("server"), yard.File("fetched")};
+  fetch.insert(fetch.end(), store.begin(), store.end());
+  const auto run = [&](std::vector<std::string> words) {
+    const auto result = RunProcess(
+        {.args = server(std::move(words)).args, .environment = options.server_environment},
+        yard.File(""), kPatience);
+    EXPECT_TRUE(result.ok()) << result.status();
+    return result.ok() ? *result : ProcessResult{};
+  };
+  const ProcessResult fetched = run(fetch);
+  ASSERT_EQ(fetched.exit_code, 0) << fetched.out << fetched.err;
+  EXPECT_THAT(fetched.out, HasSubstr(" ago.")) << "how much is lost";
+  const std::string snapshot = fetched.out.substr(0, fetched.out.find(" is whole"));
+  const ProcessResult restored = run({"restore", snapshot});
+  ASSERT_EQ(restored.exit_code, 0) << restored.out << restored.err;
+  yard.StartServer();
+  EXPECT_EQ(yard.GetJob(ended).state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(yard.Cli({"checkpoints", "verify", "1"}).exit_code, 0);
+  EXPECT_EQ(yard.GetJob(waiting).state(), v1::JOB_STATE_QUEUED);
+  const int64_t step = yard.GetJob(running).progress().step();
+  EXPECT_TRUE(yard.WaitForStep(running, step + 20)) << "the worker tells the server of it";
+  EXPECT_EQ(yard.GetJob(running).attempt(), 1);
+  const std::vector<v1::MetricPoint> losses = yard.Metrics(running, "train.loss");
+  std::set<int64_t> steps;
+  for (const v1::MetricPoint& point : losses) steps.insert(point.step());
+  EXPECT_EQ(steps.size(), losses.size()) << "no point comes twice";
+  EXPECT_EQ(static_cast<int64_t>(steps.size()), *steps.rbegin() - *steps.begin() + 1)
+      << "and none is missing";
+  EXPECT_EQ(yard.Cli({"cancel", "2", "3"}).exit_code, 0);
+  EXPECT_EQ(yard.WaitForEnd(running).state(), v1::JOB_STATE_CANCELLED);
 }
 
 TEST_F(Bucket, TheBucketHasWhatTheServerHas) {

@@ -195,6 +195,11 @@ class Lane:
             yaml.safe_dump({"namespace": "trainyard", "resources": ["kubernetes/base"], "components": [
                 "kubernetes/components/tokens", "kubernetes/components/provider"]}, out)
         self.built["site-provider"] = self.kustomize(site)
+        # A site whose server is backed up to a bucket all the time.
+        with open(os.path.join(site, "kustomization.yaml"), "w", encoding="utf-8") as out:
+            yaml.safe_dump({"resources": ["kubernetes/overlays/single-node"],
+                            "components": ["kubernetes/components/bucket-backup"]}, out)
+        self.built["bucket-backup"] = self.kustomize(site)
         for name, text in self.built.items():
             with open(os.path.join(self.folder, f"{name}.yaml"), "w", encoding="utf-8") as out:
                 out.write(text)

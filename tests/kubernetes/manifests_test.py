@@ -351,6 +351,35 @@ class Manifests(unittest.TestCase):
                     given = {word.split("=")[0] for word in container["args"]}
                     self.assertLessEqual(given, flags[container["image"]], container["name"])
 
+    def test_a_bucket_backs_up_what_the_server_keeps(self):
+        component = yaml.safe_load(read(os.path.join(DEPLOY, "components/bucket-backup/kustomization.yaml")))
+        patch, = component["patches"]
+        self.assertEqual(patch["target"], {"kind": "StatefulSet", "name": "trainyard-server"})
+        steps = yaml.safe_load(patch["patch"])
+        self.assertEqual([(each["op"], each["path"].rsplit("/spec/", 1)[1]) for each in steps],
+                         [("add", "initContainers"), ("add", "initContainers/-"), ("add", "containers/-")])
+        restore, backup = [each["value"] for each in steps[1:]]
+        for objects in self.each():
+            server = next(each for each in workloads(objects) if each["metadata"]["name"] == patch["target"]["name"])
+            container, = pod_of(server)["containers"]
+            self.assertEqual(server["spec"]["template"]["metadata"]["annotations"],
+                             {"kubectl.kubernetes.io/default-container": container["name"]})
+            self.assertNotIn("initContainers", pod_of(server), "the component would drop them")
+            self.assertNotEqual(container["name"], backup["name"])
+            for each in (restore, backup):
+                self.assertEqual(each["image"], container["image"])
+                self.assertEqual(each["securityContext"], container["securityContext"])
+                self.assertIn(each["args"][0], container["args"])
+                for mount in each["volumeMounts"]:
+                    self.assertIn(mount, container["volumeMounts"])
+                self.assertEqual(each["envFrom"], [{"secretRef": {"name": "trainyard-bucket"}}])
+        if BIN:
+            for each in (restore, backup):
+                text = subprocess.run([os.path.join(BIN, each["image"]), each["args"][1], "--help"], capture_output=True,
+                                      text=True, timeout=20, check=True).stdout
+                given = {word.split("=")[0] for word in each["args"][2:] if word.startswith("--")}
+                self.assertLessEqual(given, set(re.findall(r"^\s+(?:-\w,)?(--[a-z_0-9-]+)", text, re.M)))
+
     def test_the_script_can_be_read(self):
         subprocess.run(["bash", "-n", os.path.join(DEPLOY, "invite.sh")], check=True, timeout=20)
 

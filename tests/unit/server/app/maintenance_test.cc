@@ -4,15 +4,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/files.h"
 #include "common/base/hash.h"
+#include "server/bucket_flags.h"
 #include "server/flags.h"
 #include "server/store/sqlite/database.h"
 #include "server/store/sqlite/sqlite_store.h"
@@ -121,6 +124,122 @@ TEST_F(MaintenanceTest, ASnapshotStaysWhileItIsSent) {
   first.join();
   EXPECT_EQ(exit_code, 0);
   EXPECT_THAT(fake_.Keys("server/blobs/"), SizeIs(2));
+}
+
+TEST_F(MaintenanceTest, KeysThatAreReplacedAreReadAgain) {
+  const s3::Credentials keys = fake_.ClientOptions().credentials;
+  const std::string file = dir_.File("keys");
+  const auto write = [&file](const std::string& id, const std::string& secret) {
+    EXPECT_TRUE(WriteFileAtomically(file, absl::StrCat("[default]\naws_access_key_id = ", id,
+                                                       "\naws_secret_access_key = ", secret, "\n"))
+                    .ok());
+  };
+  unsetenv("AWS_ACCESS_KEY_ID");
+  unsetenv("AWS_SECRET_ACCESS_KEY");
+  setenv("AWS_SHARED_CREDENTIALS_FILE", file.c_str(), 1);
+  write(keys.access_key_id, "the old one");
+  const auto bucket = OpenBucket({.place = kPlace}, /*is_for_writing=*/false);
+  ASSERT_TRUE(bucket.ok()) << bucket.status();
+  EXPECT_TRUE(absl::IsPermissionDenied(bucket->store->Latest().status()));
+  write(keys.access_key_id, keys.secret_access_key);
+  EXPECT_TRUE(bucket->store->Latest().ok());
+  ASSERT_EQ(unlink(file.c_str()), 0);
+  EXPECT_TRUE(absl::IsPermissionDenied(bucket->store->Latest().status()))
+      << "the old keys are left";
+  unsetenv("AWS_SHARED_CREDENTIALS_FILE");
+}
+
+TEST_F(MaintenanceTest, AHostThatComesUpRestoresFromTheBucket) {
+  const std::string other = dir_.File("other/state");
+  const auto restore = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words = {"restore", kPlace};
+    words.insert(words.end(), more.begin(), more.end());
+    ::testing::internal::CaptureStdout();
+    const int exit_code = Run(words, other);
+    return std::pair(exit_code, ::testing::internal::GetCapturedStdout());
+  };
+  EXPECT_EQ(restore({}).first, 1) << "there is no backup";
+  auto [exit_code, out] = restore({"--if_lost"});
+  EXPECT_EQ(exit_code, 0);
+  EXPECT_THAT(out, HasSubstr("has no backup yet, so the server begins anew"));
+  EXPECT_FALSE(FileExists(JoinPath(other, "trainyard.db")));
+  ASSERT_EQ(Run({"backup", snapshots_, "--bucket", kPlace}), 0);
+  fake_.Inject(FakeS3::Fault::kDenied, 1, "GET");
+  EXPECT_EQ(restore({"--if_lost"}).first, 1) << "a bucket that cannot be read is not an empty one";
+  std::tie(exit_code, out) = restore({"--if_lost"});
+  EXPECT_EQ(exit_code, 0) << out;
+  EXPECT_THAT(out, AllOf(HasSubstr(" ago."), HasSubstr("start the server")));
+  EXPECT_EQ(*ReadFile(JoinPath(other, "logs/1/1/0.log")), "step 1\n");
+  EXPECT_THAT(*ListDirectory(dir_.File("other")), ElementsAre("state")) << "no copy stays";
+  std::tie(exit_code, out) = restore({"--if_lost"});
+  EXPECT_EQ(exit_code, 0);
+  EXPECT_THAT(out, HasSubstr("is there, so nothing is restored"));
+  const int before = fake_.CountRequests("GET server/blobs/");
+  EXPECT_EQ(restore({}).first, 1) << "it is not empty";
+  EXPECT_EQ(fake_.CountRequests("GET server/blobs/"), before) << "which is seen before the fetch";
+}
+
+TEST_F(MaintenanceTest, ABackupThatGoesOnEndsBySignal) {
+  const auto versions = [&] { return fake_.Keys("server/manifests/").size(); };
+  ::testing::internal::CaptureStdout();
+  int exit_code = -1;
+  std::thread backup([&] {
+    exit_code = Run({"backup", snapshots_, "--every", "100ms", "--bucket", kPlace});
+  });
+  EXPECT_TRUE(testing::WaitUntil([&] { return versions() == 1; }));
+  EXPECT_TRUE(WriteFileAtomically(JoinPath(state_, "logs/1/1/0.log"), "step 2\n").ok());
+  EXPECT_TRUE(testing::WaitUntil([&] { return versions() == 2; }));
+  pthread_kill(backup.native_handle(), SIGTERM);
+  backup.join();
+  EXPECT_EQ(exit_code, 0);
+  const std::string out = ::testing::internal::GetCapturedStdout();
+  EXPECT_THAT(out, HasSubstr(absl::StrCat(kPlace, ": version 1, ")));
+  EXPECT_THAT(out, AllOf(HasSubstr("2 versions, "), HasSubstr(" behind\n")));
+}
+
+TEST_F(MaintenanceTest, ABackupThatGoesOnWaitsForTheFirstStartOfTheServer) {
+  const std::string other = dir_.File("other");
+  ::testing::internal::CaptureStdout();
+  int exit_code = -1;
+  std::thread backup([&] {
+    exit_code = Run({"backup", snapshots_, "--every", "100ms", "--bucket", kPlace}, other);
+  });
+  EXPECT_TRUE(MakeDirectories(other, 0700).ok());
+  EXPECT_TRUE(store::OpenSqliteStore(JoinPath(other, "trainyard.db")).ok());
+  EXPECT_TRUE(testing::WaitUntil([&] { return fake_.Keys("server/manifests/").size() == 1; }));
+  pthread_kill(backup.native_handle(), SIGTERM);
+  backup.join();
+  EXPECT_EQ(exit_code, 0);
+  ::testing::internal::GetCapturedStdout();
+}
+
+TEST_F(MaintenanceTest, ABackupThatGoesOnSaysThatTheBucketIsAway) {
+  ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
+  std::thread backup([&] { Run({"backup", snapshots_, "--every", "100ms", "--bucket", kPlace}); });
+  EXPECT_TRUE(testing::WaitUntil([&] { return fake_.Keys("server/manifests/").size() == 1; }));
+  fake_.Inject(FakeS3::Fault::kDenied, 1, "PUT", "blobs/");
+  EXPECT_TRUE(WriteFileAtomically(JoinPath(state_, "logs/1/1/0.log"), "step 2\n").ok());
+  EXPECT_TRUE(testing::WaitUntil([&] { return fake_.Keys("server/manifests/").size() == 2; }));
+  pthread_kill(backup.native_handle(), SIGTERM);
+  backup.join();
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr(absl::StrCat(kPlace, " gets nothing new, and this is tried again: ")));
+  EXPECT_THAT(::testing::internal::GetCapturedStdout(),
+              HasSubstr(absl::StrCat(kPlace, " is up to date again, after ")));
+}
+
+TEST_F(MaintenanceTest, ABackupThatGoesOnNeedsABucketAndATime) {
+  EXPECT_THAT(Err({"backup", snapshots_, "--every", "5s"}), HasSubstr("--bucket s3://"));
+  EXPECT_THAT(Err({"backup", dir_.File("lab.tar"), "--every", "5s", "--bucket", kPlace}),
+              HasSubstr("a folder for the newest snapshot"));
+  for (const char* every : {"5", "0s", "2h", "soon"}) {
+    EXPECT_THAT(Err({"backup", snapshots_, "--every", every, "--bucket", kPlace}),
+                HasSubstr("expected a time from 100ms to 1h"));
+  }
+  fake_.Inject(FakeS3::Fault::kDenied, 100);
+  EXPECT_EQ(Run({"backup", snapshots_, "--every", "5s", "--bucket", kPlace}), 1)
+      << "what never worked is a mistake";
 }
 
 TEST_F(MaintenanceTest, ALostFileIsToldAndTheRestIsKept) {

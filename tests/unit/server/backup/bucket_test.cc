@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
@@ -15,6 +16,7 @@
 #include "server/store/sqlite/sqlite_store.h"
 #include "tests/testing/s3/fake_s3.h"
 #include "tests/testing/temp_dir.h"
+#include "tests/testing/wait.h"
 
 namespace trainyard::backup {
 namespace {
@@ -22,6 +24,7 @@ namespace {
 using ::testing::ElementsAre;
 using testing::FakeS3;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 const absl::Time kBegin = absl::FromUnixSeconds(1'795'860'000);
@@ -160,6 +163,126 @@ TEST_F(BucketTest, WhatAPruneMayBeAboutToRemoveIsSentAgain) {
   ASSERT_TRUE(pushed.ok()) << pushed.status();
   EXPECT_EQ(pushed->sent, 1);
   EXPECT_EQ(pushed->sent_bytes, 100'000);
+}
+
+TEST_F(BucketTest, OfAFileThatGrowsOnlyTheEndIsSent) {
+  std::string log;
+  for (int line = 0; log.size() < 3 * kPieceBytes + 100; ++line) {
+    absl::StrAppend(&log, "step ", line, "\n");
+  }
+  Put("logs/1/1/0.log", log);
+  ASSERT_TRUE(Pushed(Snapshot()).ok());
+  log += "one more\n";
+  Put("logs/1/1/0.log", log);
+  const auto pushed = Pushed(Snapshot());
+  ASSERT_TRUE(pushed.ok()) << pushed.status();
+  EXPECT_EQ(pushed->sent, 1);
+  EXPECT_EQ(pushed->sent_bytes, static_cast<int64_t>(log.size()) % kPieceBytes);
+  const std::string folder = Pulled("fetched");
+  EXPECT_TRUE(*ReadFile(JoinPath(folder, "logs/1/1/0.log")) == log);
+  const auto manifest = ReadManifest(folder);
+  ASSERT_TRUE(manifest.ok()) << manifest.status();
+  EXPECT_THAT(manifest->files.at("logs/1/1/0.log").pieces, IsEmpty()) << "a folder has whole files";
+  for (const auto& [name, entry] : manifest->files) EXPECT_EQ(DamageOf(folder, name, entry), "");
+  // A piece that the bucket loses is named by its file.
+  const std::string last = log.substr(log.size() / kPieceBytes * kPieceBytes);
+  for (const auto& [key, content] : fake_.Objects()) {
+    if (content == last) fake_.Remove(key);
+  }
+  const absl::Status status = Pull(bucket_, dir_.File("again")).status();
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(status.message(), HasSubstr("logs/1/1/0.log"));
+}
+
+TEST_F(BucketTest, PiecesOfAnotherFileAreNoFile) {
+  const std::string log(kPieceBytes + 1, 'x');
+  Put("logs/1/1/0.log", log);
+  ASSERT_TRUE(Pushed(Snapshot()).ok());
+  for (const auto& [key, content] : fake_.Objects()) {
+    if (content == "x") fake_.Write(key, "y");
+  }
+  EXPECT_TRUE(absl::IsDataLoss(Pull(bucket_, dir_.File("fetched")).status()));
+  EXPECT_THAT(*ListDirectory(dir_.File("fetched")), ElementsAre("lock"));
+  // A damaged piece of the snapshot is found before any of it is sent.
+  const std::string snapshot = Snapshot();
+  ASSERT_TRUE(WriteFileAtomically(JoinPath(snapshot, "logs/1/1/0.log"), log + "z").ok());
+  EXPECT_TRUE(Pushed(snapshot).ok()) << "the version before has the pieces of what was copied";
+  Put("logs/1/1/0.log", log + "more");
+  const std::string damaged = Snapshot();
+  ASSERT_TRUE(WriteFileAtomically(JoinPath(damaged, "logs/1/1/0.log"), log + "less").ok());
+  EXPECT_TRUE(absl::IsDataLoss(Pushed(damaged).status()));
+}
+
+TEST_F(BucketTest, ManifestsWithPiecesAreOfTheNewFormatAndChecked) {
+  Manifest manifest;
+  manifest.files["logs/1"] = {kPieceBytes + 1, 0600, 7,
+                              absl::StrCat("sha256:", std::string(64, 'a'))};
+  EXPECT_THAT(TextOf(manifest), HasSubstr("\"format\": 1"));
+  manifest.files["logs/1"].pieces = {std::string(64, 'b'), std::string(64, 'c')};
+  const std::string text = TextOf(manifest);
+  EXPECT_THAT(text, HasSubstr("\"format\": 2"));
+  const auto read = ParseManifest(text, "it");
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->files.at("logs/1").pieces, manifest.files["logs/1"].pieces);
+  manifest.files["logs/1"].pieces.pop_back();
+  EXPECT_TRUE(absl::IsDataLoss(ParseManifest(TextOf(manifest), "it").status())) << "too few";
+  manifest.files["logs/1"].pieces.push_back("../../evil");
+  EXPECT_TRUE(absl::IsDataLoss(ParseManifest(TextOf(manifest), "it").status())) << "no hash";
+}
+
+TEST_F(BucketTest, WhoPushesAgainAndAgainDoesNotListTheBucket) {
+  PushMemory memory;
+  ASSERT_TRUE(Push(bucket_, Snapshot(), now_, &memory).ok());
+  EXPECT_EQ(memory.committed.size(), 64u);
+  const auto push = [&](const std::string& content) {
+    Put("logs/1/3/0.log", content);
+    const std::string snapshot = Snapshot();
+    const int before = fake_.CountRequests("list-type");
+    const auto pushed = Push(bucket_, snapshot, now_, &memory);
+    EXPECT_TRUE(pushed.ok()) << pushed.status();
+    EXPECT_EQ(pushed.ok() ? pushed->sent : 0, 1);
+    return fake_.CountRequests("list-type") - before;
+  };
+  EXPECT_EQ(push("step 2\n"), 0);
+  now_ += absl::Hours(1);
+  EXPECT_GT(push("step 3\n"), 0) << "now and then it looks";
+  EXPECT_EQ(push("step 4\n"), 0);
+  EXPECT_EQ(*ReadFile(JoinPath(Pulled("fetched"), "logs/1/3/0.log")), "step 4\n");
+}
+
+TEST_F(BucketTest, WhatArrivedBeforeAFailureIsNotSentAgain) {
+  PushMemory memory;
+  ASSERT_TRUE(Push(bucket_, Snapshot(), now_, &memory).ok());
+  Put("blobs/ab/large", std::string(200'000, 'l'));
+  fake_.Inject(FakeS3::Fault::kDenied, 1, "PUT", "manifests/");
+  EXPECT_FALSE(Push(bucket_, Snapshot(), now_, &memory).ok());
+  const auto pushed = Push(bucket_, Snapshot(), now_, &memory);
+  ASSERT_TRUE(pushed.ok()) << pushed.status();
+  EXPECT_EQ(pushed->sent, 0);
+}
+
+TEST_F(BucketTest, AVersionThatIsRemovedWhileItIsReadIsFollowedByTheNext) {
+  PushMemory memory;
+  Put("logs/1/3/0.log", "the first");
+  ASSERT_TRUE(Push(bucket_, Snapshot(), now_, &memory).ok());
+  const std::string latest = fake_.Objects()["lab/latest"];
+  Put("logs/1/3/0.log", "the second");
+  ASSERT_TRUE(Push(bucket_, Snapshot(), now_, &memory).ok());
+  // A reader has just seen the first version, of which a file is gone meanwhile.
+  for (const auto& [key, content] : fake_.Objects()) {
+    if (content == "the first") fake_.Remove(key);
+  }
+  const std::string newest = fake_.Objects()["lab/latest"];
+  fake_.Write("lab/latest", latest);
+  std::thread moves([&] {
+    EXPECT_TRUE(testing::WaitUntil([&] { return fake_.CountRequests("GET lab/blobs/") > 0; }));
+    fake_.Write("lab/latest", newest);
+    fake_.Wake();
+  });
+  fake_.Inject(FakeS3::Fault::kHang, 1, "GET", "lab/blobs/");
+  const std::string folder = Pulled("fetched");
+  moves.join();
+  EXPECT_EQ(*ReadFile(JoinPath(folder, "logs/1/3/0.log")), "the second");
 }
 
 TEST_F(BucketTest, AManifestThatLeadsOutOfItsFolderIsRefused) {
