@@ -143,10 +143,12 @@ TEST_F(Bucket, AServerWhoseHostIsLostGoesOnFromTheBackupOfTheLastSeconds) {
   const auto server = [&](std::vector<std::string> words) {
     words.insert(words.begin(),
                  {Yard::Binary("trainyard-server"), "--state_dir", yard.server_state_dir()});
-    return Process::Options{.args = std::move(words),
-                            .environment = options.server_environment,
-                            .stdout_path = yard.File("backup.out"),
-                            .stderr_path = yard.File("backup.err")};
+    Process::Options process;
+    process.args = std::move(words);
+    process.environment = options.server_environment;
+    process.stdout_path = yard.File("backup.out");
+    process.stderr_path = yard.File("backup.err");
+    return process;
   };
   const std::vector<std::string> store = {"--s3_endpoint", fake_.ClientOptions().endpoint};
   std::vector<std::string> backup = {"backup", yard.File("newest"), "--every",
@@ -169,9 +171,7 @@ TEST_F(Bucket, AServerWhoseHostIsLostGoesOnFromTheBackupOfTheLastSeconds) {
   std::vector<std::string> fetch = {"fetch", Place("server"), yard.File("fetched")};
   fetch.insert(fetch.end(), store.begin(), store.end());
   const auto run = [&](std::vector<std::string> words) {
-    const auto result = RunProcess(
-        {.args = server(std::move(words)).args, .environment = options.server_environment},
-        yard.File(""), kPatience);
+    const auto result = RunProcess(server(std::move(words)), yard.File(""), kPatience);
     EXPECT_TRUE(result.ok()) << result.status();
     return result.ok() ? *result : ProcessResult{};
   };

@@ -94,7 +94,8 @@ TEST(Companion, ItEndsWithTheThreadThatStartedIt) {
     ASSERT_TRUE(Comes(companion->out(), "up"));
     out = dup(companion->out());
     // It is never destroyed, as if this process had been killed.
-    [[maybe_unused]] static auto* const left = new Companion(*std::move(companion));
+    static Companion* volatile left = nullptr;
+    left = new Companion(*std::move(companion));
   }).join();
   // The end of its output is the end of the process.
   EXPECT_TRUE(trainyard::testing::WaitUntil([out] {

@@ -50,7 +50,9 @@ TEST_F(InvitationTest, ThoseOfPilotsThatAreOverAreRevokedAndStayRevoked) {
   EXPECT_EQ(Good("ty-s1-lab-1"), 0);
   EXPECT_EQ(Good("ty-s1-lab-2"), 1);
   EXPECT_EQ(Good("box"), 1);
-  for (const access::TokenRecord& token : *store_.ListTokens()) {
+  const auto tokens = store_.ListTokens();
+  ASSERT_TRUE(tokens.ok()) << tokens.status();
+  for (const access::TokenRecord& token : *tokens) {
     EXPECT_EQ(token.revoked.has_value(), token.worker == "ty-s1-lab-1") << "as stored";
   }
 }
