@@ -22,6 +22,7 @@
 #include "server/backup/manifest.h"
 #include "server/backup/packed.h"
 #include "server/backup/restore.h"
+#include "server/backup/stamp.h"
 #include "server/backup_loop.h"
 #include "server/bucket_flags.h"
 
@@ -72,9 +73,12 @@ absl::StatusOr<backup::BackupResult> BackUpAsOwner(const backup::BackupOptions& 
   return backup::Backup(options, lock);
 }
 
-// The snapshot is there and has all that is left, but the caller has to know.
-absl::Status CheckNothingIsLost(const backup::BackupResult& made) {
-  if (made.lost.empty()) return absl::OkStatus();
+// The snapshot is there and has all that is left, but if something is lost, the caller has to know.
+absl::Status EndBackup(const std::string& state_dir, const backup::BackupResult& made) {
+  if (made.lost.empty()) {
+    backup::Stamp(state_dir, backup::kSnapshotStamp);
+    return absl::OkStatus();
+  }
   return absl::DataLossError(absl::StrCat(
       "the state directory has lost ", Files(static_cast<int64_t>(made.lost.size())),
       " of checkpoints, which the backup does not have either: '", made.lost.front(),
@@ -106,7 +110,7 @@ absl::Status BackUp(backup::BackupOptions options, const BucketFlags& bucket) {
     TY_RETURN_IF_ERROR(removed);
     TY_ASSIGN_OR_RETURN(const int64_t bytes, FileSize(file));
     std::cout << file << ": " << FormatBytes(bytes) << " with " << Files(made->copied) << "\n";
-    return CheckNothingIsLost(*made);
+    return EndBackup(options.state_dir, *made);
   }
   TY_RETURN_IF_ERROR(made.status());
   for (const std::string& why : made->unreadable) {
@@ -119,7 +123,7 @@ absl::Status BackUp(backup::BackupOptions options, const BucketFlags& bucket) {
     const int keep = made->lost.empty() ? options.keep : 0;
     TY_RETURN_IF_ERROR(PushTo(bucket, made->snapshot, keep, options.now));
   }
-  return CheckNothingIsLost(*made);
+  return EndBackup(options.state_dir, *made);
 }
 
 absl::Status BackUpEvery(const std::string& every, const backup::BackupOptions& options,

@@ -9,6 +9,7 @@
 #include "common/base/files.h"
 #include "common/base/status_macros.h"
 #include "server/backup/as_owner.h"
+#include "server/backup/stamp.h"
 
 namespace trainyard::backup {
 namespace {
@@ -99,6 +100,7 @@ absl::StatusOr<Continuous::Round> Continuous::Turn(const DirectoryLock& lock) {
     pushed_ = std::move(manifest.files);
   }
   round.behind = clock_.Now() - std::exchange(looked_, begin);
+  Stamp(options_.backup.state_dir, kContinuousStamp);
   // A file that is lost may be in an older version.
   if (round.lost.empty() && begin - pruned_ >= kPruneEvery) {
     round.pruned = PruneBucket(bucket_, options_.versions, begin, kSpareOfOne).status();

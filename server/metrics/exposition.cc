@@ -76,6 +76,7 @@ std::string Exposition::Text(const PoolUsage& usage) const {
   families.push_back(StoredBytes(board_));
   if (copier_ != nullptr) Append(BucketFamilies(copier_->figures(), clock_.Now()), families);
   Append(DiskFamilies(state_dir_), families);
+  Append(BackupFamilies(state_dir_), families);
   Append(ProcessFamilies(process_start_), families);
   Append(meters_.registry.Collect(), families);
   DropEmpty(families);

@@ -2,6 +2,7 @@
 #include "server/metrics/process.h"
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -146,6 +147,21 @@ Families DiskFamilies(const std::string& state_dir) {
                                 static_cast<double>(disk.f_blocks) * block));
   }
   return families;
+}
+
+Families BackupFamilies(const std::string& state_dir) {
+  prometheus::MetricFamily times =
+      Gauge("trainyard_backup_last_success_timestamp_seconds",
+            "The time at which a backup of this kind was whole last, in seconds since 1970.");
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(JoinPath(state_dir, "backups"), error), end;
+       !error && entry != end; entry.increment(error)) {
+    struct stat info {};
+    if (stat(entry->path().c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue;
+    AddValue(times, {{"kind", entry->path().filename().string()}},
+             static_cast<double>(info.st_mtim.tv_sec));
+  }
+  return times.metric.empty() ? Families() : Families{std::move(times)};
 }
 
 }  // namespace trainyard::metrics

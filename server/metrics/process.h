@@ -22,4 +22,8 @@ Families ProcessFamilies(std::optional<double> start,
 // of the disk.
 Families DiskFamilies(const std::string& state_dir);
 
+// Returns when a backup of each kind was made last: the times of the files that backups leave in
+// the folder `backups` of the state directory (server/backup/stamp.h).
+Families BackupFamilies(const std::string& state_dir);
+
 }  // namespace trainyard::metrics

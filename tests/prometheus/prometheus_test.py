@@ -61,6 +61,8 @@ class Lab:
         self.token = self.cli("tokens", "create", "--scope", "read", "--note", "prometheus").split()[-1]
         # The first job waits until there is a worker. The second one fails.
         wait_for(lambda: json.loads(self.cli("workers", "ls", "-o", "json")), "the worker")
+        # An alert tells of backups that have stopped.
+        self.cli("admin", "backup", f"{self.folder}/backups", "--state-dir", f"{self.folder}/s")
 
     def start(self, *command):
         process = subprocess.Popen(command, stdout=self.log, stderr=self.log, cwd=self.folder)

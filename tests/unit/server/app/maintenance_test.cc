@@ -79,6 +79,7 @@ class MaintenanceTest : public ::testing::Test {
 TEST_F(MaintenanceTest, ASnapshotGoesThroughABucketIntoANewDirectory) {
   EXPECT_THAT(Out({"backup", snapshots_, "--bucket", kPlace, "--keep", "2"}),
               AllOf(HasSubstr("2 files copied"), HasSubstr("version 1, 2 files sent")));
+  EXPECT_TRUE(FileExists(JoinPath(state_, "backups/snapshot"))) << "for the metrics of the server";
   const std::string fetched = Out({"fetch", kPlace, dir_.File("fetched")});
   EXPECT_THAT(fetched, HasSubstr(" is whole"));
   const std::string snapshot = fetched.substr(0, fetched.find(" is whole"));

@@ -1,6 +1,10 @@
 // Tests of what a scrape reads besides the yard: calls, passes, commits, devices and the process.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "prometheus/text_serializer.h"
@@ -142,6 +146,21 @@ TEST(DiskFamilies, DatabasesAreAddedUpWithTheirLogs) {
   EXPECT_EQ(ValuesOf(families, "trainyard_store_size_bytes"),
             (std::map<LabelMap, double>{{{{"store", "trainyard"}}, 8}}));
   EXPECT_GT(ValueOf(families, "trainyard_disk_size_bytes").value_or(0), 0);
+}
+
+TEST(BackupFamilies, TimesOfFilesAreThoseOfBackups) {
+  testing::TempDir dir;
+  EXPECT_TRUE(BackupFamilies(dir.path()).empty());
+  std::filesystem::create_directories(dir.File("backups/folder"));
+  dir.Write("backups/snapshot", "");
+  dir.Write("backups/continuous", "");
+  const timespec time = {1'795'860'000, 5};
+  const timespec times[] = {time, time};
+  ASSERT_EQ(utimensat(AT_FDCWD, dir.File("backups/snapshot").c_str(), times, 0), 0);
+  const auto values =
+      ValuesOf(BackupFamilies(dir.path()), "trainyard_backup_last_success_timestamp_seconds");
+  EXPECT_EQ(values.size(), 2u);
+  EXPECT_EQ(values.at({{"kind", "snapshot"}}), 1'795'860'000.0);
 }
 
 }  // namespace
