@@ -42,8 +42,6 @@ class StopSignals {
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  // From now on, another one ends the program.
-  void Restore() const { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
   // Returns true if one has come within this time.
   bool Wait(absl::Duration time) const {
     const timespec limit = absl::ToTimespec(time);
@@ -153,11 +151,11 @@ absl::StatusOr<std::optional<DirectoryLock>> AwaitDatabase(const BackupLoopOptio
 }
 
 // Both programs may be told to end at once, and the last commits of the server are to be sent too.
+// A second signal ends the wait.
 void AwaitEndOfServer(const std::string& state_dir, const StopSignals& signals, Clock& clock) {
-  signals.Restore();
   const absl::Duration begin = clock.Uptime();
   while (FileExists(JoinPath(state_dir, "ready")) && clock.Uptime() - begin < kServerEnds) {
-    clock.SleepFor(kLook);
+    if (signals.Wait(kLook)) return;
   }
 }
 

@@ -13,7 +13,7 @@
 
 namespace trainyard::backup {
 
-// How the databases were when the newest snapshot was made. A program that makes one after the
+// The databases as they were when the newest snapshot was made. A program that makes one after the
 // other keeps it, and the next snapshot has a link to a database that nobody has written to since.
 struct CopiedDatabases {
   // Sizes and times of a database and of its write-ahead log.

@@ -23,7 +23,7 @@ struct PushResult {
   int64_t present = 0;  // files that the bucket had already
 };
 
-// What a program that pushes again and again remembers. While the newest version is its own, the
+// The memory of a program that pushes again and again. While the newest version is its own, the
 // bucket has all that this names, and is listed only now and then.
 struct PushMemory {
   // The hashes, as 64 hex digits, of the manifest that it has committed last, and of the one that

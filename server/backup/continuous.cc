@@ -50,7 +50,7 @@ absl::Status Continuous::ReadMemory() {
   if (absl::IsNotFound(text.status())) return absl::OkStatus();
   TY_RETURN_IF_ERROR(text.status());
   const std::vector<std::string> lines = absl::StrSplit(*text, '\n');
-  // Of another place, this program knows nothing.
+  // This program knows nothing of another place.
   if (lines.size() < 3 || lines[0] != options_.place) return absl::OkStatus();
   memory_.committed = lines[1];
   memory_.tried = lines[2];

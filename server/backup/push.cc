@@ -20,7 +20,7 @@
 namespace trainyard::backup {
 namespace {
 
-// What somebody else has removed from the bucket is found after this time, and sent again.
+// An object that somebody else has removed from the bucket is missed after this time at the latest.
 constexpr absl::Duration kListEvery = absl::Hours(1);
 
 using Items = std::map<std::string, Item>;

@@ -73,7 +73,7 @@ TEST_F(ContinuousTest, AVersionFollowsEachChangeAndNothingElse) {
   ASSERT_TRUE(round->pushed.has_value());
   EXPECT_EQ(round->pushed->version, 1);
   EXPECT_EQ(round->behind, absl::Seconds(5));
-  EXPECT_TRUE(FileExists(JoinPath(state_, "backups/continuous"))) << "for the metrics of the server";
+  EXPECT_TRUE(FileExists(JoinPath(state_, "backups/continuous"))) << "for the metrics";
   round = Turn();
   ASSERT_TRUE(round.ok()) << round.status();
   EXPECT_FALSE(round->pushed.has_value()) << "nothing has changed";
