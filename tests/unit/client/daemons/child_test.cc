@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <thread>
+#include <vector>
 
 #include "client/daemons/log_tail.h"
 #include "common/base/files.h"
@@ -94,8 +95,8 @@ TEST(Companion, ItEndsWithTheThreadThatStartedIt) {
     ASSERT_TRUE(Comes(companion->out(), "up"));
     out = dup(companion->out());
     // It is never destroyed, as if this process had been killed.
-    static Companion* volatile left = nullptr;
-    left = new Companion(*std::move(companion));
+    static auto* const left = new std::vector<Companion>();
+    left->push_back(*std::move(companion));
   }).join();
   // The end of its output is the end of the process.
   EXPECT_TRUE(trainyard::testing::WaitUntil([out] {

@@ -139,7 +139,9 @@ TEST_F(MaintenanceTest, KeysThatAreReplacedAreReadAgain) {
   unsetenv("AWS_SECRET_ACCESS_KEY");
   setenv("AWS_SHARED_CREDENTIALS_FILE", file.c_str(), 1);
   write(keys.access_key_id, "the old one");
-  const auto bucket = OpenBucket({.place = kPlace}, /*is_for_writing=*/false);
+  BucketFlags flags;
+  flags.place = kPlace;
+  const auto bucket = OpenBucket(flags, /*is_for_writing=*/false);
   ASSERT_TRUE(bucket.ok()) << bucket.status();
   EXPECT_TRUE(absl::IsPermissionDenied(bucket->store->Latest().status()));
   write(keys.access_key_id, keys.secret_access_key);
