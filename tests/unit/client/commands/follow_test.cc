@@ -172,6 +172,11 @@ TEST_F(Follow, EveryChangeOfStateIsToldWithItsReason) {
     rank->set_device(device);
   }
   reporter.OnJob(job);
+  job.add_queue_reasons("worker lab-1 is out of contact");
+  reporter.OnJob(job);
+  reporter.OnJob(job);  // nothing new
+  job.clear_queue_reasons();
+  reporter.OnJob(job);
   job.set_state(v1::JOB_STATE_QUEUED);
   job.mutable_failure()->set_failure_class(v1::FAILURE_CLASS_TRANSIENT);
   job.mutable_failure()->set_message("peer lost");
@@ -180,12 +185,14 @@ TEST_F(Follow, EveryChangeOfStateIsToldWithItsReason) {
   reporter.OnJob(job);  // nothing new
   job.set_state(v1::JOB_STATE_STOPPING);
   job.set_stop_reason(v1::STOP_REASON_SUSPEND);
+  job.clear_queue_reasons();
   reporter.OnJob(job);
   job.set_state(v1::JOB_STATE_SUSPENDED);
   job.clear_failure();  // with one, it would be held
   reporter.OnJob(job);
   EXPECT_EQ(err.str(),
             "jobs/1 is STARTING: attempt 1 on lab-1: cpu-0, cpu-1\n"
+            "  worker lab-1 is out of contact\n"
             "jobs/1 is QUEUED again: attempt 1 failed (transient): peer lost\n"
             "  waits: tried again in 2 s\n"
             "jobs/1 is STOPPING (suspend)\n"
