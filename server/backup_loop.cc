@@ -22,7 +22,6 @@
 namespace trainyard {
 namespace {
 
-constexpr int kVersionsDefault = 10;
 constexpr absl::Duration kReportEvery = absl::Hours(1);
 constexpr absl::Duration kTellAgain = absl::Minutes(10);
 // A server that is told to end at the same time ends within this time.
@@ -97,7 +96,7 @@ class Reporter {
   }
 
  private:
-  // The same failure may have another text each time, since that may name a snapshot.
+  // A failure is told once, although its text may differ each time, since it may name a snapshot.
   void TakeFailure(const absl::Status& status, absl::Time now) {
     failing_since_ = std::min(failing_since_, now);
     const bool is_same =
@@ -170,9 +169,9 @@ absl::Status BackUpUntilStopped(const BackupLoopOptions& options) {
   TY_ASSIGN_OR_RETURN(const OpenedBucket bucket,
                       OpenBucket(options.bucket, /*is_for_writing=*/true));
   TellOfConditions(bucket, place);
-  backup::Continuous rounds(
-      {options.backup, place, options.backup.keep > 0 ? options.backup.keep : kVersionsDefault},
-      *bucket.store, clock);
+  backup::ContinuousOptions continuous{options.backup, place};
+  if (options.backup.keep > 0) continuous.versions = options.backup.keep;
+  backup::Continuous rounds(std::move(continuous), *bucket.store, clock);
   Reporter reporter(place, clock.Now());
   bool is_stopped = false;
   for (bool is_first = true;; is_first = false) {

@@ -9,7 +9,8 @@
 namespace trainyard {
 
 struct BackupLoopOptions {
-  backup::BackupOptions backup;  // its `keep` is the number of versions in the bucket; 0 for ten
+  backup::BackupOptions
+      backup;  // its `keep` is the number of versions in the bucket; 0 for the default
   BucketFlags bucket;
   absl::Duration every;
 };

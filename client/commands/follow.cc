@@ -173,10 +173,6 @@ void JobReporter::TellState(const v1::Job& before) {
 
 void JobReporter::TellQueue(const v1::Job& before) {
   const bool waits = job_.state() == v1::JOB_STATE_QUEUED;
-  const bool holds_devices = job_.state() == v1::JOB_STATE_STARTING ||
-                             job_.state() == v1::JOB_STATE_RUNNING ||
-                             job_.state() == v1::JOB_STATE_STOPPING;
-  if (!waits && !holds_devices) return;
   const std::vector<std::string> now(job_.queue_reasons().begin(), job_.queue_reasons().end());
   const std::vector<std::string> was(before.queue_reasons().begin(), before.queue_reasons().end());
   if (now == was && before.state() == job_.state()) return;

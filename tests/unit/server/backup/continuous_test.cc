@@ -218,7 +218,7 @@ TEST_F(ContinuousTest, ItTakesNoFolderOfOtherBackups) {
   EXPECT_TRUE(absl::IsFailedPrecondition(refused.status())) << refused.status();
   EXPECT_THAT(Local(), SizeIs(3));
 
-  // The same holds for a folder of the bucket, in both directions.
+  // Neither kind of backup takes a folder of the bucket that the other kind has.
   const std::string snapshot = JoinPath(dir_.File("local"), Local().back());
   ASSERT_TRUE(Push(bucket_, snapshot, clock_.Now()).ok());
   PushMemory memory;
