@@ -200,6 +200,25 @@ TEST_F(MaintenanceTest, ABackupThatGoesOnEndsBySignal) {
   EXPECT_THAT(out, AllOf(HasSubstr("2 versions, "), HasSubstr(" behind\n")));
 }
 
+TEST_F(MaintenanceTest, ABackupThatGoesOnSendsTheLastCommitsOfAServerThatEndsToo) {
+  const std::string ready = JoinPath(state_, "ready");
+  EXPECT_TRUE(WriteFileAtomically(ready, "").ok());
+  ::testing::internal::CaptureStdout();
+  int exit_code = -1;
+  std::thread backup([&] {
+    exit_code = Run({"backup", snapshots_, "--every", "1h", "--bucket", kPlace});
+  });
+  EXPECT_TRUE(testing::WaitUntil([&] { return fake_.Keys("server/manifests/").size() == 1; }));
+  pthread_kill(backup.native_handle(), SIGTERM);
+  EXPECT_TRUE(WriteFileAtomically(JoinPath(state_, "logs/1/1/0.log"), "the last\n").ok());
+  EXPECT_EQ(unlink(ready.c_str()), 0);
+  backup.join();
+  EXPECT_EQ(exit_code, 0);
+  EXPECT_EQ(Run({"restore", kPlace}, dir_.File("other")), 0);
+  ::testing::internal::GetCapturedStdout();
+  EXPECT_EQ(*ReadFile(dir_.File("other/logs/1/1/0.log")), "the last\n");
+}
+
 TEST_F(MaintenanceTest, ABackupThatGoesOnWaitsForTheFirstStartOfTheServer) {
   const std::string other = dir_.File("other");
   ::testing::internal::CaptureStdout();
