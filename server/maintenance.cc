@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/duration.h"
 #include "common/base/env.h"
-#include "common/base/errors.h"
 #include "common/base/files.h"
 #include "common/base/status_macros.h"
 #include "common/base/strings.h"
@@ -19,12 +18,11 @@
 #include "server/backup/bucket.h"
 #include "server/backup/check.h"
 #include "server/backup/folder_lock.h"
-#include "server/backup/manifest.h"
 #include "server/backup/packed.h"
-#include "server/backup/restore.h"
 #include "server/backup/stamp.h"
 #include "server/backup_loop.h"
 #include "server/bucket_flags.h"
+#include "server/restore_state.h"
 
 namespace trainyard {
 namespace {
@@ -39,18 +37,10 @@ std::string Absolute(const std::string& path) {
   return absolute;
 }
 
-bool IsInBucket(const std::string& snapshot) {
-  return absl::StartsWith(snapshot, "s3://");
-}
-
 int ExitCodeOf(const absl::Status& status) {
   if (status.ok()) return 0;
   std::cerr << "trainyard-server: " << status.message() << "\n";
   return 1;
-}
-
-std::string Files(int64_t count) {
-  return absl::StrCat(FormatCount(count), count == 1 ? " file" : " files");
 }
 
 absl::Status PushTo(const BucketFlags& flags, const std::string& snapshot, int keep,
@@ -58,12 +48,12 @@ absl::Status PushTo(const BucketFlags& flags, const std::string& snapshot, int k
   TY_ASSIGN_OR_RETURN(const OpenedBucket bucket, OpenBucket(flags, /*is_for_writing=*/true));
   TellOfConditions(bucket, flags.place);
   TY_ASSIGN_OR_RETURN(const backup::PushResult pushed, backup::Push(*bucket.store, snapshot, now));
-  std::cout << flags.place << ": version " << pushed.version << ", " << Files(pushed.sent)
-            << " sent (" << FormatBytes(pushed.sent_bytes) << "), " << Files(pushed.present)
+  std::cout << flags.place << ": version " << pushed.version << ", " << FilesText(pushed.sent)
+            << " sent (" << FormatBytes(pushed.sent_bytes) << "), " << FilesText(pushed.present)
             << " there already\n";
   if (keep == 0) return absl::OkStatus();
   TY_ASSIGN_OR_RETURN(const int64_t removed, backup::PruneBucket(*bucket.store, keep, now));
-  if (removed > 0) std::cout << Files(removed) << " of old versions removed\n";
+  if (removed > 0) std::cout << FilesText(removed) << " of old versions removed\n";
   return absl::OkStatus();
 }
 
@@ -80,7 +70,7 @@ absl::Status EndBackup(const std::string& state_dir, const backup::BackupResult&
     return absl::OkStatus();
   }
   return absl::DataLossError(absl::StrCat(
-      "the state directory has lost ", Files(static_cast<int64_t>(made.lost.size())),
+      "the state directory has lost ", FilesText(static_cast<int64_t>(made.lost.size())),
       " of checkpoints, which the backup does not have either: '", made.lost.front(),
       made.lost.size() > 1 ? "' and others" : "'",
       "; run `trainyard-server check`, and take them from an older snapshot. None is removed "
@@ -109,15 +99,15 @@ absl::Status BackUp(backup::BackupOptions options, const BucketFlags& bucket) {
     TY_RETURN_IF_ERROR(packed);
     TY_RETURN_IF_ERROR(removed);
     TY_ASSIGN_OR_RETURN(const int64_t bytes, FileSize(file));
-    std::cout << file << ": " << FormatBytes(bytes) << " with " << Files(made->copied) << "\n";
+    std::cout << file << ": " << FormatBytes(bytes) << " with " << FilesText(made->copied) << "\n";
     return EndBackup(options.state_dir, *made);
   }
   TY_RETURN_IF_ERROR(made.status());
   for (const std::string& why : made->unreadable) {
     std::cerr << "trainyard-server: no file was linked to a newer snapshot: " << why << "\n";
   }
-  std::cout << made->snapshot << ": " << Files(made->copied) << " copied, " << Files(made->linked)
-            << " as in the snapshot before\n";
+  std::cout << made->snapshot << ": " << FilesText(made->copied) << " copied, "
+            << FilesText(made->linked) << " as in the snapshot before\n";
   for (const std::string& name : made->removed) std::cout << name << " was removed\n";
   if (!bucket.place.empty()) {
     const int keep = made->lost.empty() ? options.keep : 0;
@@ -142,78 +132,11 @@ absl::Status BackUpEvery(const std::string& every, const backup::BackupOptions& 
   return BackUpUntilStopped({options, bucket, *interval});
 }
 
-// Says how old a version is, since that is what is lost with the host.
-std::string AgeOf(const std::string& snapshot, absl::Time now) {
-  const auto manifest = backup::ReadManifest(snapshot);
-  absl::Time time;
-  std::string error;
-  if (!manifest.ok() || !absl::ParseTime(absl::RFC3339_sec, manifest->time, &time, &error))
-    return "";
-  return absl::StrCat(" It is of ", manifest->time, ", ", DurationText(now - time), " ago.");
-}
-
 absl::Status Fetch(const BucketFlags& flags, const std::string& directory) {
   TY_ASSIGN_OR_RETURN(const OpenedBucket bucket, OpenBucket(flags, /*is_for_writing=*/false));
   TY_ASSIGN_OR_RETURN(const std::string folder, backup::Pull(*bucket.store, directory));
   std::cout << folder << " is whole; `trainyard-server restore` makes the state directory of it."
             << AgeOf(folder, Clock::Real()->Now()) << "\n";
-  return absl::OkStatus();
-}
-
-absl::Status RestoreFrom(const backup::RestoreOptions& options) {
-  TY_ASSIGN_OR_RETURN(const backup::RestoreResult restored, backup::Restore(options));
-  std::cout << options.state_dir << " is as it was at " << restored.time << ", with "
-            << Files(restored.files) << "; start the server\n";
-  if (!restored.aside.empty()) std::cout << "The old one is in " << restored.aside << "\n";
-  return absl::OkStatus();
-}
-
-std::string FetchedDirectory(const std::string& state_dir) {
-  return absl::StrCat(state_dir, ".fetched");
-}
-
-// Removes what a restore that was killed has left, unless another one is at work there.
-absl::Status RemoveFetched(const std::string& directory) {
-  if (!FileExists(directory)) return absl::OkStatus();
-  TY_ASSIGN_OR_RETURN(const DirectoryLock lock, DirectoryLock::Acquire(directory));
-  return backup::RemoveLocked(directory);
-}
-
-// Fetches the newest version to a folder beside the state directory, which goes in the end.
-absl::Status RestoreFromBucket(backup::RestoreOptions options, BucketFlags flags) {
-  flags.place = options.snapshot;
-  TY_RETURN_IF_ERROR(backup::CheckRestorable(options));
-  TY_ASSIGN_OR_RETURN(const OpenedBucket bucket, OpenBucket(flags, /*is_for_writing=*/false));
-  const std::string directory = FetchedDirectory(options.state_dir);
-  TY_RETURN_IF_ERROR(RemoveFetched(directory));
-  const auto fetched = backup::Pull(*bucket.store, directory);
-  absl::Status status = fetched.status();
-  if (status.ok()) {
-    std::cout << flags.place << ":" << AgeOf(*fetched, options.now) << "\n";
-    options.snapshot = *fetched;
-    options.takes_files = true;
-    status = RestoreFrom(options);
-  }
-  RemoveTree(directory).IgnoreError();  // the next restore removes it otherwise
-  return status;
-}
-
-struct RestoreFlags {
-  backup::RestoreOptions options;
-  BucketFlags bucket;
-  bool if_lost = false;
-};
-
-absl::Status RunRestore(const RestoreFlags& flags) {
-  if (flags.if_lost && FileExists(JoinPath(flags.options.state_dir, "trainyard.db"))) {
-    std::cout << flags.options.state_dir << " is there, so nothing is restored\n";
-    return RemoveFetched(FetchedDirectory(flags.options.state_dir));
-  }
-  const absl::Status status = IsInBucket(flags.options.snapshot)
-                                  ? RestoreFromBucket(flags.options, flags.bucket)
-                                  : RestoreFrom(flags.options);
-  if (!flags.if_lost || ErrorReason(status) != backup::kNoBackup) return status;
-  std::cout << flags.options.snapshot << " has no backup yet, so the server begins anew\n";
   return absl::OkStatus();
 }
 

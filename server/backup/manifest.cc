@@ -157,6 +157,13 @@ absl::Status WriteManifest(const std::string& snapshot, const Manifest& manifest
   return WriteFileAtomically(path, text, 0600);
 }
 
+std::optional<absl::Time> TimeOf(const Manifest& manifest) {
+  absl::Time time;
+  std::string error;
+  if (!absl::ParseTime(absl::RFC3339_sec, manifest.time, &time, &error)) return std::nullopt;
+  return time;
+}
+
 absl::StatusOr<std::string> BlobName(const std::string& hash) {
   TY_ASSIGN_OR_RETURN(const std::string digits, HashDigits(hash));
   return absl::StrCat("blobs/", digits.substr(0, 2), "/", digits);

@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "common/s3/manifest_store.h"
 
 namespace trainyard::backup {
@@ -58,6 +60,8 @@ std::string TextOf(const Manifest& manifest);
 absl::Status WriteManifest(const std::string& snapshot, const Manifest& manifest,
                            int64_t bytes_max = kManifestBytesMax);
 
+// Returns the time of the snapshot, or nothing if the manifest does not say it.
+std::optional<absl::Time> TimeOf(const Manifest& manifest);
 // Returns the path of a checkpoint file by its hash, or INVALID_ARGUMENT.
 absl::StatusOr<std::string> BlobName(const std::string& hash);
 // Copies a file, without a sync. Returns what was copied, with its hash.

@@ -27,10 +27,9 @@ constexpr char kFetching[] = ".fetching";
 
 // Returns a name for the folder of a snapshot: "20261128T100000Z".
 std::string FolderNameOf(const Manifest& manifest) {
-  absl::Time time;
-  std::string error;
-  if (!absl::ParseTime(absl::RFC3339_sec, manifest.time, &time, &error)) return "snapshot";
-  return absl::FormatTime("%Y%m%dT%H%M%SZ", time, absl::UTCTimeZone());
+  const auto time = TimeOf(manifest);
+  return time.has_value() ? absl::FormatTime("%Y%m%dT%H%M%SZ", *time, absl::UTCTimeZone())
+                          : "snapshot";
 }
 
 // Writes the pieces of a file one after the other.

@@ -174,9 +174,13 @@ TEST_F(MaintenanceTest, AHostThatComesUpRestoresFromTheBucket) {
   EXPECT_THAT(out, AllOf(HasSubstr(" ago."), HasSubstr("start the server")));
   EXPECT_EQ(*ReadFile(JoinPath(other, "logs/1/1/0.log")), "step 1\n");
   EXPECT_THAT(*ListDirectory(dir_.File("other")), ElementsAre("state")) << "no copy stays";
+  // A restore that was killed has left what it had fetched, with all keys.
+  EXPECT_TRUE(MakeDirectories(dir_.File("other/state.fetched/20261129T100000Z"), 0700).ok());
+  ASSERT_EQ(chmod(dir_.File("other/state.fetched").c_str(), 0700), 0);
   std::tie(exit_code, out) = restore({"--if_lost"});
   EXPECT_EQ(exit_code, 0);
   EXPECT_THAT(out, HasSubstr("is there, so nothing is restored"));
+  EXPECT_THAT(*ListDirectory(dir_.File("other")), ElementsAre("state"));
   const int before = fake_.CountRequests("GET server/blobs/");
   EXPECT_EQ(restore({}).first, 1) << "it is not empty";
   EXPECT_EQ(fake_.CountRequests("GET server/blobs/"), before) << "which is seen before the fetch";

@@ -15,6 +15,18 @@ class YardStops : public YardTest {
     Renew();
   }
 
+  struct Trio {
+    JobId first;
+    JobId wide;
+    JobId guest;
+  };
+  // Gives a worker with two devices a job, one that waits for both of them, and its guest.
+  Trio SubmitAGuest() {
+    Renew();
+    Join("lab-1", 2);
+    return {Submit(1), Submit(2), Submit(1)};
+  }
+
   void Renew() { yard_ = std::make_unique<Yard>(config_, Snapshot{}, now_); }
 
   Submission Urgent(int32_t devices) {
@@ -360,11 +372,7 @@ TEST_F(YardStops, AJobIsWarnedOfItsTimeLimitByARequestForACheckpoint) {
 
 TEST_F(YardStops, AGuestGoesForWhomItsDevicesAreKept) {
   config_.min_runtime_us = kHour;
-  Renew();
-  Join("lab-1", 2);
-  const JobId first = Submit(1);
-  const JobId wide = Submit(2);
-  const JobId guest = Submit(1);
+  const auto [first, wide, guest] = SubmitAGuest();
   EXPECT_EQ(State(guest), "STARTING");
   ASSERT_TRUE(
       Sync("lab-1", {See(first, ObservedState::kRunning), See(guest, ObservedState::kRunning)})
@@ -383,11 +391,7 @@ TEST_F(YardStops, AGuestGoesForWhomItsDevicesAreKept) {
 
 TEST_F(YardStops, AGuestIsStillOneAfterARestart) {
   config_.min_runtime_us = kHour;
-  Renew();
-  Join("lab-1", 2);
-  const JobId first = Submit(1);
-  const JobId wide = Submit(2);
-  const JobId guest = Submit(1);
+  const auto [first, wide, guest] = SubmitAGuest();
   const std::vector<ObservedAttempt> both = {See(first, ObservedState::kRunning),
                                              See(guest, ObservedState::kRunning)};
   ASSERT_TRUE(Sync("lab-1", both).ok());
@@ -404,10 +408,7 @@ TEST_F(YardStops, AGuestIsStillOneAfterARestart) {
 }
 
 TEST_F(YardStops, AGuestStaysOnceNobodyWaitsForItsDevices) {
-  Join("lab-1", 2);
-  const JobId first = Submit(1);
-  const JobId wide = Submit(2);
-  const JobId guest = Submit(1);
+  const auto [first, wide, guest] = SubmitAGuest();
   ASSERT_TRUE(
       Sync("lab-1", {See(first, ObservedState::kRunning), See(guest, ObservedState::kRunning)})
           .ok());
