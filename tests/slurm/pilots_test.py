@@ -7,7 +7,6 @@ import pathlib
 import shutil
 import sqlite3
 import subprocess
-import sys
 import tempfile
 import time
 import unittest
@@ -39,8 +38,7 @@ class Pilots(unittest.TestCase):
         self.addCleanup(self.clean_up)
         started = subprocess.run([CLUSTER, "start", self.folder / "slurm"], capture_output=True, text=True, timeout=120)
         if started.returncode == 77:
-            print(started.stderr, file=sys.stderr)
-            sys.exit(77)
+            self.skipTest(started.stderr.strip())
         self.assertEqual(started.returncode, 0, started.stderr)
         self.environment = {**os.environ, "SLURM_CONF": str(self.folder / "slurm/slurm.conf"),
                             "PATH": f"{os.environ['PATH']}:/usr/sbin"}
