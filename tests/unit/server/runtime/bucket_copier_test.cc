@@ -242,8 +242,8 @@ TEST_P(AnyStoreTest, ACheckpointIsThereOnceItIsCommitted) {
   EXPECT_EQ(CopyOf(JobId{1}, 10),
             absl::StrCat("s3://", client_options_.bucket, "/yard/checkpoints/1/10"));
   ExpectWhole(10);
+  EXPECT_TRUE(WaitUntil([this] { return copier_->figures().copied == 1; }));
   const BucketCopier::Figures figures = copier_->figures();
-  EXPECT_EQ(figures.copied, 1);
   EXPECT_EQ(figures.sent_bytes, static_cast<int64_t>(Content(10).size()) + 8);
   EXPECT_EQ(figures.failures, 0);
   EXPECT_EQ(figures.waiting, 0);
@@ -317,7 +317,7 @@ TEST_F(BucketCopierTest, TheNewestCopyStaysUntilANewerOneIsWhole) {
   ExpectWhole(10);
   ASSERT_TRUE(AwaitCopy(20));
   EXPECT_TRUE(WaitUntil([this] { return fake_.Keys(Folder(10)).empty(); }));
-  EXPECT_EQ(copier_->figures().removed, 1);
+  EXPECT_TRUE(WaitUntil([this] { return copier_->figures().removed == 1; }));
 }
 
 TEST_F(BucketCopierTest, FilesStayWhileTheyAreSent) {
