@@ -18,9 +18,9 @@
 #include "common/base/check.h"
 #include "common/base/env.h"
 #include "common/base/log.h"
+#include "server/http/event_cache.h"
 #include "server/http/event_stream.h"
 #include "server/http/json.h"
-#include "server/http/json_cache.h"
 #include "server/http/page.h"
 #include "server/http/routes.h"
 #include "server/http/rpc_methods.h"
@@ -35,7 +35,7 @@ namespace {
 constexpr absl::Duration kWarningInterval = absl::Minutes(1);
 // Large requests are read by so many threads.
 constexpr size_t kReaders = 2;
-constexpr size_t kJsonCacheBytes = size_t{8} << 20;
+constexpr size_t kEventCacheBytes = size_t{8} << 20;
 // The end of the last calls is looked for this often.
 constexpr absl::Duration kEndPause = absl::Milliseconds(5);
 
@@ -126,7 +126,7 @@ class Door::Impl {
       if (method.is_read) verbs.insert(verbs.begin(), "GET");
       const auto serve = [this, &method](const ExchangePtr& exchange) {
         if (!method.is_stream) return ServeUnary(method, exchange);
-        ServeEvents(method, list_attempts_, json_cache_, exchange);
+        ServeEvents(method, list_attempts_, event_cache_, exchange);
       };
       routes_.Add(method.path, std::move(verbs), [this, serve](const ExchangePtr& exchange) {
         // A query has no more bytes than the headers may have.
@@ -245,7 +245,7 @@ class Door::Impl {
   boost::asio::thread_pool readers_{kReaders};
   const RpcMethod* list_attempts_ = nullptr;
   FileCalls file_calls_;
-  JsonCache json_cache_{kJsonCacheBytes};
+  EventCache event_cache_{kEventCacheBytes};
   std::atomic<size_t> connections_ = 0;
   // Only the thread uses these.
   bool is_stopping_ = false;

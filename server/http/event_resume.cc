@@ -44,9 +44,9 @@ class NumberCursor : public Cursor {
     return true;
   }
   std::unique_ptr<Message> Request() const override { return Copy(*request_); }
-  bool Take(Message& message) override {
+  Taken Take(const Message& message) override {
     last_ = message.GetReflection()->GetInt64(message, &number_);
-    return true;
+    return {};
   }
   std::string Id() const override { return absl::StrCat(last_); }
 
@@ -89,30 +89,21 @@ class JobsCursor : public Cursor {
     return std::make_unique<v1::WatchJobsRequest>(request_);
   }
 
-  std::vector<Message*> Parts(Message& message) override {
-    auto& first = static_cast<v1::WatchJobsResponse&>(message);
-    more_.Clear();
-    more_.Swap(first.mutable_more());
-    std::vector<Message*> parts = {&first};
-    for (v1::WatchJobsResponse& change : more_) parts.push_back(&change);
-    return parts;
-  }
-
-  bool Take(Message& message) override {
+  Taken Take(const Message& message) override {
     const auto& response = static_cast<const v1::WatchJobsResponse&>(message);
     revision_ = response.revision();
     const auto job = ParseJobName(response.job().name());
     int64_t commit = 0;
     if (!job.ok() || response.deleted() || !absl::SimpleAtoi(response.job().etag(), &commit)) {
-      return true;
+      return {};
     }
     const Place place = {commit, job->value};
     // Jobs also come again without a commit, when their reason for waiting changes. So each is cut
     // off once.
     const bool is_known = commit > request_.start_revision() && place <= had_;
-    if (is_known && cut_.insert(place.second).second) return false;
+    if (is_known && cut_.insert(place.second).second) return {.is_new = false};
     sent_ = std::max(sent_, place);
-    return true;
+    return {};
   }
 
   std::string Id() const override {
@@ -125,7 +116,6 @@ class JobsCursor : public Cursor {
   using Place = std::pair<int64_t, int64_t>;
 
   v1::WatchJobsRequest request_;
-  google::protobuf::RepeatedPtrField<v1::WatchJobsResponse> more_;  // of the last message
   int64_t revision_ = 0;
   Place sent_ = {0, 0};
   Place had_ = {0, 0};  // by a client that goes on
@@ -176,24 +166,23 @@ class LogCursor : public Cursor {
   }
   void SetRanks(int ranks) override { ranks_ = ranks; }
 
-  bool Take(Message& message) override {
-    auto& chunk = static_cast<v1::TailLogsResponse&>(message);
-    if (chunk.attempt() < attempt_) return false;
+  Taken Take(const Message& message) override {
+    const auto& chunk = static_cast<const v1::TailLogsResponse&>(message);
+    if (chunk.attempt() < attempt_) return {.is_new = false};
     if (chunk.attempt() > attempt_) {
       attempt_ = chunk.attempt();
       next_.clear();
     }
     const auto end = chunk.offset() + static_cast<int64_t>(chunk.data().size());
     const auto [place, is_new] = next_.emplace(chunk.rank(), end);
-    if (is_new) return true;
-    if (end <= place->second) return false;
-    const int64_t known = place->second - chunk.offset();
-    if (known > 0) {
-      chunk.mutable_data()->erase(0, static_cast<size_t>(known));
-      chunk.set_offset(place->second);
-    }
-    place->second = end;
-    return true;
+    if (is_new) return {};
+    if (end <= place->second) return {.is_new = false};
+    const int64_t begin = std::exchange(place->second, end);
+    if (begin <= chunk.offset()) return {};
+    auto rest = std::make_unique<v1::TailLogsResponse>(chunk);
+    rest->mutable_data()->erase(0, static_cast<size_t>(begin - chunk.offset()));
+    rest->set_offset(begin);
+    return {.rest = std::move(rest)};
   }
 
   std::string Id() const override {
@@ -247,6 +236,18 @@ class LogCursor : public Cursor {
 };
 
 }  // namespace
+
+std::vector<std::unique_ptr<Message>> TakeApart(std::unique_ptr<Message> message) {
+  std::vector<std::unique_ptr<Message>> parts;
+  parts.push_back(std::move(message));
+  if (parts[0]->GetDescriptor() != v1::WatchJobsResponse::descriptor()) return parts;
+  auto& more = *static_cast<v1::WatchJobsResponse&>(*parts[0]).mutable_more();
+  for (v1::WatchJobsResponse& change : more) {
+    parts.push_back(std::make_unique<v1::WatchJobsResponse>(std::move(change)));
+  }
+  more.Clear();
+  return parts;
+}
 
 std::unique_ptr<Cursor> MakeCursor(const RpcMethod& method, const Message& request) {
   if (method.descriptor->input_type() == v1::TailLogsRequest::descriptor()) {

@@ -16,6 +16,13 @@
 
 namespace trainyard::http {
 
+// Says what the client gets of a message.
+struct Taken {
+  bool is_new = true;  // false if the client has all of it
+  // What is left of a message of which the client has the beginning, or null.
+  std::unique_ptr<google::protobuf::Message> rest = nullptr;
+};
+
 // The place in one stream. A log has a place for each rank and goes on from attempt to attempt, so
 // one stream of events may take several calls.
 class Cursor {
@@ -28,15 +35,9 @@ class Cursor {
   // Returns the attempt whose number of ranks would help Request, or nothing.
   virtual std::optional<AttemptId> AttemptToKnow() const { return std::nullopt; }
   virtual void SetRanks(int) {}
-  // Takes a message apart into those that become events. They live until the next call of this
-  // function, or as long as the message.
-  virtual std::vector<google::protobuf::Message*> Parts(google::protobuf::Message& message) {
-    return {&message};
-  }
-  // Takes a part of a message of the present call, and may cut off what the client has. Returns
-  // false if nothing is left of it.
-  virtual bool Take(google::protobuf::Message& message) = 0;
-  // Returns the id of the event with the part that was taken last; empty if it cannot have one.
+  // Takes the message of an event of the present call.
+  virtual Taken Take(const google::protobuf::Message& message) = 0;
+  // Returns the id of the event that was taken last; empty if it cannot have one.
   virtual std::string Id() const = 0;
   // Returns the request of the call that follows a call which has ended with `status`, or nothing
   // if the stream is over.
@@ -44,6 +45,10 @@ class Cursor {
     return nullptr;
   }
 };
+
+// Takes a message of a stream apart into those that become events.
+std::vector<std::unique_ptr<google::protobuf::Message>> TakeApart(
+    std::unique_ptr<google::protobuf::Message> message);
 
 // Makes the cursor of a stream, or null if its events have no ids.
 std::unique_ptr<Cursor> MakeCursor(const RpcMethod& method,

@@ -13,6 +13,7 @@
 #include "common/base/strings.h"
 #include "server/http/connect_error.h"
 #include "server/http/event_resume.h"
+#include "server/http/json.h"
 #include "server/http/limits.h"
 #include "server/http/rpc_call.h"
 #include "server/http/stream_call.h"
@@ -29,10 +30,10 @@ constexpr size_t kPartBytes = 64 * 1024;
 
 class EventStream : public std::enable_shared_from_this<EventStream> {
  public:
-  EventStream(const RpcMethod& method, JsonCache& texts, ExchangePtr exchange,
+  EventStream(const RpcMethod& method, EventCache& cache, ExchangePtr exchange,
               std::unique_ptr<Cursor> cursor)
       : method_(method),
-        texts_(texts),
+        cache_(cache),
         exchange_(std::move(exchange)),
         cursor_(std::move(cursor)) {}
 
@@ -54,7 +55,9 @@ class EventStream : public std::enable_shared_from_this<EventStream> {
  private:
   void Call(const google::protobuf::Message& request) {
     StreamEvents events;
-    events.on_message = [self = shared_from_this()](auto message) { self->Take(*message); };
+    events.on_message = [self = shared_from_this()](const grpc::ByteBuffer& message) {
+      self->Take(message);
+    };
     events.on_end = [self = shared_from_this()](const absl::Status& status) {
       self->TakeEnd(status);
     };
@@ -96,33 +99,36 @@ class EventStream : public std::enable_shared_from_this<EventStream> {
     exchange_->Begin(std::move(head));
   }
 
-  // Returns the events of the message; empty if the client has them.
-  absl::StatusOr<std::string> EventsOf(google::protobuf::Message& message) {
-    std::string events;
-    if (cursor_ == nullptr) {
-      TY_ASSIGN_OR_RETURN(const JsonCache::Text json, texts_.ToJson(message));
-      return EventText("", "", *json);
+  // Returns the text of the events of the message; empty if the client has them.
+  absl::StatusOr<std::string> TextOf(const grpc::ByteBuffer& message) {
+    TY_ASSIGN_OR_RETURN(const EventCache::Events events,
+                        cache_.EventsOf(*method_.descriptor->output_type(), message));
+    std::string text;
+    for (const auto& event : events) {
+      const Taken taken = cursor_ == nullptr ? Taken() : cursor_->Take(*event->message);
+      if (!taken.is_new) continue;
+      std::string rest;
+      if (taken.rest != nullptr) {
+        TY_ASSIGN_OR_RETURN(rest, ToJson(*taken.rest));
+      }
+      const std::string id = cursor_ == nullptr ? "" : cursor_->Id();
+      text += EventText(id, "", taken.rest == nullptr ? event->json : rest);
     }
-    for (google::protobuf::Message* part : cursor_->Parts(message)) {
-      if (!cursor_->Take(*part)) continue;
-      TY_ASSIGN_OR_RETURN(const JsonCache::Text json, texts_.ToJson(*part));
-      events += EventText(cursor_->Id(), "", *json);
-    }
-    return events;
+    return text;
   }
 
-  void Take(google::protobuf::Message& message) {
-    const absl::StatusOr<std::string> events = EventsOf(message);
-    if (!events.ok()) {  // this cannot be: messages hold texts that are UTF-8
+  void Take(const grpc::ByteBuffer& message) {
+    const absl::StatusOr<std::string> text = TextOf(message);
+    if (!text.ok()) {  // this cannot be: the services send messages, whose texts are UTF-8
       call()->Cancel();
       return call()->Next();
     }
-    if (events->empty()) return call()->Next();
+    if (text->empty()) return call()->Next();
     Open();
     std::shared_ptr<StreamCall> gathering;
     {
       const MutexLock lock(&mutex_);
-      gathered_ += *events;
+      gathered_ += *text;
       const bool is_full = phase_ == Phase::kPausing && gathered_.size() >= kPartBytes;
       if (phase_ == Phase::kIdle || is_full) SendGathered();
       if (phase_ == Phase::kPausing) gathering = call_;
@@ -200,7 +206,7 @@ class EventStream : public std::enable_shared_from_this<EventStream> {
   };
 
   const RpcMethod& method_;
-  JsonCache& texts_;
+  EventCache& cache_;
   const ExchangePtr exchange_;
   // Only the events of the call use it.
   const std::unique_ptr<Cursor> cursor_;
@@ -233,7 +239,7 @@ std::string EventText(absl::string_view id, absl::string_view kind, absl::string
   return text;
 }
 
-void ServeEvents(const RpcMethod& method, const RpcMethod* list_attempts, JsonCache& texts,
+void ServeEvents(const RpcMethod& method, const RpcMethod* list_attempts, EventCache& cache,
                  const ExchangePtr& exchange) {
   std::shared_ptr<const google::protobuf::Message> request = ReadMessage(method, exchange);
   if (request == nullptr) return;
@@ -248,7 +254,7 @@ void ServeEvents(const RpcMethod& method, const RpcMethod* list_attempts, JsonCa
   }
   const std::optional<AttemptId> attempt =
       cursor != nullptr ? cursor->AttemptToKnow() : std::nullopt;
-  auto stream = std::make_shared<EventStream>(method, texts, exchange, std::move(cursor));
+  auto stream = std::make_shared<EventStream>(method, cache, exchange, std::move(cursor));
   if (list_attempts == nullptr || !attempt.has_value()) return stream->Start(*request);
   v1::ListAttemptsRequest asking;
   asking.set_parent(JobName(attempt->job));

@@ -151,8 +151,8 @@ class Download : public std::enable_shared_from_this<Download> {
 
   void Call(const RpcMethod& method, const google::protobuf::Message& request) {
     StreamEvents events;
-    events.on_message = [self = shared_from_this()](auto message) {
-      self->Take(static_cast<v1::DownloadCheckpointResponse&>(*message));
+    events.on_message = [self = shared_from_this()](grpc::ByteBuffer& message) {
+      self->Take(message);
     };
     events.on_end = [self = shared_from_this()](const absl::Status& status) {
       self->call_ = nullptr;
@@ -166,7 +166,12 @@ class Download : public std::enable_shared_from_this<Download> {
     call_->Next();
   }
 
-  void Take(v1::DownloadCheckpointResponse& chunk) {
+  void Take(grpc::ByteBuffer& message) {
+    v1::DownloadCheckpointResponse chunk;  // outputs come in the same one
+    if (!FromBuffer(message, chunk).ok()) {
+      call_->Cancel();
+      return call_->Next();
+    }
     left_ -= static_cast<int64_t>(chunk.data().size());
     exchange_->Send(std::move(*chunk.mutable_data()), [call = call_](bool is_there) {
       if (!is_there) call->Cancel();

@@ -7,7 +7,6 @@
 #include "common/rpc/status.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/support/client_callback.h"
-#include "server/http/json.h"
 #include "server/http/rpc_call.h"
 
 namespace trainyard::http {
@@ -17,8 +16,7 @@ class Reactor : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
                 public StreamCall,
                 public std::enable_shared_from_this<Reactor> {
  public:
-  Reactor(const RpcMethod& method, StreamEvents events)
-      : type_(*method.descriptor->output_type()), events_(std::move(events)) {}
+  explicit Reactor(StreamEvents events) : events_(std::move(events)) {}
 
   void Begin(const RpcMethod& method, const google::protobuf::Message& request,
              const std::shared_ptr<grpc::Channel>& channel) {
@@ -46,30 +44,22 @@ class Reactor : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
       RemoveHold();
       return;
     }
-    auto message = NewMessage(type_);
-    parsed_ = FromBuffer(response_, *message);
-    response_.Clear();
-    if (!parsed_.ok()) {
-      context_.TryCancel();
-      Next();
-      return;
-    }
-    events_.on_message(std::move(message));
+    grpc::ByteBuffer message;
+    message.Swap(&response_);
+    events_.on_message(message);
   }
 
   void OnDone(const grpc::Status& status) override {
     const std::shared_ptr<Reactor> self = std::move(self_);
     const StreamEvents events = std::move(events_);
-    events.on_end(parsed_.ok() ? rpc::FromGrpcStatus(status) : parsed_);
+    events.on_end(rpc::FromGrpcStatus(status));
   }
 
-  const google::protobuf::Descriptor& type_;
   StreamEvents events_;
   std::shared_ptr<grpc::Channel> channel_;
   grpc::ClientContext context_;
   grpc::ByteBuffer request_;
   grpc::ByteBuffer response_;
-  absl::Status parsed_;
   std::atomic<bool> has_ended_ = false;
   std::shared_ptr<Reactor> self_;  // until OnDone
 };
@@ -79,7 +69,7 @@ class Reactor : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
 std::shared_ptr<StreamCall> StartStreamCall(const RpcMethod& method,
                                             const google::protobuf::Message& request,
                                             const ExchangePtr& exchange, StreamEvents events) {
-  auto reactor = std::make_shared<Reactor>(method, events);
+  auto reactor = std::make_shared<Reactor>(events);
   absl::Status status = FillContext(exchange->request(), reactor->context());
   const std::shared_ptr<grpc::Channel> channel = exchange->channel();
   if (status.ok() && channel == nullptr) status = NoChannel();

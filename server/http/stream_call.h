@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "google/protobuf/message.h"
+#include "grpcpp/support/byte_buffer.h"
 #include "server/http/exchange.h"
 #include "server/http/rpc_methods.h"
 
@@ -22,7 +23,7 @@ class StreamCall {
 
 struct StreamEvents {
   // The receiver calls Next when it can take one more.
-  std::function<void(std::unique_ptr<google::protobuf::Message> message)> on_message;
+  std::function<void(grpc::ByteBuffer& message)> on_message;
   // Nothing follows.
   std::function<void(const absl::Status& status)> on_end;
 };

@@ -15,9 +15,12 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/rpc/status.h"
+#include "grpcpp/impl/codegen/proto_utils.h"
 #include "grpcpp/server_context.h"
+#include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
 #include "server/access/rules.h"
 #include "server/rpc/services.h"
@@ -98,6 +101,15 @@ grpc::ServerUnaryReactor* Guard(const access::Rule& rule, grpc::CallbackServerCo
   return reactor;
 }
 
+template <typename Request>
+absl::Status Read(grpc::ByteBuffer bytes, Request& request) {
+  if (grpc::SerializationTraits<Request>::Deserialize(&bytes, &request).ok()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("the bytes of the request are no ", Request::descriptor()->name()));
+}
+
 }  // namespace internal
 
 #define TY_UNARY_RPC(Service, Rpc, Request, Response)                                             \
@@ -122,5 +134,20 @@ grpc::ServerUnaryReactor* Guard(const access::Rule& rule, grpc::CallbackServerCo
   }                                                                                           \
   grpc::ServerWriteReactor<v1::Response>* Rpc(const access::Caller& caller,                   \
                                               const v1::Request* request)
+
+// The same for a call whose messages the handler makes as bytes, which many streams may share. gRPC
+// hands over the bytes of the request too.
+#define TY_BYTES_STREAM_RPC(Service, Rpc, Request)                                                \
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* Rpc(grpc::CallbackServerContext* context,           \
+                                                  const grpc::ByteBuffer* bytes) final {          \
+    v1::Request request;                                                                          \
+    const absl::Status read = internal::Read(*bytes, request);                                    \
+    if (!read.ok()) return FailedStream<grpc::ByteBuffer>(read);                                  \
+    const auto caller = Admit(access::RuleOf(#Service "/" #Rpc), *context, services_,             \
+                              ResourcesOf(request), IsTrial(request));                            \
+    return caller.ok() ? Rpc(*caller, request) : FailedStream<grpc::ByteBuffer>(caller.status()); \
+  }                                                                                               \
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* Rpc(const access::Caller& caller,                   \
+                                                  const v1::Request& request)
 
 }  // namespace trainyard::rpc

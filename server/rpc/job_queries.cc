@@ -211,9 +211,9 @@ grpc::ServerUnaryReactor* JobServiceImpl::ListEvents(const access::Caller&,
   });
 }
 
-grpc::ServerWriteReactor<v1::WatchJobsResponse>* JobServiceImpl::WatchJobs(
-    const access::Caller& caller, const v1::WatchJobsRequest* request) {
-  return StartWatchJobs(services_, caller, *request);
+grpc::ServerWriteReactor<grpc::ByteBuffer>* JobServiceImpl::WatchJobs(
+    const access::Caller& caller, const v1::WatchJobsRequest& request) {
+  return StartWatchJobs(services_, messages_, caller, request);
 }
 
 grpc::ServerWriteReactor<v1::TailLogsResponse>* JobServiceImpl::TailLogs(

@@ -3,13 +3,15 @@
 #pragma once
 
 #include "server/rpc/gate.h"
+#include "server/rpc/job_messages.h"
 #include "server/rpc/services.h"
 #include "trainyard/v1/job.grpc.pb.h"
 
 namespace trainyard::rpc {
 
 // The service. It is thread-safe and borrows `services`.
-class JobServiceImpl : public v1::JobService::CallbackService {
+class JobServiceImpl
+    : public v1::JobService::WithRawCallbackMethod_WatchJobs<v1::JobService::CallbackService> {
  public:
   explicit JobServiceImpl(Services& services);
 
@@ -30,7 +32,7 @@ class JobServiceImpl : public v1::JobService::CallbackService {
   TY_UNARY_RPC(JobService, DiffJobs, DiffJobsRequest, DiffJobsResponse);
   TY_UNARY_RPC(JobService, ListAttempts, ListAttemptsRequest, ListAttemptsResponse);
   TY_UNARY_RPC(JobService, ListEvents, ListEventsRequest, ListEventsResponse);
-  TY_STREAM_RPC(JobService, WatchJobs, WatchJobsRequest, WatchJobsResponse);
+  TY_BYTES_STREAM_RPC(JobService, WatchJobs, WatchJobsRequest);
   TY_STREAM_RPC(JobService, TailLogs, TailLogsRequest, TailLogsResponse);
   TY_STREAM_RPC(JobService, WatchMetrics, WatchMetricsRequest, WatchMetricsResponse);
   TY_UNARY_RPC(JobService, QueryMetrics, QueryMetricsRequest, QueryMetricsResponse);
@@ -40,6 +42,7 @@ class JobServiceImpl : public v1::JobService::CallbackService {
 
  private:
   Services& services_;
+  JobMessages messages_;
 };
 
 }  // namespace trainyard::rpc

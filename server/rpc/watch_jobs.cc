@@ -2,6 +2,12 @@
 // for it. A watcher that gathers gets a message for each interval in place of one for each change.
 // Its intervals begin for everybody at the same moments, so that those who may see the same jobs
 // get the same messages, which are made into JSON only once.
+//
+// Messages are written as bytes, since the job, which is nearly all of them, is written only once
+// for all streams. Messages of protobuf whose bytes follow each other are one with the fields of
+// both.
+#include <google/protobuf/unknown_field_set.h>
+
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -16,19 +22,19 @@
 #include "server/rpc/gate.h"
 #include "server/rpc/job_streams.h"
 #include "server/rpc/limits.h"
-#include "server/rpc/remarks.h"
 #include "server/rpc/request.h"
 #include "server/rpc/streams.h"
 
 namespace trainyard::rpc {
 namespace {
 
-class WatchJobsStream : public PullStream<v1::WatchJobsResponse> {
+class WatchJobsStream : public PullStream<grpc::ByteBuffer> {
  public:
-  WatchJobsStream(Services& services, access::Caller caller, std::set<JobId> jobs,
-                  int64_t start_revision, int64_t gather_us)
+  WatchJobsStream(Services& services, JobMessages& messages, access::Caller caller,
+                  std::set<JobId> jobs, int64_t start_revision, int64_t gather_us)
       : PullStream(services.streams, services.executor),
         services_(services),
+        messages_(messages),
         caller_(std::move(caller)),
         jobs_(std::move(jobs)),
         gather_us_(gather_us),
@@ -121,29 +127,41 @@ class WatchJobsStream : public PullStream<v1::WatchJobsResponse> {
     return std::max(revision_, sent);
   }
 
-  absl::StatusOr<Pulled> Next(v1::WatchJobsResponse& response) override {
-    if (gather_us_ == 0) return NextChange(response);
-    {
+  absl::StatusOr<Pulled> Next(grpc::ByteBuffer& response) override {
+    if (gather_us_ > 0) {
       const absl::MutexLock lock(&changed_mutex_);
       if (is_gathering_) return Pulled::kNothingYet;
     }
-    const Pulled first = NextChange(response);
+    std::string message;
+    const Pulled first = NextChange(message);
     if (first != Pulled::kMessage) return first;
-    size_t bytes = response.ByteSizeLong();
-    while (bytes < kGatheredBytes) {
-      v1::WatchJobsResponse& change = *response.add_more();
-      if (NextChange(change) != Pulled::kMessage) {
-        response.mutable_more()->RemoveLast();
-        Gather();
-        break;
-      }
-      bytes += change.ByteSizeLong();
-    }
+    if (gather_us_ > 0) AddMore(message);
+    const grpc::Slice slice(message);
+    response = grpc::ByteBuffer(&slice, 1);
     return Pulled::kMessage;
   }
 
-  // Takes the change that comes next.
-  Pulled NextChange(v1::WatchJobsResponse& response) {
+  // Appends what else there is to a message, and gathers then.
+  void AddMore(std::string& message) {
+    // These are fields whose types protobuf need not know.
+    google::protobuf::UnknownFieldSet more;
+    std::string change;
+    size_t bytes = message.size();
+    while (bytes < kGatheredBytes) {
+      if (NextChange(change) != Pulled::kMessage) {
+        Gather();
+        break;
+      }
+      bytes += change.size();
+      more.AddLengthDelimited(v1::WatchJobsResponse::kMoreFieldNumber)->swap(change);
+    }
+    std::string text;
+    more.SerializeToString(&text);
+    message += text;
+  }
+
+  // Takes the change that comes next, and writes its message.
+  Pulled NextChange(std::string& message) {
     // This is read before the changes are taken, which then include all up to it.
     const int64_t announced = services_.board.announced_revision();
     TakeChanged();
@@ -151,9 +169,11 @@ class WatchJobsStream : public PullStream<v1::WatchJobsResponse> {
       const JobId job = *deleted_.begin();
       deleted_.erase(job);
       if (!jobs_.empty()) gone_.insert(job);
+      v1::WatchJobsResponse response;
       response.mutable_job()->set_name(JobName(job));
       response.set_revision(revision_);
       response.set_deleted(true);
+      message = response.SerializeAsString();
       return Pulled::kMessage;
     }
     while (!waiting_.empty()) {
@@ -173,8 +193,10 @@ class WatchJobsStream : public PullStream<v1::WatchJobsResponse> {
         continue;
       }
       revision_ = ResumePoint(revision);
-      *response.mutable_job() = ShownJob(services_, *view);
-      response.set_revision(revision_);
+      v1::WatchJobsResponse rest;
+      rest.set_revision(revision_);
+      message = *messages_.Of(services_, view);
+      rest.AppendToString(&message);
       return Pulled::kMessage;
     }
     const bool is_over = !jobs_.empty() && gone_.size() == jobs_.size();
@@ -182,6 +204,7 @@ class WatchJobsStream : public PullStream<v1::WatchJobsResponse> {
   }
 
   Services& services_;
+  JobMessages& messages_;
   const access::Caller caller_;
   const std::set<JobId> jobs_;  // empty means all
   const int64_t gather_us_;     // 0 for a message for each change
@@ -201,8 +224,10 @@ class WatchJobsStream : public PullStream<v1::WatchJobsResponse> {
 
 }  // namespace
 
-grpc::ServerWriteReactor<v1::WatchJobsResponse>* StartWatchJobs(
-    Services& services, const access::Caller& caller, const v1::WatchJobsRequest& request) {
+grpc::ServerWriteReactor<grpc::ByteBuffer>* StartWatchJobs(Services& services,
+                                                           JobMessages& messages,
+                                                           const access::Caller& caller,
+                                                           const v1::WatchJobsRequest& request) {
   RequestCheck check;
   std::set<JobId> jobs;
   check.MaxCount("names", request.names_size(), kWatchedJobsMax);
@@ -216,15 +241,16 @@ grpc::ServerWriteReactor<v1::WatchJobsResponse>* StartWatchJobs(
   for (int i = 0; i < request.names_size() && i < kWatchedJobsMax; ++i) {
     jobs.insert(check.Job(absl::StrCat("names[", i, "]"), request.names(i)));
   }
-  if (!check.ok()) return FailedStream<v1::WatchJobsResponse>(check.Take());
+  if (!check.ok()) return FailedStream<grpc::ByteBuffer>(check.Take());
   for (const JobId job : jobs) {
     if (services.board.FindJob(job) == nullptr) {
-      return FailedStream<v1::WatchJobsResponse>(error::JobNotFound(JobName(job)));
+      return FailedStream<grpc::ByteBuffer>(error::JobNotFound(JobName(job)));
     }
   }
-  return StartStream<v1::WatchJobsResponse>(
+  return StartStream<grpc::ByteBuffer>(
       services.streams, OwnerOf(caller),
-      std::make_shared<WatchJobsStream>(services, caller, std::move(jobs), request.start_revision(),
+      std::make_shared<WatchJobsStream>(services, messages, caller, std::move(jobs),
+                                        request.start_revision(),
                                         absl::ToInt64Microseconds(gather)));
 }
 

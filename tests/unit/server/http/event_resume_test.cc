@@ -51,11 +51,11 @@ TEST_F(LogCursorTest, AnIdHasThePlaceOfEachRank) {
   EXPECT_EQ(AsTail(cursor->Request()).name(), "jobs/7");
   v1::TailLogsResponse a = Chunk(2, 0, 0, "abc");
   v1::TailLogsResponse b = Chunk(2, 3, 10, "de");
-  EXPECT_TRUE(cursor->Take(a));
-  EXPECT_TRUE(cursor->Take(b));
+  EXPECT_TRUE(cursor->Take(a).is_new);
+  EXPECT_TRUE(cursor->Take(b).is_new);
   EXPECT_EQ(cursor->Id(), "2;0=3;3=12");
   v1::TailLogsResponse next = Chunk(3, 0, 0, "x");
-  EXPECT_TRUE(cursor->Take(next));
+  EXPECT_TRUE(cursor->Take(next).is_new);
   EXPECT_EQ(cursor->Id(), "3;0=1") << "the next attempt has logs of its own";
   EXPECT_EQ(cursor->Following(absl::OkStatus()), nullptr) << "the service has followed by itself";
 }
@@ -66,13 +66,14 @@ TEST_F(LogCursorTest, WhatTheClientHasIsCutOff) {
   EXPECT_EQ(AsTail(cursor->Request()).name(), "jobs/7/attempts/2");
   EXPECT_EQ(AsTail(cursor->Request()).offset(), 0) << "a rank may have been silent so far";
   v1::TailLogsResponse old = Chunk(2, 0, 0, "abc");
-  EXPECT_FALSE(cursor->Take(old));
-  v1::TailLogsResponse part = Chunk(2, 1, 3, "defg");
-  ASSERT_TRUE(cursor->Take(part));
-  EXPECT_EQ(part.data(), "fg");
-  EXPECT_EQ(part.offset(), 5);
-  v1::TailLogsResponse other = Chunk(2, 2, 0, "new");
-  EXPECT_TRUE(cursor->Take(other));
+  EXPECT_FALSE(cursor->Take(old).is_new);
+  const Taken part = cursor->Take(Chunk(2, 1, 3, "defg"));
+  ASSERT_TRUE(part.is_new);
+  ASSERT_NE(part.rest, nullptr);
+  EXPECT_EQ(part.rest->SerializeAsString(), Chunk(2, 1, 5, "fg").SerializeAsString());
+  const Taken other = cursor->Take(Chunk(2, 2, 0, "new"));
+  EXPECT_TRUE(other.is_new);
+  EXPECT_EQ(other.rest, nullptr) << "the client has nothing of it";
   EXPECT_EQ(cursor->Id(), "2;0=3;1=7;2=3");
 }
 
@@ -133,37 +134,37 @@ v1::WatchJobsResponse Changed(int64_t job, int64_t commit, int64_t revision) {
 TEST(JobsCursor, GoesOnInTheMiddleOfACommit) {
   const auto cursor = MakeCursor(Method("WatchJobs"), v1::WatchJobsRequest());
   v1::WatchJobsResponse first = Changed(3, 7, 6);
-  ASSERT_TRUE(cursor->Take(first));
+  ASSERT_TRUE(cursor->Take(first).is_new);
   EXPECT_EQ(cursor->Id(), "6;7;3");
   v1::WatchJobsResponse last = Changed(4, 7, 7);
-  ASSERT_TRUE(cursor->Take(last));
+  ASSERT_TRUE(cursor->Take(last).is_new);
   EXPECT_EQ(cursor->Id(), "7");
 
   const auto again = MakeCursor(Method("WatchJobs"), v1::WatchJobsRequest());
   ASSERT_TRUE(again->Resume("6;7;3"));
   const auto request = again->Request();
   EXPECT_EQ(static_cast<const v1::WatchJobsRequest&>(*request).start_revision(), 6);
-  EXPECT_FALSE(again->Take(first)) << "the client has it";
-  EXPECT_TRUE(again->Take(first)) << "its reason for waiting has changed";
+  EXPECT_FALSE(again->Take(first).is_new) << "the client has it";
+  EXPECT_TRUE(again->Take(first).is_new) << "its reason for waiting has changed";
   EXPECT_EQ(again->Id(), "6;7;3");
   v1::WatchJobsResponse changed = Changed(3, 8, 7);
-  EXPECT_TRUE(again->Take(changed));
-  EXPECT_TRUE(again->Take(last));
+  EXPECT_TRUE(again->Take(changed).is_new);
+  EXPECT_TRUE(again->Take(last).is_new);
   for (const char* id : {"6;7", "6;6;3", "6;7;0", "6;7;3;4", "x", "-1", "6;;3"}) {
     EXPECT_FALSE(again->Resume(id)) << id;
   }
 }
 
-TEST(JobsCursor, TakesAMessageOfManyChangesApart) {
+TEST(JobsCursor, GoesOnInTheMiddleOfAMessageOfManyChanges) {
   const auto cursor = MakeCursor(Method("WatchJobs"), v1::WatchJobsRequest());
   ASSERT_TRUE(cursor->Resume("6;7;3"));
-  v1::WatchJobsResponse message = Changed(3, 7, 6);
-  *message.add_more() = Changed(4, 7, 7);
-  *message.add_more() = Changed(5, 9, 9);
+  auto message = std::make_unique<v1::WatchJobsResponse>(Changed(3, 7, 6));
+  *message->add_more() = Changed(4, 7, 7);
+  *message->add_more() = Changed(5, 9, 9);
   std::vector<std::string> ids;
-  for (google::protobuf::Message* part : cursor->Parts(message)) {
+  for (const auto& part : TakeApart(std::move(message))) {
     EXPECT_EQ(static_cast<const v1::WatchJobsResponse&>(*part).more_size(), 0);
-    ids.push_back(cursor->Take(*part) ? cursor->Id() : "known");
+    ids.push_back(cursor->Take(*part).is_new ? cursor->Id() : "known");
   }
   EXPECT_THAT(ids, ElementsAre("known", "7", "9"));
 }
@@ -192,7 +193,7 @@ TEST(JobsCursor, CountsWithTheNumbersOfTheService) {
   EXPECT_EQ(static_cast<const v1::WatchJobsRequest&>(*first).start_revision(), 41);
   v1::WatchJobsResponse response;
   response.set_revision(42);
-  EXPECT_TRUE(cursor->Take(response));
+  EXPECT_TRUE(cursor->Take(response).is_new);
   EXPECT_EQ(cursor->Id(), "42");
 }
 
