@@ -4,6 +4,7 @@
     fuzz_tally.py add TARGET EXECUTIONS SECONDS BROKEN     adds a run
     fuzz_tally.py report                                   writes the table
 """
+import fcntl
 import json
 import os
 import re
@@ -24,15 +25,18 @@ def read_tally():
 
 
 def add(target, executions, seconds, broken):
-    tally = read_tally()
-    entry = tally.setdefault(target, {"executions": 0, "seconds": 0, "broken": 0})
-    entry["executions"] += executions
-    entry["seconds"] += seconds
-    entry["broken"] += broken
-    with open(TALLY + ".tmp", "w") as file:
-        json.dump(tally, file, indent=2, sort_keys=True)
-        file.write("\n")
-    os.replace(TALLY + ".tmp", TALLY)
+    # Targets run side by side. The lock is that of this script, and goes when it is closed.
+    with open(__file__) as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        tally = read_tally()
+        entry = tally.setdefault(target, {"executions": 0, "seconds": 0, "broken": 0})
+        entry["executions"] += executions
+        entry["seconds"] += seconds
+        entry["broken"] += broken
+        with open(TALLY + ".tmp", "w") as file:
+            json.dump(tally, file, indent=2, sort_keys=True)
+            file.write("\n")
+        os.replace(TALLY + ".tmp", TALLY)
 
 
 def subject(target):
