@@ -1,12 +1,14 @@
 // Reads the parameters of a sweep, and tries their ends on the spec.
 #include "common/spec/sweep_checks.h"
 
+#include <algorithm>
 #include <map>
 #include <string>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/spec/change.h"
+#include "common/spec/fields.h"
 #include "common/sweep/space.h"
 
 namespace trainyard::spec {
@@ -40,6 +42,36 @@ void CheckParameter(const v1::JobSpec& spec, const std::string& path,
     }
     return;
   }
+}
+
+// Returns the names of what trainers report that one might search by. A program reports what it
+// likes.
+std::vector<std::string> MetricsOf(const v1::JobSpec& spec) {
+  std::vector<std::string> names = {"train.loss", "train.accuracy", "samples_per_s"};
+  std::vector<std::string> splits = {"test."};
+  const bool has_averages =
+      spec.optimizer().ema_decay() > 0 || spec.sweep().parameters().contains("optimizer.ema_decay");
+  if (has_averages) splits.emplace_back("test.ema_");
+  for (const std::string& split : splits) {
+    for (const char* name : {"loss", "accuracy", "top5", "perplexity"})
+      names.push_back(split + name);
+  }
+  return names;
+}
+
+void CheckObjective(const v1::JobSpec& spec, std::vector<FieldViolation>& violations) {
+  const v1::SweepSpec& sweep = spec.sweep();
+  const std::string& objective = sweep.has_maximize() ? sweep.maximize() : sweep.minimize();
+  if (!spec.has_model() || objective.empty()) return;
+  const std::vector<std::string> names = MetricsOf(spec);
+  if (std::find(names.begin(), names.end(), objective) != names.end()) return;
+  const char* field = sweep.has_maximize() ? "spec.sweep.maximize" : "spec.sweep.minimize";
+  if (absl::StartsWith(objective, "test.ema_")) {
+    violations.push_back({field, absl::StrCat("'", objective, "' needs optimizer.ema_decay")});
+    return;
+  }
+  violations.push_back({field, absl::StrCat("'", objective, "' is reported by no training",
+                                            Suggestion(objective, names))});
 }
 
 void CheckNumbers(const v1::SweepSpec& sweep, const sweep::Space& space,
@@ -78,6 +110,7 @@ void CheckSweep(const v1::JobSpec& spec, std::vector<FieldViolation>& violations
   for (const auto& [path, values] : space.parameters()) {
     CheckParameter(spec, path, values, violations);
   }
+  CheckObjective(spec, violations);
   if (mistakes.empty() && !parameters.empty()) CheckNumbers(spec.sweep(), space, violations);
 }
 

@@ -9,7 +9,8 @@
 namespace trainyard::spec {
 
 // Adds the violations of `spec.sweep`: parameters that have no values, or that are no fields of the
-// spec, and numbers that do not go together. Does nothing for a spec without a sweep.
+// spec, an objective that no trial would report, and numbers that do not go together. Does nothing
+// for a spec without a sweep.
 void CheckSweep(const v1::JobSpec& spec, std::vector<FieldViolation>& violations);
 
 }  // namespace trainyard::spec

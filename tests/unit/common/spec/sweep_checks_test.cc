@@ -53,6 +53,38 @@ TEST(SweepChecks, EachMistakeIsAtItsParameter) {
               ElementsAre(HasSubstr("cannot be searched")));
 }
 
+TEST(SweepChecks, TheObjectiveIsReportedByTheTrials) {
+  v1::JobSpec spec = Searching("optimizer.sgd.lr", "log(1e-4, 1)");
+  spec.mutable_sweep()->set_maximize("test.acuracy");
+  EXPECT_THAT(MistakesIn(spec),
+              ElementsAre("spec.sweep.maximize: 'test.acuracy' is reported by no training; did you "
+                          "mean 'test.accuracy'?"));
+  spec.mutable_sweep()->set_minimize("val_loss");
+  EXPECT_THAT(MistakesIn(spec), ElementsAre(HasSubstr("spec.sweep.minimize: 'val_loss'")));
+  spec.mutable_sweep()->set_minimize("test.ema_loss");
+  EXPECT_THAT(MistakesIn(spec), ElementsAre(HasSubstr("needs optimizer.ema_decay")));
+  spec.mutable_optimizer()->set_ema_decay(0.999);
+  EXPECT_THAT(MistakesIn(spec), IsEmpty());
+  spec.mutable_optimizer()->clear_ema_decay();
+  (*spec.mutable_sweep()->mutable_parameters())["optimizer.ema_decay"] = "[0, 0.999]";
+  EXPECT_THAT(MistakesIn(spec), IsEmpty());
+  for (const char* name : {"train.loss", "test.perplexity", "samples_per_s"}) {
+    spec.mutable_sweep()->set_minimize(name);
+    EXPECT_THAT(MistakesIn(spec), IsEmpty()) << name;
+  }
+}
+
+TEST(SweepChecks, AProgramReportsWhatItLikes) {
+  v1::JobSpec spec;
+  spec.set_name("program");
+  spec.mutable_program()->add_command("true");
+  (*spec.mutable_program()->mutable_params())["lr"] = "1";
+  (*spec.mutable_sweep()->mutable_parameters())["program.params.lr"] = "[1, 2]";
+  spec.mutable_sweep()->set_maximize("score");
+  spec.mutable_sweep()->set_trials(2);
+  EXPECT_THAT(MistakesIn(spec), IsEmpty());
+}
+
 TEST(SweepChecks, NumbersGoTogether) {
   v1::JobSpec spec = Searching("optimizer.sgd.lr", "log(1e-4, 1)");
   spec.mutable_sweep()->set_search(v1::SWEEP_SEARCH_GRID);
