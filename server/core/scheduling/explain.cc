@@ -46,7 +46,8 @@ class FullRecord : public PassRecord {
     const bool is_queued = job.id != JobId{} && input.queue.Find(job.id) != nullptr;
     Explanation explanation;
     explanation.reasons = is_queued ? Reasons(input, job.id) : WhyNot(job);
-    explanation.infeasible = !capacity_.IsFeasible(job);
+    // Nobody knows what the pool can hold before its first worker has come.
+    explanation.infeasible = state_->slots.size() > 0 && !capacity_.IsFeasible(job);
     std::vector<JobId> ahead;
     if (is_queued && job.holds.empty()) {
       explanation.position = PositionOf(input, job.id);

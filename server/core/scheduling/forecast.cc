@@ -182,6 +182,8 @@ Forecast ForecastStart(const PassInput& input, const PassState& state,
     return {std::nullopt, "it may not start yet, whatever is free"};
   }
   if (job.release.never_comes) return {std::nullopt, "what it waits for never comes"};
+  if (state.slots.size() == 0)
+    return {std::nullopt, "it starts when a worker joins that can hold it"};
   const GangDemand gang = state.GangOf(job.demand, state.RoomOf(job));
   const Reach& reach = state.ReachOf(job);
   if (!CouldHold(state.slots, reach.ever, state.GangOf(job.demand, kNoLimit))) {

@@ -151,5 +151,12 @@ TEST(Forecast, HasNothingToSayOfHeldInfeasibleAndOverQuotaJobs) {
   EXPECT_EQ(Forecast(world, 4), "it waits for room in a quota or in its array");
 }
 
+TEST(Forecast, AnEmptyPoolWaitsForItsFirstWorker) {
+  World world("");
+  world.Submit(Job(1, 2));
+  EXPECT_EQ(Forecast(world, 1), "it starts when a worker joins that can hold it");
+  EXPECT_FALSE(world.MakePlan().record->Explain(world.Input(), Job(1, 2)).infeasible);
+}
+
 }  // namespace
 }  // namespace trainyard::core
