@@ -2,14 +2,12 @@
 #pragma once
 
 #include <cstddef>
-#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "absl/container/node_hash_map.h"
 #include "absl/status/statusor.h"
-#include "common/base/mutex.h"
+#include "common/base/recent_map.h"
 #include "google/protobuf/message.h"
 #include "grpcpp/support/byte_buffer.h"
 
@@ -28,29 +26,22 @@ class EventCache {
  public:
   using Events = std::vector<std::shared_ptr<const StreamEvent>>;
 
-  // What is kept has at most about `bytes_max` bytes; the oldest messages are dropped. A message of
-  // more than a hundredth of that is not kept.
-  explicit EventCache(size_t bytes_max) : bytes_max_(bytes_max) {}
+  // All messages that are kept have at most about `bytes_max` bytes. One of more than a hundredth
+  // of that is not kept.
+  explicit EventCache(size_t bytes_max) : kept_(bytes_max) {}
 
-  // Returns the events of a message (TakeApart), whose bytes are a message of this type. Returns
-  // INTERNAL if they are not.
+  // Returns the events of a message, whose bytes are a message of this type. Returns INTERNAL if
+  // they are not.
   absl::StatusOr<Events> EventsOf(const google::protobuf::Descriptor& type,
                                   const grpc::ByteBuffer& message);
 
  private:
-  struct Kept {
-    Events events;
-    size_t bytes = 0;
-  };
+  using Event = std::shared_ptr<const StreamEvent>;
 
-  absl::StatusOr<Events> Read(const google::protobuf::Descriptor& type, grpc::ByteBuffer message);
+  absl::StatusOr<Event> EventOf(const google::protobuf::Descriptor& type, std::string message);
 
-  const size_t bytes_max_;
-  Mutex mutex_;
-  // By the bytes of the message and the name of the type.
-  absl::node_hash_map<std::string, Kept> kept_ ABSL_GUARDED_BY(mutex_);
-  std::deque<const std::string*> keys_ ABSL_GUARDED_BY(mutex_);  // of kept_; the oldest one first
-  size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  // The key is the bytes of the message and then the name of its type.
+  RecentMap<std::string, Event> kept_;
 };
 
 }  // namespace trainyard::http

@@ -2,6 +2,8 @@
 // once more from the lowest place of its ranks, and what the client has is cut off.
 #include "server/http/event_resume.h"
 
+#include <google/protobuf/unknown_field_set.h>
+
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -237,15 +239,23 @@ class LogCursor : public Cursor {
 
 }  // namespace
 
-std::vector<std::unique_ptr<Message>> TakeApart(std::unique_ptr<Message> message) {
-  std::vector<std::unique_ptr<Message>> parts;
-  parts.push_back(std::move(message));
-  if (parts[0]->GetDescriptor() != v1::WatchJobsResponse::descriptor()) return parts;
-  auto& more = *static_cast<v1::WatchJobsResponse&>(*parts[0]).mutable_more();
-  for (v1::WatchJobsResponse& change : more) {
-    parts.push_back(std::make_unique<v1::WatchJobsResponse>(std::move(change)));
+std::vector<std::string> TakeApart(const google::protobuf::Descriptor& type, std::string message) {
+  std::vector<std::string> parts;
+  google::protobuf::UnknownFieldSet fields;
+  if (type.full_name() != v1::WatchJobsResponse::descriptor()->full_name() ||
+      !fields.ParseFromString(message)) {
+    parts.push_back(std::move(message));
+    return parts;
   }
-  more.Clear();
+  parts.emplace_back();
+  for (int i = 0; i < fields.field_count(); ++i) {
+    google::protobuf::UnknownField& field = *fields.mutable_field(i);
+    const bool is_more = field.number() == v1::WatchJobsResponse::kMoreFieldNumber &&
+                         field.type() == google::protobuf::UnknownField::TYPE_LENGTH_DELIMITED;
+    if (is_more) parts.push_back(std::move(*field.mutable_length_delimited()));
+  }
+  fields.DeleteByNumber(v1::WatchJobsResponse::kMoreFieldNumber);
+  fields.SerializeToString(&parts[0]);
   return parts;
 }
 

@@ -46,9 +46,9 @@ class Cursor {
   }
 };
 
-// Takes a message of a stream apart into those that become events.
-std::vector<std::unique_ptr<google::protobuf::Message>> TakeApart(
-    std::unique_ptr<google::protobuf::Message> message);
+// Takes the bytes of a message apart into those of the messages that become events. Bytes that are
+// no message stay as they are.
+std::vector<std::string> TakeApart(const google::protobuf::Descriptor& type, std::string message);
 
 // Makes the cursor of a stream, or null if its events have no ids.
 std::unique_ptr<Cursor> MakeCursor(const RpcMethod& method,

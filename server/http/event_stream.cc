@@ -119,7 +119,8 @@ class EventStream : public std::enable_shared_from_this<EventStream> {
 
   void Take(const grpc::ByteBuffer& message) {
     const absl::StatusOr<std::string> text = TextOf(message);
-    if (!text.ok()) {  // this cannot be: the services send messages, whose texts are UTF-8
+    if (!text.ok()) {
+      failure_ = text.status();
       call()->Cancel();
       return call()->Next();
     }
@@ -174,7 +175,8 @@ class EventStream : public std::enable_shared_from_this<EventStream> {
     }
   }
 
-  void TakeEnd(const absl::Status& status) {
+  void TakeEnd(absl::Status status) {
+    if (!failure_.ok()) status = failure_;
     if (cursor_ != nullptr) {
       if (const auto request = cursor_->Following(status)) return Call(*request);
     }
@@ -208,8 +210,9 @@ class EventStream : public std::enable_shared_from_this<EventStream> {
   const RpcMethod& method_;
   EventCache& cache_;
   const ExchangePtr exchange_;
-  // Only the events of the call use it.
+  // Only the events of the call use these.
   const std::unique_ptr<Cursor> cursor_;
+  absl::Status failure_;  // of a message that cannot be read, which no message follows
   Mutex mutex_;
   std::shared_ptr<StreamCall> call_ ABSL_GUARDED_BY(mutex_);
   bool is_open_ ABSL_GUARDED_BY(mutex_) = false;

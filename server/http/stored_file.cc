@@ -10,6 +10,7 @@
 #include "common/base/errors.h"
 #include "common/base/strings.h"
 #include "server/http/connect_error.h"
+#include "server/http/rpc_call.h"
 #include "server/http/stream_call.h"
 #include "server/http/unary_call.h"
 #include "server/http/url.h"

@@ -22,7 +22,8 @@ class StreamCall {
 };
 
 struct StreamEvents {
-  // The receiver calls Next when it can take one more.
+  // The message lives until the function returns. The receiver calls Next when it can take one
+  // more.
   std::function<void(grpc::ByteBuffer& message)> on_message;
   // Nothing follows.
   std::function<void(const absl::Status& status)> on_end;

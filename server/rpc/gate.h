@@ -18,7 +18,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/rpc/status.h"
-#include "grpcpp/impl/codegen/proto_utils.h"
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
@@ -102,8 +101,10 @@ grpc::ServerUnaryReactor* Guard(const access::Rule& rule, grpc::CallbackServerCo
 }
 
 template <typename Request>
-absl::Status Read(grpc::ByteBuffer bytes, Request& request) {
-  if (grpc::SerializationTraits<Request>::Deserialize(&bytes, &request).ok()) {
+absl::Status Read(const grpc::ByteBuffer& bytes, Request& request) {
+  grpc::Slice slice;
+  if (bytes.DumpToSingleSlice(&slice).ok() &&
+      request.ParseFromArray(slice.begin(), static_cast<int>(slice.size()))) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
@@ -137,17 +138,17 @@ absl::Status Read(grpc::ByteBuffer bytes, Request& request) {
 
 // The same for a call whose messages the handler makes as bytes, which many streams may share. gRPC
 // hands over the bytes of the request too.
-#define TY_BYTES_STREAM_RPC(Service, Rpc, Request)                                                \
-  grpc::ServerWriteReactor<grpc::ByteBuffer>* Rpc(grpc::CallbackServerContext* context,           \
-                                                  const grpc::ByteBuffer* bytes) final {          \
-    v1::Request request;                                                                          \
-    const absl::Status read = internal::Read(*bytes, request);                                    \
-    if (!read.ok()) return FailedStream<grpc::ByteBuffer>(read);                                  \
-    const auto caller = Admit(access::RuleOf(#Service "/" #Rpc), *context, services_,             \
-                              ResourcesOf(request), IsTrial(request));                            \
-    return caller.ok() ? Rpc(*caller, request) : FailedStream<grpc::ByteBuffer>(caller.status()); \
-  }                                                                                               \
-  grpc::ServerWriteReactor<grpc::ByteBuffer>* Rpc(const access::Caller& caller,                   \
-                                                  const v1::Request& request)
+#define TY_BYTES_STREAM_RPC(Service, Rpc, Request)                                                 \
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* Rpc(grpc::CallbackServerContext* context,            \
+                                                  const grpc::ByteBuffer* bytes) final {           \
+    v1::Request request;                                                                           \
+    const absl::Status read = internal::Read(*bytes, request);                                     \
+    if (!read.ok()) return FailedStream<grpc::ByteBuffer>(read);                                   \
+    const auto caller = Admit(access::RuleOf(#Service "/" #Rpc), *context, services_,              \
+                              ResourcesOf(request), IsTrial(request));                             \
+    return caller.ok() ? Rpc(*caller, &request) : FailedStream<grpc::ByteBuffer>(caller.status()); \
+  }                                                                                                \
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* Rpc(const access::Caller& caller,                    \
+                                                  const v1::Request* request)
 
 }  // namespace trainyard::rpc

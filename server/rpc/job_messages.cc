@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "server/rpc/convert.h"
+#include "common/rpc/deterministic.h"
 #include "server/rpc/remarks.h"
 #include "trainyard/v1/job.pb.h"
 
@@ -13,20 +13,12 @@ JobMessages::Text JobMessages::Of(const Services& services,
                                   const std::shared_ptr<const runtime::JobView>& view) {
   auto remarks = RemarksOn(services.remarks, view->record);
   const int64_t job = view->record.id.value;
-  {
-    const absl::MutexLock lock(&mutex_);
-    const auto found = kept_.find(job);
-    if (found != kept_.end() && found->second.view == view && found->second.remarks == remarks) {
-      return found->second.text;
-    }
-  }
+  const auto kept = kept_.Find(job);
+  if (kept.has_value() && kept->view == view && kept->remarks == remarks) return kept->text;
   v1::WatchJobsResponse message;
-  *message.mutable_job() = ShownJob(services, *view);
-  auto text = std::make_shared<const std::string>(message.SerializeAsString());
-  const absl::MutexLock lock(&mutex_);
-  // Those that change often are soon back.
-  if (kept_.size() >= jobs_max_ && !kept_.contains(job)) kept_.clear();
-  kept_[job] = {view, std::move(remarks), text};
+  *message.mutable_job() = ShownJob(*view, remarks.get());
+  auto text = std::make_shared<const std::string>(DeterministicBytes(message));
+  kept_.Put(job, {view, std::move(remarks), text}, text->size());
   return text;
 }
 

@@ -212,8 +212,8 @@ grpc::ServerUnaryReactor* JobServiceImpl::ListEvents(const access::Caller&,
 }
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* JobServiceImpl::WatchJobs(
-    const access::Caller& caller, const v1::WatchJobsRequest& request) {
-  return StartWatchJobs(services_, messages_, caller, request);
+    const access::Caller& caller, const v1::WatchJobsRequest* request) {
+  return StartWatchJobs(services_, messages_, caller, *request);
 }
 
 grpc::ServerWriteReactor<v1::TailLogsResponse>* JobServiceImpl::TailLogs(

@@ -68,14 +68,17 @@ v1::VerificationSummary SummaryOf(const store::Remarks& remarks) {
   return summary;
 }
 
-v1::Job ShownJob(const Services& services, const runtime::JobView& view) {
+v1::Job ShownJob(const runtime::JobView& view, const store::Remarks* remarks) {
   v1::Job job = ToProto(view);
-  const auto remarks = RemarksOn(services.remarks, view.record);
   if (remarks == nullptr) return job;
   job.set_note(remarks->note);
   for (const std::string& tag : remarks->tags) job.add_added_tags(tag);
   if (!remarks->verifications.empty()) *job.mutable_verified() = SummaryOf(*remarks);
   return job;
+}
+
+v1::Job ShownJob(const Services& services, const runtime::JobView& view) {
+  return ShownJob(view, RemarksOn(services.remarks, view.record).get());
 }
 
 grpc::ServerUnaryReactor* JobServiceImpl::AnnotateJob(const access::Caller&,

@@ -21,7 +21,9 @@ std::shared_ptr<const store::Remarks> RemarksOn(const store::RemarkStore* store,
 // Returns the sum of all results of second runs.
 v1::VerificationSummary SummaryOf(const store::Remarks& remarks);
 
-// Returns the job as it is shown, with its note, its added tags and its verifications.
+// Returns the job as it is shown, with its note, its added tags and its verifications. `remarks`
+// may be null.
+v1::Job ShownJob(const runtime::JobView& view, const store::Remarks* remarks);
 v1::Job ShownJob(const Services& services, const runtime::JobView& view);
 
 }  // namespace trainyard::rpc

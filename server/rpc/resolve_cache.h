@@ -6,11 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
-#include "absl/strings/string_view.h"
 #include "common/base/errors.h"
-#include "common/base/mutex.h"
+#include "common/base/recent_map.h"
 #include "trainyard/v1/spec.pb.h"
 
 namespace trainyard::rpc {
@@ -30,17 +27,12 @@ class ResolveCache {
                                           std::vector<FieldViolation>& violations);
 
  private:
+  // The bytes of what was written; larger specs than a hundredth of it are rare, and costly to
+  // keep.
+  static constexpr size_t kBytesMax = size_t{1600} << 10;
+
   // The key is what was written, serialized, without the name.
-  using Specs = absl::flat_hash_map<std::string, std::shared_ptr<const v1::JobSpec>>;
-
-  std::shared_ptr<const v1::JobSpec> Find(absl::string_view key);
-  void Keep(absl::string_view key, std::shared_ptr<const v1::JobSpec> resolved);
-
-  Mutex mutex_;
-  // There are two generations. When the young one is full it becomes the old one, and the specs of
-  // the former old one that were not asked for again are dropped.
-  Specs young_ ABSL_GUARDED_BY(mutex_);
-  Specs old_ ABSL_GUARDED_BY(mutex_);
+  RecentMap<std::string, std::shared_ptr<const v1::JobSpec>> resolved_{kBytesMax};
 };
 
 }  // namespace trainyard::rpc

@@ -143,7 +143,7 @@ class WatchJobsStream : public PullStream<grpc::ByteBuffer> {
 
   // Appends what else there is to a message, and gathers then.
   void AddMore(std::string& message) {
-    // These are fields whose types protobuf need not know.
+    // Each change is a field `more`, whose bytes are appended without being parsed.
     google::protobuf::UnknownFieldSet more;
     std::string change;
     size_t bytes = message.size();

@@ -158,15 +158,30 @@ TEST(JobsCursor, GoesOnInTheMiddleOfACommit) {
 TEST(JobsCursor, GoesOnInTheMiddleOfAMessageOfManyChanges) {
   const auto cursor = MakeCursor(Method("WatchJobs"), v1::WatchJobsRequest());
   ASSERT_TRUE(cursor->Resume("6;7;3"));
-  auto message = std::make_unique<v1::WatchJobsResponse>(Changed(3, 7, 6));
-  *message->add_more() = Changed(4, 7, 7);
-  *message->add_more() = Changed(5, 9, 9);
+  v1::WatchJobsResponse message = Changed(3, 7, 6);
+  *message.add_more() = Changed(4, 7, 7);
+  *message.add_more() = Changed(5, 9, 9);
   std::vector<std::string> ids;
-  for (const auto& part : TakeApart(std::move(message))) {
-    EXPECT_EQ(static_cast<const v1::WatchJobsResponse&>(*part).more_size(), 0);
-    ids.push_back(cursor->Take(*part).is_new ? cursor->Id() : "known");
+  for (const std::string& bytes :
+       TakeApart(*message.GetDescriptor(), message.SerializeAsString())) {
+    v1::WatchJobsResponse part;
+    ASSERT_TRUE(part.ParseFromString(bytes));
+    EXPECT_EQ(part.more_size(), 0);
+    ids.push_back(cursor->Take(part).is_new ? cursor->Id() : "known");
   }
   EXPECT_THAT(ids, ElementsAre("known", "7", "9"));
+}
+
+TEST(TakeApart, LeavesWhatIsNoMessageOfChanges) {
+  const google::protobuf::Descriptor& changes = *v1::WatchJobsResponse::descriptor();
+  EXPECT_THAT(TakeApart(changes, "\xff"), ElementsAre("\xff"));
+  EXPECT_THAT(TakeApart(changes, ""), ElementsAre(""));
+  v1::WatchJobsResponse message = Changed(3, 7, 6);
+  *message.add_more() = Changed(4, 7, 7);
+  const std::string bytes = message.SerializeAsString();
+  EXPECT_THAT(TakeApart(*v1::TailLogsResponse::descriptor(), bytes), ElementsAre(bytes));
+  EXPECT_THAT(TakeApart(changes, bytes), ElementsAre(Changed(3, 7, 6).SerializeAsString(),
+                                                     Changed(4, 7, 7).SerializeAsString()));
 }
 
 TEST(JobsCursor, GathersUnlessTheClientSaysForHowLong) {

@@ -40,26 +40,33 @@ TEST_F(JobMessagesTest, AJobIsWrittenOnceUntilItChanges) {
 TEST_F(JobMessagesTest, RemarksAreNoChangesOfTheJobAndAreShown) {
   CreateJob("a");
   JobMessages messages;
+  const auto annotate = [this](const std::string& note) {
+    const store::RemarkedJob job = RemarkedJobOf(board_.FindJob(JobId{1})->record);
+    ASSERT_TRUE(remarks_->Annotate(job, note, {}, {}).ok());
+  };
   const JobMessages::Text before = TextOf(messages, 1);
-  ASSERT_TRUE(remarks_->Annotate(RemarkedJobOf(board_.FindJob(JobId{1})->record), "a note", {}, {})
-                  .ok());
-  const JobMessages::Text after = TextOf(messages, 1);
+  annotate("a note");
+  const JobMessages::Text noted = TextOf(messages, 1);
+  EXPECT_EQ(TextOf(messages, 1), noted);
+  annotate("");
   EXPECT_EQ(Read(before).job().note(), "");
-  EXPECT_EQ(Read(after).job().note(), "a note");
-  EXPECT_EQ(TextOf(messages, 1), after);
+  EXPECT_EQ(Read(noted).job().note(), "a note");
+  EXPECT_EQ(Read(TextOf(messages, 1)).job().note(), "");
 }
 
-TEST_F(JobMessagesTest, FewJobsAreKept) {
-  for (int i = 0; i < 3; ++i) CreateJob("a");
-  JobMessages messages(/*jobs_max=*/2);
+TEST_F(JobMessagesTest, WhatIsKeptIsBounded) {
+  constexpr int kJobs = 300;
+  for (int i = 0; i < kJobs; ++i) CreateJob("a");
+  const size_t bytes = TextOf(*std::make_unique<JobMessages>(), 1)->size();
+  JobMessages messages(/*bytes_max=*/bytes * kJobs / 2);
   const JobMessages::Text first = TextOf(messages, 1);
-  const JobMessages::Text second = TextOf(messages, 2);
   EXPECT_EQ(TextOf(messages, 1), first);
-  const JobMessages::Text third = TextOf(messages, 3);
-  EXPECT_EQ(TextOf(messages, 3), third);
+  for (int i = 2; i <= kJobs; ++i) TextOf(messages, i);
   EXPECT_EQ(first.use_count(), 1) << "nobody keeps it";
-  EXPECT_EQ(second.use_count(), 1);
-  EXPECT_EQ(Read(TextOf(messages, 1)).job().name(), "jobs/1") << "it is written anew";
+  EXPECT_EQ(*TextOf(messages, 1), *first) << "it is written anew";
+  // A large one would take the place of all others.
+  JobMessages small(/*bytes_max=*/bytes * 50);
+  EXPECT_NE(TextOf(small, 1), TextOf(small, 1));
 }
 
 }  // namespace

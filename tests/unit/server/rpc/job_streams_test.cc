@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/errors.h"
+#include "tests/testing/raw_call.h"
 #include "tests/testing/wait.h"
 #include "tests/unit/server/rpc/rpc_fixture.h"
 #include "tests/unit/server/runtime/flag.h"
@@ -218,6 +219,17 @@ TEST_F(JobStreamsTest, ChangesWaitForEachOtherAtMostASecond) {
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_THAT(status.error_message(),
               AllOf(HasSubstr("gather_interval"), HasSubstr("is 2 s; expected at most 1 s")));
+}
+
+TEST_F(JobStreamsTest, BytesThatAreNoRequestAreRefused) {
+  const auto channel = Connect(User("anna"));
+  const std::string method = "/trainyard.v1.JobService/WatchJobs";
+  const grpc::Status refused = testing::RawCall(channel, method, "\x0a\xff");
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(refused.error_message(), "the bytes of the request are no WatchJobsRequest");
+  CreateJob("a");
+  EXPECT_EQ(testing::RawCall(channel, method, "").error_code(), grpc::StatusCode::CANCELLED)
+      << "an empty request is about all jobs";
 }
 
 TEST_F(JobStreamsTest, AWatchOfAJobThatIsNotThereIsRefused) {
