@@ -37,7 +37,7 @@ class RecentMap {
   // of more than a hundredth of all bytes is not kept.
   void Put(Key key, Value value, size_t bytes) {
     if (bytes > bytes_max_ / kEntriesMin) return;
-    // What is dropped is destroyed after the lock is released.
+    // These take away what is dropped, which is destroyed after the lock is released.
     Generation dropped;
     Entry entry{std::move(value), bytes};
     const MutexLock lock(&mutex_);

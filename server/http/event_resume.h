@@ -19,7 +19,7 @@ namespace trainyard::http {
 // Says what the client gets of a message.
 struct Taken {
   bool is_new = true;  // false if the client has all of it
-  // What is left of a message of which the client has the beginning, or null.
+  // The message without its beginning, if the client has that; otherwise null.
   std::unique_ptr<google::protobuf::Message> rest = nullptr;
 };
 

@@ -118,6 +118,14 @@ v1::JobSpec ResolvedSpecOf(const core::JobRecord& job) {
   return job.array == JobId{} ? resolved : spec::ArrayElement(resolved, job.array_index());
 }
 
+std::string ModelKind(const v1::JobSpec& spec) {
+  if (spec.has_program()) return "program";
+  const v1::ModelSpec& model = spec.model();
+  const auto* const kinds = v1::ModelSpec::descriptor()->FindOneofByName("model");
+  const auto* const kind = model.GetReflection()->GetOneofFieldDescriptor(model, kinds);
+  return kind == nullptr ? "" : kind->name();
+}
+
 v1::Explanation ToProto(const core::Explanation& explanation, core::Now now) {
   v1::Explanation proto;
   for (const std::string& reason : explanation.reasons) proto.add_reasons(reason);

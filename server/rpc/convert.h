@@ -42,5 +42,7 @@ v1::JobSpec ResolvedSpecOf(const core::Submission& submission);
 // Returns the spec that the job runs. Each job of an array has a spec of its own. Once the job was
 // placed, the spec names a precision, whatever was submitted.
 v1::JobSpec ResolvedSpecOf(const core::JobRecord& job);
+// Returns "convnet" and so on, or "program".
+std::string ModelKind(const v1::JobSpec& spec);
 
 }  // namespace trainyard::rpc

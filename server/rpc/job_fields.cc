@@ -54,12 +54,6 @@ std::vector<std::string> StateWords() {
   return words;
 }
 
-std::string ModelKind(const v1::JobSpec& spec) {
-  const auto* oneof = v1::ModelSpec::descriptor()->oneof_decl(0);
-  const auto* field = spec.model().GetReflection()->GetOneofFieldDescriptor(spec.model(), oneof);
-  return field == nullptr ? "" : field->name();
-}
-
 // Returns the number of the sweep of which the job is a trial.
 Value SweepNumber(const core::JobRecord& job) {
   const std::vector<std::string> parts = absl::StrSplit(job.submission->trial, '/');

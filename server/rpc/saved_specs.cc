@@ -12,18 +12,6 @@
 #include "server/verification/run_record.h"
 
 namespace trainyard::rpc {
-namespace {
-
-// Returns "convnet" and so on.
-std::string ModelKind(const v1::JobSpec& resolved) {
-  if (resolved.has_program()) return "program";
-  const v1::ModelSpec& model = resolved.model();
-  const auto* const kinds = v1::ModelSpec::descriptor()->FindOneofByName("model");
-  const auto* const kind = model.GetReflection()->GetOneofFieldDescriptor(model, kinds);
-  return kind == nullptr ? "" : kind->name();
-}
-
-}  // namespace
 
 bool MaySee(const access::Caller& caller, const Services& services, const v1::SavedSpec& saved) {
   return services.directory.MaySee(caller, saved.user(), saved.project());
