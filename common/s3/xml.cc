@@ -79,8 +79,9 @@ absl::StatusOr<std::string> ParseUploadId(absl::string_view xml) {
 absl::StatusOr<std::string> ParseCompleted(absl::string_view xml) {
   pugi::xml_document document;
   const pugi::xml_node root = RootOf(document, xml, "CompleteMultipartUploadResult");
-  if (!root) return NotUnderstood("completed upload", xml);
-  return std::string(root.child_value("ETag"));
+  std::string etag = root.child_value("ETag");
+  if (etag.empty() || etag.size() > kTokenBytesMax) return NotUnderstood("completed upload", xml);
+  return etag;
 }
 
 absl::StatusOr<AssumedRole> ParseAssumedRole(absl::string_view xml) {

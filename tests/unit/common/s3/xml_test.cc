@@ -83,6 +83,7 @@ TEST(S3Xml, AnUploadIsCompletedWithItsPartsInOrder) {
                             "</CompleteMultipartUploadResult>"),
             "\"a-2\"");
   EXPECT_FALSE(ParseCompleted("<Error><Code>InternalError</Code></Error>").ok());
+  EXPECT_FALSE(ParseCompleted("<CompleteMultipartUploadResult/>").ok()) << "it has no ETag";
 }
 
 }  // namespace
