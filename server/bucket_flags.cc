@@ -13,6 +13,17 @@
 
 namespace trainyard {
 
+namespace {
+
+// Returns the first text that is not empty.
+const std::string& FirstOf(const std::string& first, const std::string& second,
+                           const std::string& third) {
+  if (!first.empty()) return first;
+  return second.empty() ? third : second;
+}
+
+}  // namespace
+
 void AddBucketFlags(CLI::App& word, BucketFlags& flags) {
   word.add_option("--s3_endpoint", flags.endpoint,
                   "https://HOST:PORT of a store other than AWS [AWS_ENDPOINT_URL_S3, "
@@ -25,6 +36,12 @@ void AddBucketFlags(CLI::App& word, BucketFlags& flags) {
   word.add_option("--s3_ca", flags.authorities,
                   "Authorities that vouch for the store, in place of those of the system (PEM)")
       ->type_name("FILE");
+}
+
+void TakeDefaults(const BucketFlags& server, BucketFlags& flags) {
+  flags.default_endpoint = server.endpoint;
+  flags.default_region = server.region;
+  if (flags.authorities.empty()) flags.authorities = server.authorities;
 }
 
 absl::StatusOr<std::unique_ptr<s3::Client>> ConnectBucket(const BucketFlags& flags,
@@ -52,8 +69,8 @@ absl::StatusOr<std::unique_ptr<s3::Client>> ConnectBucket(const BucketFlags& fla
       return std::move(now.credentials);
     };
   }
-  options.endpoint = flags.endpoint.empty() ? found.endpoint : flags.endpoint;
-  const std::string region = flags.region.empty() ? found.region : flags.region;
+  options.endpoint = FirstOf(flags.endpoint, found.endpoint, flags.default_endpoint);
+  const std::string& region = FirstOf(flags.region, found.region, flags.default_region);
   if (!region.empty()) options.region = region;
   options.bucket = bucket;
   options.credentials = std::move(found.credentials);

@@ -19,10 +19,17 @@ struct BucketFlags {
   std::string endpoint;
   std::string region;
   std::string authorities;
+  // For a word of the command line: the endpoint and the region of the server's own bucket, which
+  // stand in for those that neither a flag nor the environment tells.
+  std::string default_endpoint = {};
+  std::string default_region = {};
 };
 
 // Adds --s3_endpoint, --s3_region and --s3_ca.
 void AddBucketFlags(CLI::App& word, BucketFlags& flags);
+
+// Takes over what a word does not say itself from the flags of the server.
+void TakeDefaults(const BucketFlags& server, BucketFlags& flags);
 
 // A bucket that is in use. The store borrows the client.
 struct OpenedBucket {

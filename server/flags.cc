@@ -204,7 +204,7 @@ ParsedFlags ParseFlags(int argc, char** argv, const std::string& default_state_d
               "For fair share, device time that was used this long ago counts half");
   AddDuration(app, "--overdue_after", config.overdue_after_us,
               "A job that has waited this long goes before fair share");
-  AddMaintenance(app, flags.options.state_dir, flags.task);
+  AddMaintenance(app, flags.options.state_dir, flags.options.bucket, flags.task);
   try {
     std::vector<std::string> args = ReversedArgs(argc, argv, FlagStyle::kUnderscores);
     app.parse(args);

@@ -140,7 +140,8 @@ absl::Status Fetch(const BucketFlags& flags, const std::string& directory) {
   return absl::OkStatus();
 }
 
-void AddBackup(CLI::App& app, const std::string& state_dir, std::function<int()>& task) {
+void AddBackup(CLI::App& app, const std::string& state_dir, const BucketFlags& of_server,
+               std::function<int()>& task) {
   auto options = std::make_shared<backup::BackupOptions>();
   CLI::App* verb = app.add_subcommand(
       "backup",
@@ -168,7 +169,8 @@ void AddBackup(CLI::App& app, const std::string& state_dir, std::function<int()>
           "does not have yet: 5s. DIR has one snapshot then, and --keep [10] holds for the "
           "bucket")
       ->type_name("DURATION");
-  verb->callback([options, bucket, every, &state_dir, &task] {
+  verb->callback([options, bucket, every, &state_dir, &of_server, &task] {
+    TakeDefaults(of_server, *bucket);
     options->state_dir = Absolute(state_dir);
     options->directory = Absolute(options->directory);
     task = [options, bucket, every] {
@@ -179,7 +181,7 @@ void AddBackup(CLI::App& app, const std::string& state_dir, std::function<int()>
   });
 }
 
-void AddFetch(CLI::App& app, std::function<int()>& task) {
+void AddFetch(CLI::App& app, const BucketFlags& of_server, std::function<int()>& task) {
   struct FetchOptions {
     BucketFlags bucket;
     std::string directory;
@@ -194,12 +196,14 @@ void AddFetch(CLI::App& app, std::function<int()>& task) {
       ->required()
       ->type_name("DIR");
   AddBucketFlags(*verb, options->bucket);
-  verb->callback([options, &task] {
+  verb->callback([options, &of_server, &task] {
+    TakeDefaults(of_server, options->bucket);
     task = [options] { return ExitCodeOf(Fetch(options->bucket, Absolute(options->directory))); };
   });
 }
 
-void AddRestore(CLI::App& app, const std::string& state_dir, std::function<int()>& task) {
+void AddRestore(CLI::App& app, const std::string& state_dir, const BucketFlags& of_server,
+                std::function<int()>& task) {
   auto flags = std::make_shared<RestoreFlags>();
   CLI::App* verb = app.add_subcommand(
       "restore", "Make the state directory from a snapshot, while no server uses it");
@@ -214,7 +218,8 @@ void AddRestore(CLI::App& app, const std::string& state_dir, std::function<int()
                  "Succeed without a change if there is a database, or if the bucket has no backup "
                  "yet: for a host that comes up by itself, before the server starts");
   AddBucketFlags(*verb, flags->bucket);
-  verb->callback([flags, &state_dir, &task] {
+  verb->callback([flags, &state_dir, &of_server, &task] {
+    TakeDefaults(of_server, flags->bucket);
     flags->options.state_dir = Absolute(state_dir);
     if (!IsInBucket(flags->options.snapshot)) {
       flags->options.snapshot = Absolute(flags->options.snapshot);
@@ -255,12 +260,13 @@ void AddCheck(CLI::App& app, const std::string& state_dir, std::function<int()>&
 
 }  // namespace
 
-void AddMaintenance(CLI::App& app, const std::string& state_dir, std::function<int()>& task) {
+void AddMaintenance(CLI::App& app, const std::string& state_dir, const BucketFlags& bucket,
+                    std::function<int()>& task) {
   app.fallthrough();  // --state_dir may stand behind the word
   app.require_subcommand(0, 1);
-  AddBackup(app, state_dir, task);
-  AddFetch(app, task);
-  AddRestore(app, state_dir, task);
+  AddBackup(app, state_dir, bucket, task);
+  AddFetch(app, bucket, task);
+  AddRestore(app, state_dir, bucket, task);
   AddCheck(app, state_dir, task);
 }
 

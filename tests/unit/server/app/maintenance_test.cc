@@ -91,6 +91,24 @@ TEST_F(MaintenanceTest, ASnapshotGoesThroughABucketIntoANewDirectory) {
   EXPECT_THAT(*ListDirectory(dir_.File("new")), ElementsAre("state"));
 }
 
+TEST_F(MaintenanceTest, TheStoreIsThatOfTheServerUnlessSomebodySaysOtherwise) {
+  const std::string here = fake_.ClientOptions().endpoint;
+  const std::string nowhere = "http://127.0.0.1:1";
+  // Each run makes a snapshot and a version of its own.
+  const auto backup = [&](const std::string& of_server, const std::string& of_word) {
+    std::vector<std::string> words = {"--s3_endpoint", of_server,  "backup",
+                                      snapshots_,      "--bucket", kPlace};
+    if (!of_word.empty()) words.insert(words.end(), {"--s3_endpoint", of_word});
+    return Run(words);
+  };
+  EXPECT_EQ(backup(nowhere, ""), 0) << "the environment says where";
+  unsetenv("AWS_ENDPOINT_URL_S3");
+  EXPECT_EQ(backup(here, ""), 0) << "server.yaml says where";
+  EXPECT_EQ(backup(nowhere, here), 0) << "the word says where";
+  const std::string fetched = Out({"--s3_endpoint", here, "fetch", kPlace, dir_.File("fetched")});
+  EXPECT_THAT(fetched, HasSubstr(" is whole"));
+}
+
 TEST_F(MaintenanceTest, AFileIsMadeAndNothingElseStays) {
   const std::string file = dir_.File("lab.tar");
   EXPECT_THAT(Out({"backup", file}), HasSubstr("lab.tar: "));
