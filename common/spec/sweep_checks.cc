@@ -44,34 +44,35 @@ void CheckParameter(const v1::JobSpec& spec, const std::string& path,
   }
 }
 
-// Returns the names of what trainers report that one might search by. A program reports what it
-// likes.
-std::vector<std::string> MetricsOf(const v1::JobSpec& spec) {
+// The prefix of what is reported of averaged weights.
+constexpr char kAveraged[] = "test.ema_";
+
+// Returns the names of what trainers report that one might search by.
+std::vector<std::string> ReportedMetrics() {
   std::vector<std::string> names = {"train.loss", "train.accuracy", "samples_per_s"};
-  std::vector<std::string> splits = {"test."};
-  const bool has_averages =
-      spec.optimizer().ema_decay() > 0 || spec.sweep().parameters().contains("optimizer.ema_decay");
-  if (has_averages) splits.emplace_back("test.ema_");
-  for (const std::string& split : splits) {
-    for (const char* name : {"loss", "accuracy", "top5", "perplexity"})
-      names.push_back(split + name);
+  for (const char* weights : {"test.", kAveraged}) {
+    for (const char* name : {"loss", "accuracy", "top5", "perplexity"}) {
+      names.push_back(absl::StrCat(weights, name));
+    }
   }
   return names;
 }
 
+// A program reports what it likes.
 void CheckObjective(const v1::JobSpec& spec, std::vector<FieldViolation>& violations) {
   const v1::SweepSpec& sweep = spec.sweep();
   const std::string& objective = sweep.has_maximize() ? sweep.maximize() : sweep.minimize();
   if (!spec.has_model() || objective.empty()) return;
-  const std::vector<std::string> names = MetricsOf(spec);
-  if (std::find(names.begin(), names.end(), objective) != names.end()) return;
   const char* field = sweep.has_maximize() ? "spec.sweep.maximize" : "spec.sweep.minimize";
-  if (absl::StartsWith(objective, "test.ema_")) {
+  const std::vector<std::string> names = ReportedMetrics();
+  const bool has_averages =
+      spec.optimizer().ema_decay() > 0 || sweep.parameters().contains("optimizer.ema_decay");
+  if (std::find(names.begin(), names.end(), objective) == names.end()) {
+    violations.push_back({field, absl::StrCat("'", objective, "' is reported by no training",
+                                              Suggestion(objective, names))});
+  } else if (absl::StartsWith(objective, kAveraged) && !has_averages) {
     violations.push_back({field, absl::StrCat("'", objective, "' needs optimizer.ema_decay")});
-    return;
   }
-  violations.push_back({field, absl::StrCat("'", objective, "' is reported by no training",
-                                            Suggestion(objective, names))});
 }
 
 void CheckNumbers(const v1::SweepSpec& sweep, const sweep::Space& space,

@@ -65,6 +65,9 @@ TEST(SweepChecks, TheObjectiveIsReportedByTheTrials) {
   EXPECT_THAT(MistakesIn(spec), ElementsAre(HasSubstr("needs optimizer.ema_decay")));
   spec.mutable_optimizer()->set_ema_decay(0.999);
   EXPECT_THAT(MistakesIn(spec), IsEmpty());
+  spec.mutable_sweep()->set_minimize("test.ema_los");
+  EXPECT_THAT(MistakesIn(spec), ElementsAre(HasSubstr("did you mean 'test.ema_loss'?")));
+  spec.mutable_sweep()->set_minimize("test.ema_loss");
   spec.mutable_optimizer()->clear_ema_decay();
   (*spec.mutable_sweep()->mutable_parameters())["optimizer.ema_decay"] = "[0, 0.999]";
   EXPECT_THAT(MistakesIn(spec), IsEmpty());
