@@ -12,14 +12,11 @@
 #include "common/s3/web_identity.h"
 
 namespace trainyard {
-
 namespace {
 
 // Returns the first text that is not empty.
-const std::string& FirstOf(const std::string& first, const std::string& second,
-                           const std::string& third) {
-  if (!first.empty()) return first;
-  return second.empty() ? third : second;
+const std::string& FirstOf(const std::string& first, const std::string& second) {
+  return first.empty() ? second : first;
 }
 
 }  // namespace
@@ -41,7 +38,7 @@ void AddBucketFlags(CLI::App& word, BucketFlags& flags) {
 void TakeDefaults(const BucketFlags& server, BucketFlags& flags) {
   flags.default_endpoint = server.endpoint;
   flags.default_region = server.region;
-  if (flags.authorities.empty()) flags.authorities = server.authorities;
+  flags.default_authorities = server.authorities;
 }
 
 absl::StatusOr<std::unique_ptr<s3::Client>> ConnectBucket(const BucketFlags& flags,
@@ -69,12 +66,18 @@ absl::StatusOr<std::unique_ptr<s3::Client>> ConnectBucket(const BucketFlags& fla
       return std::move(now.credentials);
     };
   }
-  options.endpoint = FirstOf(flags.endpoint, found.endpoint, flags.default_endpoint);
-  const std::string& region = FirstOf(flags.region, found.region, flags.default_region);
+  options.endpoint = FirstOf(flags.endpoint, found.endpoint);
+  std::string region = FirstOf(flags.region, found.region);
+  options.authorities_file = flags.authorities;
+  // Region and authorities of the server's store are wrong for any other one.
+  if (options.endpoint.empty()) {
+    options.endpoint = flags.default_endpoint;
+    region = FirstOf(region, flags.default_region);
+    options.authorities_file = FirstOf(flags.authorities, flags.default_authorities);
+  }
   if (!region.empty()) options.region = region;
   options.bucket = bucket;
   options.credentials = std::move(found.credentials);
-  options.authorities_file = flags.authorities;
   return s3::Client::Create(std::move(options), *Clock::Real(), *Rng::Real());
 }
 

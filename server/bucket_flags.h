@@ -19,10 +19,11 @@ struct BucketFlags {
   std::string endpoint;
   std::string region;
   std::string authorities;
-  // For a word of the command line: the endpoint and the region of the server's own bucket, which
-  // stand in for those that neither a flag nor the environment tells.
+  // A word of the command line uses the store of the server's own bucket, if neither a flag nor the
+  // environment names one.
   std::string default_endpoint = {};
   std::string default_region = {};
+  std::string default_authorities = {};
 };
 
 // Adds --s3_endpoint, --s3_region and --s3_ca.

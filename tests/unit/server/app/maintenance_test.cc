@@ -102,6 +102,10 @@ TEST_F(MaintenanceTest, TheStoreIsThatOfTheServerUnlessSomebodySaysOtherwise) {
     return Run(words);
   };
   EXPECT_EQ(backup(nowhere, ""), 0) << "the environment says where";
+  EXPECT_EQ(Run({"--s3_endpoint", nowhere, "--s3_ca", "/no/such/file", "backup", snapshots_,
+                 "--bucket", kPlace}),
+            0)
+      << "the authorities are those of the server's store";
   unsetenv("AWS_ENDPOINT_URL_S3");
   EXPECT_EQ(backup(here, ""), 0) << "server.yaml says where";
   EXPECT_EQ(backup(nowhere, here), 0) << "the word says where";
