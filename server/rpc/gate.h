@@ -136,7 +136,7 @@ absl::Status Read(const grpc::ByteBuffer& bytes, Request& request) {
   grpc::ServerWriteReactor<v1::Response>* Rpc(const access::Caller& caller,                   \
                                               const v1::Request* request)
 
-// The same for a call whose messages the handler makes as bytes, which many streams may share. gRPC
+// A handler declared with this one writes its messages as bytes, which many streams may share. gRPC
 // hands over the bytes of the request too.
 #define TY_BYTES_STREAM_RPC(Service, Rpc, Request)                                                 \
   grpc::ServerWriteReactor<grpc::ByteBuffer>* Rpc(grpc::CallbackServerContext* context,            \
