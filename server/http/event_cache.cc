@@ -23,7 +23,7 @@ absl::StatusOr<EventCache::Event> EventCache::EventOf(const google::protobuf::De
     return absl::InternalError(absl::StrCat("an answer of the services is no ", type.name()));
   }
   TY_ASSIGN_OR_RETURN(std::string json, ToJson(*read));
-  auto event = std::make_shared<const StreamEvent>(StreamEvent{std::move(read), std::move(json)});
+  auto event = std::make_shared<const SharedEvent>(SharedEvent{std::move(read), std::move(json)});
   const size_t bytes = key.size() + event->message->SpaceUsedLong() + event->json.size();
   kept_.Put(std::move(key), event, bytes);
   return event;

@@ -14,7 +14,7 @@
 namespace trainyard::http {
 
 // A message of a stream that becomes an event.
-struct StreamEvent {
+struct SharedEvent {
   std::unique_ptr<const google::protobuf::Message> message;
   std::string json;
 };
@@ -24,7 +24,7 @@ struct StreamEvent {
 // was made for somebody else. Every function may be called by any thread.
 class EventCache {
  public:
-  using Events = std::vector<std::shared_ptr<const StreamEvent>>;
+  using Events = std::vector<std::shared_ptr<const SharedEvent>>;
 
   // All messages that are kept have at most about `bytes_max` bytes. One of more than a hundredth
   // of that is not kept.
@@ -36,7 +36,7 @@ class EventCache {
                                   const grpc::ByteBuffer& message);
 
  private:
-  using Event = std::shared_ptr<const StreamEvent>;
+  using Event = std::shared_ptr<const SharedEvent>;
 
   absl::StatusOr<Event> EventOf(const google::protobuf::Descriptor& type, std::string message);
 
